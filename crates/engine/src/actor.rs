@@ -9,6 +9,8 @@ use std::time::Duration;
 /// The first and the longest wait after a term that the store refused.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Minimum delay before the next claim of a thread that another node holds, whatever that node's clock says.
+const HELD_RETRY_MS_MIN: u64 = 500;
 
 /// Why an actor stopped.
 pub(crate) enum ActorEnd {
@@ -27,6 +29,12 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
         }
         match run_term(context, new_thread.take()).await {
             TermEnd::Idle | TermEnd::Parked => return ActorEnd::Idle,
+            TermEnd::HeldElsewhere { until } => {
+                // The holder executes the thread. If it stops, its lease expires: claim the thread again then.
+                let soonest = context.shared.ports.clock.now().saturating_add(HELD_RETRY_MS_MIN);
+                context.shared.wake_schedule.schedule(&context.owner, &context.thread, until.max(soonest));
+                return ActorEnd::Idle;
+            }
             TermEnd::Halted => return ActorEnd::Halted,
             TermEnd::Retry(reason) => {
                 // Whatever was in flight, the log tells what became of it: fold it again and go on from there.
@@ -48,8 +56,8 @@ async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>) -> Ter
         return TermEnd::Halted;
     }
     match ThreadSession::open(context, new_thread).await {
-        Ok(Some(mut session)) => session.run().await,
-        Ok(None) => TermEnd::Parked,
+        Ok(Ok(mut session)) => session.run().await,
+        Ok(Err(end)) => end,
         Err(StoreError::ThreadNotFound) => TermEnd::Idle,
         Err(error @ StoreError::Corrupt { .. }) => {
             tracing::error!(thread = %context.thread, %error, "the thread is parked");

@@ -16,7 +16,7 @@ use crate::viewer::{View, Viewer};
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
 use model::event::Event;
-use model::ports::{Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted};
+use model::ports::{Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode};
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,8 +85,12 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submission = self.new_submission(thread.clone(), false, command, idempotency);
-        self.ports().directory.submit(user, submission).await
+        let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
+        self.write_submission(user, submission).await
+    }
+
+    async fn write_submission(&self, user: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
+        self.ports().directory.writer(user)?.submit(user, submission).await
     }
 
     pub(crate) fn wake_thread(&self, user: &UserId, thread: &ThreadId) {
@@ -96,11 +100,11 @@ impl Engine {
     fn new_submission(
         &self,
         thread: ThreadId,
-        new_thread: bool,
+        thread_mode: ThreadMode,
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Submission {
-        Submission { thread, new_thread, at: self.ports().clock.now(), command, idempotency_key: idempotency }
+        Submission { thread, thread_mode, at: self.ports().clock.now(), command, idempotency_key: idempotency }
     }
 
     /// Waits until a run has ended or waits for people.
@@ -163,7 +167,7 @@ impl Engine {
     /// # Errors
     /// When the store fails.
     pub async fn delete_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StoreError> {
-        let deleted = self.ports().directory.delete_thread(user, thread).await?;
+        let deleted = self.ports().directory.writer(user)?.delete_thread(user, thread).await?;
         if deleted {
             // A live run notices when its next append is rejected.
             self.registry.wake_thread(user, thread);

@@ -19,10 +19,10 @@ use crate::timers::Timers;
 use batch::{BatchBuilder, InFlightAppend};
 use input_hook::PendingHook;
 use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
-use model::Seq;
+use model::{Millis, Seq};
 use model::definition::Definitions;
 use model::fold::RunFold;
-use model::ports::{AppendOutcome, Checkpoint, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
+use model::ports::{AppendOutcome, Checkpoint, ClaimOutcome, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
@@ -45,6 +45,8 @@ pub(crate) enum TermEnd {
     Parked,
     /// The process stops.
     Halted,
+    /// Another node holds the thread until then, unless it renews its lease.
+    HeldElsewhere { until: Millis },
     /// An append was not durable: fold the log again.
     Retry(String),
 }
@@ -83,15 +85,21 @@ enum SessionEvent {
 }
 
 impl<'a> ThreadSession<'a> {
-    /// Claims the thread and folds its log. `None` when it must not be executed.
+    /// Claims the thread and folds its log. The inner error says why the thread cannot be executed now.
     pub(crate) async fn open(
         context: &'a ThreadContext,
         new_thread: Option<NewThread>,
-    ) -> Result<Option<ThreadSession<'a>>, StoreError> {
+    ) -> Result<Result<ThreadSession<'a>, TermEnd>, StoreError> {
         let ports = &context.shared.ports;
         let (lease, first_row) = match new_thread {
             Some(NewThread { lease, first_row }) => (lease, Some(first_row)),
-            None => (ports.journal.claim(&context.owner, &context.thread, &ports.node).await?, None),
+            None => match ports.journal.claim(&context.owner, &context.thread, &ports.node).await? {
+                ClaimOutcome::Granted(lease) => (lease, None),
+                ClaimOutcome::Held { node, until } => {
+                    tracing::debug!(thread = %context.thread, %node, until, "another node holds the thread");
+                    return Ok(Err(TermEnd::HeldElsewhere { until }));
+                }
+            },
         };
         context.shared.hub.advance_head(&context.thread, lease.head);
         let loaded = load_thread::load_thread(ports, &context.owner, &context.thread, lease.head).await?;
@@ -101,7 +109,7 @@ impl<'a> ThreadSession<'a> {
             let newer = loaded.has_newer_format;
             tracing::error!(thread = %context.thread, fold_errors, newer, "the thread is parked: its log does not fold");
             metrics::counter!("headwater_threads_parked_total").increment(1);
-            return Ok(None);
+            return Ok(Err(TermEnd::Parked));
         }
         let mut session = Self {
             context,
@@ -128,7 +136,7 @@ impl<'a> ThreadSession<'a> {
             Some(row) => session.waiting_rows.push_back(row),
             None => session.read_inbox().await?,
         }
-        Ok(Some(session))
+        Ok(Ok(session))
     }
 
     /// Continues a run that has not ended.
@@ -365,7 +373,7 @@ impl<'a> ThreadSession<'a> {
     }
 
     /// When a paused run has to be woken.
-    pub(crate) fn next_wake_at(&self) -> Option<model::Millis> {
+    pub(crate) fn next_wake_at(&self) -> Option<Millis> {
         self.timers.next_due()
     }
 }

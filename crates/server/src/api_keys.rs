@@ -6,7 +6,7 @@
 use crate::hex::encode_hex;
 use model::UserId;
 use model::id::is_valid_id;
-use model::ports::{AccessKeyRow, Clock as _, Directory, StoreError};
+use model::ports::{AccessKeyRow, Accounts, Clock as _, StoreError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(crate) struct NewApiKey {
 }
 
 /// Makes a key.
-pub(crate) async fn create_api_key(directory: &dyn Directory, user: &str) -> Result<NewApiKey, ApiKeyError> {
+pub(crate) async fn create_api_key(accounts: &dyn Accounts, user: &str) -> Result<NewApiKey, ApiKeyError> {
     if !is_valid_id(user) {
         return Err(ApiKeyError::InvalidUser(user.chars().take(64).collect()));
     }
@@ -57,13 +57,13 @@ pub(crate) async fn create_api_key(directory: &dyn Directory, user: &str) -> Res
         created_at,
         revoked_at: None,
     };
-    directory.create_access_key(row).await?;
+    accounts.create_access_key(row).await?;
     Ok(NewApiKey { id, user: user.to_owned(), secret })
 }
 
 /// Lets a key in no longer.
-pub(crate) async fn revoke_api_key(directory: &dyn Directory, id: &str) -> Result<(), ApiKeyError> {
-    let known = directory.revoke_access_key(id, engine::SystemClock.now()).await?;
+pub(crate) async fn revoke_api_key(accounts: &dyn Accounts, id: &str) -> Result<(), ApiKeyError> {
+    let known = accounts.revoke_access_key(id, engine::SystemClock.now()).await?;
     if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(id.chars().take(64).collect())) }
 }
 
@@ -83,18 +83,18 @@ struct ApiKeyEntry {
 
 impl ApiKeys {
     /// Reads them.
-    pub(crate) async fn load(directory: &dyn Directory) -> Result<Self, StoreError> {
+    pub(crate) async fn load(accounts: &dyn Accounts) -> Result<Self, StoreError> {
         let keys = Self::default();
-        keys.refresh(directory).await?;
+        keys.refresh(accounts).await?;
         Ok(keys)
     }
 
     /// Reads them again. What was changed before this was called counts when it returns, and from then on.
-    pub(crate) async fn refresh(&self, directory: &dyn Directory) -> Result<(), StoreError> {
+    pub(crate) async fn refresh(&self, accounts: &dyn Accounts) -> Result<(), StoreError> {
         // One at a time, from the read to the write. Else whoever read first could write last, and a new key would stay
         // unknown, or a revoked one would let in again. No request waits here, and keys change rarely.
         let _turn = self.refreshing.lock().await;
-        let rows = directory.access_keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
+        let rows = accounts.access_keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
         let live = rows.map(|row| (row.digest, ApiKeyEntry { id: row.id.into(), user: row.user })).collect();
         *self.active.write().unwrap_or_else(PoisonError::into_inner) = live;
         Ok(())

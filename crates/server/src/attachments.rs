@@ -150,7 +150,7 @@ impl AttachmentStore {
 
     /// Says that a file comes.
     pub(crate) async fn register_upload(&self, key: &FileKey) -> Result<(), StoreError> {
-        self.directory.reserve_attachment(key.owner(), key.as_str(), SystemClock.now()).await
+        self.directory.writer(key.owner())?.reserve_attachment(key.owner(), key.as_str(), SystemClock.now()).await
     }
 
     /// Says that it is there. What is too much is not.
@@ -159,16 +159,15 @@ impl AttachmentStore {
         owner: &UserId,
         row: AttachmentRow,
     ) -> Result<model::ports::AttachmentOutcome, StoreError> {
-        self.directory.commit_attachment(owner, row, self.settings.user_bytes_max).await
+        self.directory.writer(owner)?.commit_attachment(owner, row, self.settings.user_bytes_max).await
     }
 
     /// Forgets a file: the bytes first, so that a row always tells of them.
     pub(crate) async fn delete(&self, owner: &UserId, key: &FileKey) -> Result<(), FileStoreError> {
         self.file_store.delete(key).await?;
-        match self.directory.delete_attachment(owner, key.as_str()).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(FileStoreError::Unavailable(error.to_string())),
-        }
+        let unavailable = |error: StoreError| FileStoreError::Unavailable(error.to_string());
+        let writer = self.directory.writer(owner).map_err(unavailable)?;
+        writer.delete_attachment(owner, key.as_str()).await.map(drop).map_err(unavailable)
     }
 
     /// How much a user's files hold.

@@ -5,7 +5,7 @@
 
 use crate::api_keys::{self, ApiKeyError, NewApiKey};
 use crate::auth::Authenticator;
-use model::ports::{AccessKeyRow, Directory};
+use model::ports::{AccessKeyRow, Accounts};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -62,17 +62,17 @@ impl From<AccessKeyRow> for KeySummary {
 }
 
 /// Does what is asked.
-pub(crate) async fn handle_control_request(directory: &dyn Directory, ask: ControlRequest) -> ControlResponse {
+pub(crate) async fn handle_control_request(accounts: &dyn Accounts, ask: ControlRequest) -> ControlResponse {
     let done = match ask {
         ControlRequest::CreateKey { user } => {
-            api_keys::create_api_key(directory, &user).await.map(ControlResponse::Created)
+            api_keys::create_api_key(accounts, &user).await.map(ControlResponse::Created)
         }
         ControlRequest::ListKeys => {
-            let keys = directory.access_keys().await.map_err(ApiKeyError::from);
+            let keys = accounts.access_keys().await.map_err(ApiKeyError::from);
             keys.map(|keys| ControlResponse::Keys { keys: keys.into_iter().map(KeySummary::from).collect() })
         }
         ControlRequest::RevokeKey { id } => {
-            api_keys::revoke_api_key(directory, &id).await.map(|()| ControlResponse::Revoked)
+            api_keys::revoke_api_key(accounts, &id).await.map(|()| ControlResponse::Revoked)
         }
     };
     done.unwrap_or_else(|error| ControlResponse::Failed { why: error.to_string() })
@@ -122,13 +122,13 @@ impl ControlSocket {
     }
 
     /// Answers until it is dropped.
-    pub(crate) async fn serve(self, directory: Arc<dyn Directory>, auth: Authenticator) {
+    pub(crate) async fn serve(self, accounts: Arc<dyn Accounts>, auth: Authenticator) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (directory, auth) = (Arc::clone(&directory), auth.clone());
+                    let (accounts, auth) = (Arc::clone(&accounts), auth.clone());
                     tokio::spawn(async move {
-                        if let Err(error) = serve_request(stream, &*directory, &auth).await {
+                        if let Err(error) = serve_request(stream, &*accounts, &auth).await {
                             tracing::debug!(%error, "a control connection broke off");
                         }
                     });
@@ -142,16 +142,16 @@ impl ControlSocket {
     }
 }
 
-async fn serve_request(mut stream: UnixStream, directory: &dyn Directory, auth: &Authenticator) -> io::Result<()> {
+async fn serve_request(mut stream: UnixStream, accounts: &dyn Accounts, auth: &Authenticator) -> io::Result<()> {
     let mut line = String::new();
     with_timeout(BufReader::new(&mut stream).take(LINE_BYTES_MAX).read_line(&mut line)).await?;
     // Without a limit, other than what others are waited for: what has changed in the store must come to count here.
     let answer = match serde_json::from_str(&line) {
-        Ok(ask) => handle_control_request(directory, ask).await,
+        Ok(ask) => handle_control_request(accounts, ask).await,
         Err(_) => ControlResponse::Failed { why: "this is no question that the server knows".to_owned() },
     };
     if let Authenticator::Keys(keys) = auth
-        && let Err(error) = keys.refresh(directory).await
+        && let Err(error) = keys.refresh(accounts).await
     {
         tracing::error!(%error, "the keys could not be read again");
     }

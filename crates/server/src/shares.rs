@@ -22,7 +22,7 @@ use model::error::ErrorCode;
 use model::event::Event;
 use model::history::HistoryEntry;
 use model::ports::{
-    Clock as _, Directory, Journal, ListPage, PageLimit, RecordPage, RunFilter, RunRow, ShareRow, StoreError,
+    Clock as _, Journal, ListPage, PageLimit, RecordPage, RunFilter, RunRow, ShareRow, StoreError, ThreadShares,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
@@ -147,9 +147,9 @@ struct ShareIndex {
 
 impl Shares {
     /// Reads them.
-    pub(crate) async fn load(directory: &dyn Directory) -> Result<Self, StoreError> {
+    pub(crate) async fn load(rows: &dyn ThreadShares) -> Result<Self, StoreError> {
         let shares = Self::default();
-        for row in directory.active_shares(engine::SystemClock.now()).await? {
+        for row in rows.active_shares(engine::SystemClock.now()).await? {
             shares.insert(row);
         }
         Ok(shares)
@@ -190,6 +190,11 @@ impl Shares {
     /// A share lets nobody in any more, and open streams end.
     pub(crate) fn revoke(&self, id: &str) {
         self.revoke_where(|row| row.id == id);
+    }
+
+    /// The thread was deleted, and its shares with it.
+    pub(crate) fn forget_thread(&self, thread: &ThreadId) {
+        self.revoke_where(|row| row.thread == *thread);
     }
 
     fn revoke_where(&self, is_over: impl Fn(&ShareRow) -> bool) {

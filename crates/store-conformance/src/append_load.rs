@@ -1,8 +1,9 @@
 //! A load for measuring: many threads, each with one append in flight, as executors have it.
 
+use super::TestStore;
 use super::fixtures::{LogWriter, note_event};
 use futures_util::future::join_all;
-use model::ports::{AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal};
+use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Journal};
 use model::seq::Seq;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +50,7 @@ impl LoadReport {
 }
 
 /// Appends records of about 200 bytes, all made before the clock starts.
-pub async fn run_append_load<S: Journal + Directory + 'static>(store: &Arc<S>, load: AppendLoad) -> LoadReport {
+pub async fn run_append_load<S: Journal + TestStore + 'static>(store: &Arc<S>, load: AppendLoad) -> LoadReport {
     let rounds = (load.records / load.threads / load.batch_records).max(1);
     let authors = (0..load.threads).map(|n| LogWriter::new(&**store, &**store, load.first_thread + n));
     let mut scripts: Vec<Vec<AppendBatch>> = Vec::new();
@@ -90,10 +91,10 @@ fn next_batch(author: &mut LogWriter<'_>, records: usize) -> AppendBatch {
 }
 
 /// Ends the runs of a load, so that what it logged moves into blocks.
-pub async fn complete_load_runs<S: Journal + Directory>(store: &S, load: AppendLoad) {
+pub async fn complete_load_runs<S: Journal + TestStore>(store: &S, load: AppendLoad) {
     for n in load.first_thread..load.first_thread + load.threads {
         let (owner, thread) = (super::fixtures::test_user(), super::fixtures::nth_thread(n));
-        let lease = store.claim(&owner, &thread, &super::fixtures::test_node()).await.unwrap();
+        let lease = super::fixtures::claim_thread(store, &owner, &thread).await;
         let (records, changes): (Vec<_>, Vec<DirectoryChange>) = (Vec::new(), Vec::new());
         let run = super::fixtures::nth_run(n);
         let mut author = LogWriter { journal: store, owner, thread, run, lease, records, changes, now: 1_000_000 };

@@ -1,8 +1,9 @@
 //! The law on the rows of files ([`model::ports::Attachments`]).
 
+use super::TestStore;
 use super::fixtures::{other_user, test_user};
 use futures_util::future::join_all;
-use model::ports::{AttachmentOutcome, AttachmentRow, Directory, Journal};
+use model::ports::{AttachmentOutcome, AttachmentRow, Journal};
 
 /// The `n`-th file, of `bytes` bytes.
 #[must_use]
@@ -18,7 +19,7 @@ pub fn nth_attachment(n: usize, bytes: u64) -> AttachmentRow {
 }
 
 /// 1, 2: a file that is only expected is not there and does not count.
-pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(None));
     directory.reserve_attachment(&owner, &row.path, 5).await.unwrap();
@@ -34,7 +35,7 @@ pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, dire
 }
 
 /// 4: neither expecting nor putting it again changes a file.
-pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     directory.reserve_attachment(&owner, &row.path, 9).await.unwrap();
@@ -48,7 +49,7 @@ pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &d
 /// 1: what was broken off can be found.
 pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
     _: &dyn Journal,
-    directory: &dyn Directory,
+    directory: &dyn TestStore,
 ) {
     let (owner, other) = (test_user(), other_user());
     for (who, n) in [(&owner, 1), (&owner, 2), (&other, 1), (&other, 3)] {
@@ -66,7 +67,7 @@ pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
 }
 
 /// 3: the bound is exact, also when many come at once.
-pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let puts = (0..20).map(|n| directory.commit_attachment(&owner, nth_attachment(n, 10), Some(95)));
     let kept: Vec<AttachmentOutcome> = join_all(puts).await.into_iter().map(Result::unwrap).collect();
@@ -98,7 +99,7 @@ pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, direct
 }
 
 /// 5: files are their owner's.
-pub async fn a_file_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_file_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other, row) = (test_user(), other_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     assert_eq!(directory.attachment(&other, &row.path).await, Ok(None));

@@ -1,9 +1,10 @@
 //! The law on blobs and on what threads use ([`model::ports::Attachments`], rules 6 and 7).
 
+use super::TestStore;
 use super::attachments::nth_attachment;
 use super::fixtures::{LogWriter, nth_thread, other_user, test_user};
 use futures_util::future::{BoxFuture, join_all};
-use model::ports::{AttachmentOutcome, AttachmentRow, Directory, Journal};
+use model::ports::{AttachmentOutcome, AttachmentRow, Journal};
 use model::{ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
 
@@ -20,7 +21,7 @@ pub fn nth_blob(place: usize, n: usize, bytes: u64) -> AttachmentRow {
 }
 
 /// 6: before a thread uses it there is no blob, and after that it is a file like any other.
-pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_blob(1, 1, 7));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
     assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
@@ -43,7 +44,7 @@ pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journ
 }
 
 /// 6: the same bytes brought twenty times at once are one blob, which all who brought them use, and count once.
-pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for n in 1..=20 {
         directory.reserve_attachment(&owner, &nth_blob(n, 1, 7).path, 1).await.unwrap();
@@ -72,7 +73,7 @@ pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, dir
 }
 
 /// 3: blobs and other files share one bound. What is over it changes nothing, and what is there needs no room.
-pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_attachment(&owner, nth_attachment(1, 40), Some(95)).await.unwrap();
     let threads: Vec<ThreadId> = (1..=20).map(nth_thread).collect();
@@ -97,7 +98,7 @@ pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn Dire
 }
 
 /// 5: a hash is no secret. Blobs are their owner's all the same.
-pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let (mine, theirs) = (nth_blob(1, 1, 7), nth_blob(1, 1, 9));
     directory.commit_blob(&owner, &nth_thread(1), mine.clone(), None).await.unwrap();
@@ -120,7 +121,7 @@ pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: 
 }
 
 /// 2: what is not there cannot be used, and whoever tried uses nothing.
-pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.link_attachment(&owner, &nth_thread(1), &row.path).await, Ok(None));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
@@ -131,7 +132,7 @@ pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn D
 }
 
 /// 6: nothing is a blob by half.
-pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     assert!(directory.commit_blob(&owner, &nth_thread(1), nth_attachment(1, 7), None).await.is_err());
     assert!(directory.commit_attachment(&owner, nth_blob(2, 2, 7), None).await.is_err());
@@ -146,7 +147,7 @@ pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn Dir
 }
 
 /// 7: a thread takes along what nobody else uses, exactly that.
-pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
@@ -202,7 +203,7 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
 }
 
 /// 7: a thread that never came can be deleted, too, for what it uses.
-pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(false));
@@ -212,7 +213,7 @@ pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dy
 }
 
 /// 7: whoever deletes a thread cannot be kept from it by one that comes later under its name.
-pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     let mut author = LogWriter::new(journal, directory, 1).await;
@@ -227,7 +228,7 @@ pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directo
 }
 
 /// 7: bytes that were released may come again, in another place, before and after the first ones are forgotten.
-pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     directory.delete_thread(&owner, &nth_thread(1)).await.unwrap();
@@ -249,7 +250,7 @@ pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn Dir
 }
 
 /// What is forgotten is used by nobody, so what comes in its place is not taken along by a thread of before.
-pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     directory.link_attachment(&owner, &nth_thread(1), &row.path).await.unwrap();
@@ -263,7 +264,7 @@ pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directo
 
 /// 7: threads come and go at once. Whoever was told that they use something, and was not deleted, has it: never is
 /// something used that was released.
-pub async fn what_is_used_is_there_however_threads_come_and_go(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn what_is_used_is_there_however_threads_come_and_go(_: &dyn Journal, directory: &dyn TestStore) {
     let (mut rounds, mut stayed, mut went) = (0, 0, 0);
     for (n, seed) in test_seeds().take(40).enumerate() {
         println!("seed {seed}");
@@ -291,7 +292,7 @@ enum RaceStep {
 
 /// A picture and a paper, threads that reach for them at once, and others that are deleted meanwhile.
 struct UseRace<'a> {
-    directory: &'a dyn Directory,
+    directory: &'a dyn TestStore,
     owner: UserId,
     seed: u64,
     /// Paths from here on are its own.

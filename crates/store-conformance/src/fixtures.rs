@@ -1,5 +1,6 @@
 //! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
 
+use super::TestStore;
 use model::command::{AnswerBody, AnswerCommand, CancelCommand, Command, StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::event::{
@@ -9,8 +10,8 @@ use model::event::{
 use model::history::RawItem;
 use model::json::JsonObject;
 use model::ports::{
-    AppendBatch, AppendOutcome, ApprovalRow, Directory, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit,
-    StoreError, Submission, Submitted,
+    AppendBatch, AppendOutcome, ApprovalRow, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit, StoreError,
+    Submission, Submitted, ThreadMode,
 };
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
@@ -131,13 +132,13 @@ pub fn decide_command_as(by: Initiator, question: &ApprovalRow, decision: &Appro
 /// A command for a thread that is there.
 #[must_use]
 pub fn submission(thread: &ThreadId, command: Command) -> Submission {
-    Submission { thread: thread.clone(), new_thread: false, at: 1_000, command, idempotency_key: None }
+    Submission { thread: thread.clone(), thread_mode: ThreadMode::MustExist, at: 1_000, command, idempotency_key: None }
 }
 
 /// A command that makes its thread.
 #[must_use]
 pub fn new_thread_submission(thread: &ThreadId, command: Command) -> Submission {
-    Submission { new_thread: true, ..submission(thread, command) }
+    Submission { thread_mode: ThreadMode::CreateNew, ..submission(thread, command) }
 }
 
 /// The same with a key.
@@ -206,6 +207,11 @@ pub async fn read_all_records(
     }
 }
 
+/// Claims a thread of which nobody else has a valid lease.
+pub async fn claim_thread(journal: &dyn Journal, owner: &UserId, thread: &ThreadId) -> Lease {
+    journal.claim(owner, thread, &test_node()).await.unwrap().lease().unwrap()
+}
+
 /// Somebody who logs runs of one thread.
 pub struct LogWriter<'a> {
     /// Where to.
@@ -228,16 +234,16 @@ pub struct LogWriter<'a> {
 
 impl<'a> LogWriter<'a> {
     /// Submits the `n`-th run in the `n`-th thread, and claims the thread.
-    pub async fn new(journal: &'a dyn Journal, directory: &dyn Directory, n: usize) -> Self {
+    pub async fn new(journal: &'a dyn Journal, directory: &dyn TestStore, n: usize) -> Self {
         Self::for_owner(journal, directory, test_user(), n).await
     }
 
     /// The same for another user.
-    pub async fn for_owner(journal: &'a dyn Journal, directory: &dyn Directory, owner: UserId, n: usize) -> Self {
+    pub async fn for_owner(journal: &'a dyn Journal, directory: &dyn TestStore, owner: UserId, n: usize) -> Self {
         let (thread, run) = (nth_thread(n), nth_run(n));
         let submitted = directory.submit(&owner, new_thread_submission(&thread, start_command(&run))).await;
         assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
-        let lease = journal.claim(&owner, &thread, &test_node()).await.unwrap();
+        let lease = claim_thread(journal, &owner, &thread).await;
         Self::with_lease(journal, owner, n, lease)
     }
 

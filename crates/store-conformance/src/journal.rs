@@ -1,13 +1,15 @@
 //! The journal's law, sentence by sentence.
 
+use super::TestStore;
 use super::fixtures::{
-    LogWriter, new_thread_submission, nth_run, nth_thread, other_user, read_all_records, reseal, start_command,
-    steer_command, submission, test_node, test_user,
+    LogWriter, claim_thread, new_thread_submission, nth_run, nth_thread, other_user, read_all_records, reseal,
+    start_command, steer_command, submission, test_node, test_user,
 };
 use super::random_log::RandomLogWriter;
 use futures_util::future::join_all;
+use model::NodeId;
 use model::ports::{
-    AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal, OnCommit, PageLimit, StoreError, Submitted,
+    AppendBatch, AppendOutcome, ClaimOutcome, DirectoryChange, Journal, OnCommit, PageLimit, StoreError, Submitted,
 };
 use model::record::Record;
 use model::seq::{Epoch, Seq};
@@ -27,7 +29,7 @@ const fn is_refused(verdict: &AppendOutcome) -> bool {
 }
 
 /// 1: exactly the seqs that the caller asked for, from `head` on.
-pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(author.lease.head, Seq::ZERO);
     author.start_run().must_append().await;
@@ -38,7 +40,7 @@ pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, di
 }
 
 /// 1: … or changes nothing.
-pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().push_notes(3).must_append().await;
     let before = author.read_all().await;
@@ -54,7 +56,7 @@ pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, direc
 }
 
 /// 1: … or changes nothing.
-pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().must_append().await;
     let before = author.read_all().await;
@@ -89,7 +91,7 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
 }
 
 /// A batch without records is one of changes alone.
-pub async fn append_without_records_changes_the_directory_alone(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn append_without_records_changes_the_directory_alone(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let row = directory.inbox(&author.owner, &author.thread).await.unwrap()[0].id;
     author.changes.push(DirectoryChange::ConsumeInboxRow { row });
@@ -100,7 +102,7 @@ pub async fn append_without_records_changes_the_directory_alone(journal: &dyn Jo
 }
 
 /// 2: records and changes are one transaction.
-pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let rows = directory.inbox(&owner, &author.thread).await.unwrap();
@@ -128,7 +130,7 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
 }
 
 /// `append_then`: the verdict is heard once, whether or not anybody polls, and the records can be read by then.
-pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run();
     let (good, bad) = (author.batch(), AppendBatch { epoch: Epoch(u64::MAX), ..author.batch() });
@@ -148,7 +150,7 @@ pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Jo
 }
 
 /// The verdict is each batch's own, also when many are committed at once.
-pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut authors = Vec::new();
     for n in 1..=40 {
         let mut author = LogWriter::new(journal, directory, n).await;
@@ -176,7 +178,7 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
 /// 3: a reader never sees a record that is not durable, and always one that is.
 pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
     journal: &dyn Journal,
-    directory: &dyn Directory,
+    directory: &dyn TestStore,
 ) {
     const LAST: u64 = 302;
     let mut author = LogWriter::new(journal, directory, 1).await;
@@ -212,11 +214,11 @@ pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
 }
 
 /// 4: an append with an epoch other than the newest is fenced.
-pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut old = LogWriter::new(journal, directory, 1).await;
     old.start_run().must_append().await;
     let mut new = old.batch();
-    let lease = journal.claim(&old.owner, &old.thread, &test_node()).await.unwrap();
+    let lease = claim_thread(journal, &old.owner, &old.thread).await;
     new.epoch = lease.epoch;
 
     assert_eq!(old.push_notes(1).append().await, AppendOutcome::Fenced);
@@ -232,12 +234,12 @@ pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, di
     assert_eq!(seqs(&old.read_all().await), [1, 2]);
 }
 
-/// 4: `claim` gives a newer epoch than any before it.
-pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal, directory: &dyn Directory) {
+/// 4: every granted claim has a newer epoch.
+pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut newest = author.lease.epoch;
     for round in 0..5 {
-        let lease = journal.claim(&author.owner, &author.thread, &test_node()).await.unwrap();
+        let lease = claim_thread(journal, &author.owner, &author.thread).await;
         assert!(lease.epoch > newest);
         assert_eq!(lease.head, author.lease.head);
         newest = lease.epoch;
@@ -249,8 +251,31 @@ pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal,
     }
 }
 
+/// 4, 5: a claim of another node is granted, which fences the first; or it says that the first holds the thread, which can
+/// then continue to append.
+pub async fn a_claim_is_granted_or_names_the_holder(journal: &dyn Journal, directory: &dyn TestStore) {
+    let mut first = LogWriter::new(journal, directory, 1).await;
+    first.start_run().must_append().await;
+    let other = NodeId::from("another node");
+    match journal.claim(&first.owner, &first.thread, &other).await.unwrap() {
+        ClaimOutcome::Granted(lease) => {
+            assert!(lease.epoch > first.lease.epoch);
+            assert_eq!(lease.head, first.lease.head);
+            assert_eq!(first.push_notes(1).append().await, AppendOutcome::Fenced);
+        }
+        ClaimOutcome::Held { node, until } => {
+            assert_eq!(node, test_node());
+            assert!(until > 0);
+            first.push_notes(1).must_append().await;
+            let epoch = first.lease.epoch;
+            first.lease = claim_thread(journal, &first.owner, &first.thread).await;
+            assert!(first.lease.epoch > epoch, "the holder may claim again");
+        }
+    }
+}
+
 /// 4: a thread that nobody claimed has no newest epoch.
-pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &dyn TestStore) {
     let other = LogWriter::new(journal, directory, 2).await;
     let submitted =
         directory.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
@@ -261,9 +286,9 @@ pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &d
     }
 }
 
-/// 5: a page has the records after `after` without a gap, and is empty only at the head; while a run goes on, when it
+/// 6: a page has the records after `after` without a gap, and is empty only at the head; while a run goes on, when it
 /// has ended, and when the next one has begun.
-pub async fn a_page_has_no_gap_and_is_empty_only_at_the_head(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_page_has_no_gap_and_is_empty_only_at_the_head(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut other = LogWriter::new(journal, directory, 2).await;
     let mut all = author.start_run().must_append().await;
@@ -303,7 +328,7 @@ async fn check_pages(author: &LogWriter<'_>, all: &[Record]) {
 }
 
 /// At most so many records, about so many bytes, at least one.
-pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run();
     for _ in 0..40 {
@@ -330,8 +355,8 @@ async fn check_page_limits(author: &LogWriter<'_>, all: &[Record]) {
     assert_eq!(read(7, 0, 0).await, all[7..8]);
 }
 
-/// 6: records come back with the bytes with which they went in.
-pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory: &dyn Directory) {
+/// 7: records come back with the bytes with which they went in.
+pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut all = author.start_run().must_append().await;
     let long = "schön \u{10ffff}\u{0}\n".repeat(20_000);
@@ -348,7 +373,7 @@ pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory
 }
 
 /// Law 2 of the log, for its keeper: whatever of a log has been appended can be read, and nothing else.
-pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &dyn TestStore) {
     for seed in 1..=6 {
         println!("seed {seed}");
         let mut rng = Rng::new(seed);
@@ -364,8 +389,8 @@ pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &d
     }
 }
 
-/// 7: a thread of another owner does not exist.
-pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
+/// 8: a thread of another owner does not exist.
+pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let all = author.start_run().must_append().await;
     let stranger = other_user();
@@ -387,7 +412,7 @@ pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, dir
 }
 
 /// Many threads at once: every log is its own.
-pub async fn many_threads_interleaved_stay_apart(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn many_threads_interleaved_stay_apart(journal: &dyn Journal, directory: &dyn TestStore) {
     const THREADS: usize = 500;
     let mut authors = join_all((1..=THREADS).map(|n| LogWriter::new(journal, directory, n))).await;
     for round in 0..6 {

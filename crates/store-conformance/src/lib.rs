@@ -1,9 +1,9 @@
-//! The law of [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Attachments`], as tests that any
-//! backend can run.
+//! The laws of the store's ports ([`model::ports::Journal`], [`model::ports::Directory`], [`model::ports::Accounts`]) as tests
+//! that every backend runs.
 //!
-//! One public function per sentence of the law, over `&dyn` ports. [`conformance!`](crate::conformance!) makes a test of
-//! each, on a fresh backend every time; what needs a restart in the middle is in [`restart`], and [`random`] compares a
-//! backend with a model that is too simple to be wrong. A function that returns has found nothing.
+//! One module per trait, one public function per sentence of its law. [`conformance!`](crate::conformance!) makes a test of
+//! each, on a new backend every time. [`restart`] has the sentences that need a restart, and [`random_walk`] compares a
+//! backend with a model that is too simple to be wrong. A function panics when it finds something.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,20 +12,28 @@
     reason = "how a suite says that it found something"
 )]
 
-pub mod aliases;
+pub mod accounts;
 pub mod append_load;
-pub mod approvals;
 pub mod attachments;
 pub mod blobs;
-pub mod directory;
+pub mod definitions;
 pub mod fixtures;
+pub mod inbox;
 pub mod journal;
+pub mod questions;
 pub mod random_log;
 pub mod random_walk;
 mod reference_store;
 pub mod restart;
 pub mod shares;
-pub mod spend;
+pub mod threads;
+
+use model::ports::{Accounts, Directory, DirectoryWriter};
+
+/// Everything that a backend implements beside [`model::ports::Journal`].
+pub trait TestStore: Directory + DirectoryWriter + Accounts {}
+
+impl<T: Directory + DirectoryWriter + Accounts> TestStore for T {}
 
 /// Makes a test of every law. Takes an expression that gives a fresh backend and whatever must outlive it, as a pair.
 ///
@@ -50,13 +58,14 @@ macro_rules! conformance {
                 an_epoch_that_is_not_the_newest_is_fenced,
                 every_claim_gives_a_newer_epoch_and_the_head,
                 nobody_appends_without_a_claim,
+                a_claim_is_granted_or_names_the_holder,
                 a_page_has_no_gap_and_is_empty_only_at_the_head,
                 a_page_keeps_to_its_limits_but_has_one_record,
                 records_come_back_with_their_bytes,
                 every_prefix_of_a_log_is_a_log,
                 a_thread_of_another_owner_does_not_exist,
                 many_threads_interleaved_stay_apart;
-            directory:
+            inbox:
                 a_start_makes_its_thread_its_run_and_a_row,
                 who_makes_a_thread_has_claimed_it,
                 a_thread_whose_only_run_was_given_up_is_empty,
@@ -73,9 +82,9 @@ macro_rules! conformance {
                 runs_are_found_by_state_and_thread,
                 what_an_executor_should_take_up_is_claimable,
                 the_newest_checkpoint_counts,
-                deleting_a_thread_leaves_nothing,
-                keys_come_and_go;
-            approvals:
+                a_thread_is_made_once_and_its_owner_is_told,
+                a_thread_is_woken_at_the_newest_moment_that_was_said;
+            questions:
                 a_question_is_open_from_the_records_that_ask_it_until_an_answer,
                 the_first_decision_counts,
                 a_key_is_looked_at_before_the_question,
@@ -111,22 +120,25 @@ macro_rules! conformance {
                 a_released_blob_can_come_again,
                 a_file_that_is_forgotten_is_used_by_nobody,
                 what_is_used_is_there_however_threads_come_and_go;
-            aliases:
+            threads:
+                deleting_a_thread_leaves_nothing,
+                a_backend_lets_every_user_write,
+                a_conversation_changes_only_from_the_row_that_was_read,
                 a_name_stands_for_what_it_was_first_given_to,
                 a_name_given_many_times_at_once_stands_for_one_thread,
                 a_name_is_its_owners_and_its_protocols,
                 a_note_can_change_and_a_name_can_be_freed,
-                a_name_may_be_older_than_its_thread_and_goes_with_it,
-                a_thread_is_made_once_and_its_owner_is_told;
+                a_name_may_be_older_than_its_thread_and_goes_with_it;
             shares:
                 a_share_is_of_a_thread_that_is_there,
                 a_share_is_its_owners,
                 a_share_that_is_over_is_not_open,
                 a_share_goes_with_its_thread;
-            spend:
+            accounts:
+                keys_come_and_go,
                 what_is_spent_adds_up_by_user_and_day,
-                a_sum_stays_at_its_bound,
-                a_thread_is_woken_at_the_newest_moment_that_was_said,
+                a_sum_stays_at_its_bound;
+            definitions:
                 definitions_are_kept_under_their_digest;
         }
     };

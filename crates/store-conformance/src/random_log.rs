@@ -1,8 +1,9 @@
 //! Random logs of every kind, written into a store as an executor would write them.
 
+use super::TestStore;
 use super::fixtures::{new_thread_submission, reseal, start_command, submission, test_user};
 use model::event::Event;
-use model::ports::{AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal, Lease, Submitted};
+use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Journal, Lease, Submitted};
 use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
@@ -10,7 +11,7 @@ use model::task::TaskStatus;
 /// Plays a random log into a store, as an executor would.
 pub struct RandomLogWriter<'a> {
     journal: &'a dyn Journal,
-    directory: &'a dyn Directory,
+    directory: &'a dyn TestStore,
     /// Whose it is.
     pub owner: model::UserId,
     /// The log's thread.
@@ -23,7 +24,7 @@ pub struct RandomLogWriter<'a> {
 
 impl<'a> RandomLogWriter<'a> {
     /// Makes the log of this seed and submits its runs.
-    pub async fn new(journal: &'a dyn Journal, directory: &'a dyn Directory, seed: u64) -> Self {
+    pub async fn new(journal: &'a dyn Journal, directory: &'a dyn TestStore, seed: u64) -> Self {
         let (thread, all) = model_testing::generate_thread_log(seed, model_testing::LogOptions::small());
         let owner = test_user();
         let first = new_thread_submission(&thread, start_command(&all[0].run));

@@ -4,18 +4,21 @@
 //! them together. After every few of them the whole store must look like the model. A failure names its seed; a backend
 //! is taken up where it was left by [`Walk::new`] only when it is empty.
 
+use super::TestStore;
 use super::fixtures::{
     approve, cancel_command, decide_command_as, note_event, other_user, pending_approval, read_all_records, reject,
     start_command, steer_command, test_node, test_user, with_idempotency_key,
 };
 use super::reference_store::{ExpectedAppend, ExpectedSubmit, ReferenceStore, submit_outcome};
+use super::threads::conversation_data;
 use futures_util::future::join_all;
 use model::command::Command;
 use model::event::{ApprovalDecision, Initiator};
 use model::limits::CostMicros;
 use model::ports::{
-    AliasRow, AppendBatch, AppendOutcome, ApprovalRow, Checkpoint, Day, Directory, DirectoryChange, Journal, Lease,
-    ListPage, PageLimit, RunFilter, Spend, StoreError, Submission,
+    AliasData, AliasKind, AliasRow, AliasUpdate, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, Checkpoint,
+    ConversationData, Day, DirectoryChange, Journal, Lease, ListPage, PageLimit, RunFilter, Spend, StoreError,
+    Submission, ThreadMode,
 };
 use model::record::{Record, RecordDraft};
 use model::seq::{Epoch, Seq};
@@ -35,8 +38,9 @@ enum WalkStep {
     Append(Box<AppendBatch>),
     Delete(UserId, ThreadId),
     CreateAlias(UserId, AliasRow),
-    /// Notes something beside the name of this row, or frees it.
-    ChangeAlias(UserId, AliasRow, Option<String>),
+    /// Changes the conversation of this name from the row that the caller read, if any.
+    UpdateConversation(UserId, AliasRow, ConversationData),
+    DeleteAlias(UserId, AliasRow),
 }
 
 /// Its answer.
@@ -47,7 +51,15 @@ enum StepResult {
     Append(AppendOutcome),
     Delete(Result<bool, StoreError>),
     CreateAlias(Result<AliasRow, StoreError>),
-    ChangeAlias(Result<bool, StoreError>),
+    UpdateConversation(Result<AliasUpdate, StoreError>),
+    DeleteAlias(Result<bool, StoreError>),
+}
+
+/// Does a step run alone? Steps that share something run alone, because their order would matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concurrency {
+    Alone,
+    Concurrent,
 }
 
 /// A random walk through a store, with the model beside it.
@@ -93,15 +105,16 @@ impl RandomWalk {
     }
 
     /// Goes so many steps.
-    pub async fn run_steps(&mut self, journal: &dyn Journal, directory: &dyn Directory, steps: usize) {
+    pub async fn run_steps(&mut self, journal: &dyn Journal, directory: &dyn TestStore, steps: usize) {
         for number in 0..steps {
             let mut threads: Vec<usize> = (1..=THREADS).collect();
-            let alone = self.rng.chance(40);
+            let concurrency = if self.rng.chance(40) { Concurrency::Alone } else { Concurrency::Concurrent };
             let mut burst = Vec::new();
-            for _ in 0..if alone { 1 } else { self.rng.between(2, 5) } {
+            let steps = if concurrency == Concurrency::Alone { 1 } else { self.rng.between(2, 5) };
+            for _ in 0..steps {
                 let place = self.rng.below(threads.len());
                 let thread = super::fixtures::nth_thread(threads.swap_remove(place));
-                burst.push(self.random_step(thread, alone));
+                burst.push(self.random_step(thread, concurrency));
             }
             let answers = join_all(burst.iter().map(|step| perform_step(journal, directory, step.clone()))).await;
             for (step, answer) in burst.iter().zip(answers) {
@@ -129,12 +142,12 @@ impl RandomWalk {
         if self.rng.chance(95) { known.unwrap_or(other) } else { other }
     }
 
-    fn random_step(&mut self, thread: ThreadId, alone: bool) -> WalkStep {
+    fn random_step(&mut self, thread: ThreadId, concurrency: Concurrency) -> WalkStep {
         let exists = self.reference.threads.iter().any(|known| known.row.id == thread);
         let owner = self.owner_of(&thread);
         match self.rng.below(100) {
-            0..35 if !exists => self.random_submission(owner, thread, true, alone),
-            0..20 => self.random_submission(owner, thread, false, alone),
+            0..35 if !exists => self.random_submission(owner, thread, ThreadMode::CreateNew, concurrency),
+            0..20 => self.random_submission(owner, thread, ThreadMode::MustExist, concurrency),
             20..32 => WalkStep::Claim(owner, thread),
             32..34 => WalkStep::Delete(owner, thread),
             92.. => self.random_alias_step(owner, thread),
@@ -142,7 +155,15 @@ impl RandomWalk {
         }
     }
 
-    fn random_submission(&mut self, owner: UserId, thread: ThreadId, fresh: bool, alone: bool) -> WalkStep {
+    fn random_submission(
+        &mut self,
+        owner: UserId,
+        thread: ThreadId,
+        thread_mode: ThreadMode,
+        concurrency: Concurrency,
+    ) -> WalkStep {
+        let alone = concurrency == Concurrency::Alone;
+        let exists = thread_mode == ThreadMode::MustExist;
         self.runs += 1;
         self.now += 1;
         // What several questions share would make their order matter.
@@ -150,12 +171,16 @@ impl RandomWalk {
         let run = known.unwrap_or_else(|| super::fixtures::nth_run(self.runs));
         let command = match self.rng.below(10) {
             0 => cancel_command(&run),
-            1 | 2 if !fresh => steer_command(&run, &format!("more {}", self.runs)),
-            3..6 if !fresh => self.random_decision_command(&thread, &run),
+            1 | 2 if exists => steer_command(&run, &format!("more {}", self.runs)),
+            3..6 if exists => self.random_decision_command(&thread, &run),
             _ => start_command(&run),
         };
-        let new_thread = if self.rng.chance(95) { fresh } else { !fresh };
-        let submission = Submission { thread, new_thread, at: self.now, command, idempotency_key: None };
+        let thread_mode = match (self.rng.chance(95), thread_mode) {
+            (true, thread_mode) => thread_mode,
+            (false, ThreadMode::CreateNew) => ThreadMode::MustExist,
+            (false, ThreadMode::MustExist) => ThreadMode::CreateNew,
+        };
+        let submission = Submission { thread, thread_mode, at: self.now, command, idempotency_key: None };
         let key = format!("key {}", self.rng.below(6));
         let digest = format!("digest {}", self.rng.below(2));
         let keyed =
@@ -168,13 +193,20 @@ impl RandomWalk {
     fn random_alias_step(&mut self, owner: UserId, thread: ThreadId) -> WalkStep {
         let name = format!("{thread} {}", self.rng.below(2));
         let thread = if self.rng.chance(80) { thread } else { super::fixtures::nth_thread(THREADS + 1) };
-        let protocol = self.rng.choose("p", &["q"]).to_owned();
         self.now += 1;
-        let row = AliasRow { protocol, name, thread, note: format!("at {}", self.now), created_at: self.now };
+        let conversation = AliasData::Conversation(conversation_data(&format!("at {}", self.now)));
+        let data = if self.rng.chance(50) { conversation } else { AliasData::AgentRun };
+        let row = AliasRow { name, thread, data, created_at: self.now };
         match self.rng.below(10) {
             0..6 => WalkStep::CreateAlias(owner, row),
-            6..9 => WalkStep::ChangeAlias(owner, row, Some(format!("noted at {}", self.now))),
-            _ => WalkStep::ChangeAlias(owner, row, None),
+            6..9 => {
+                // Mostly the row that is stored, sometimes one that is out of date.
+                let stored = self.reference.find_alias(&owner, AliasKind::Conversation, &row.name).cloned();
+                let current = stored.filter(|_| self.rng.chance(80)).unwrap_or(row);
+                let data = conversation_data(&format!("changed at {}", self.now));
+                WalkStep::UpdateConversation(owner, current, data)
+            }
+            _ => WalkStep::DeleteAlias(owner, row),
         }
     }
 
@@ -336,15 +368,18 @@ impl RandomWalk {
             (WalkStep::CreateAlias(owner, row), StepResult::CreateAlias(answer)) => {
                 assert_eq!(answer, Ok(self.reference.create_alias(owner, row)), "{place}");
             }
-            (WalkStep::ChangeAlias(owner, row, note), StepResult::ChangeAlias(answer)) => {
-                assert_eq!(answer, Ok(self.reference.change_alias(owner, row, note.as_deref())), "{place}");
+            (WalkStep::UpdateConversation(owner, current, data), StepResult::UpdateConversation(answer)) => {
+                assert_eq!(answer, Ok(self.reference.update_conversation(owner, current, data)), "{place}");
+            }
+            (WalkStep::DeleteAlias(owner, row), StepResult::DeleteAlias(answer)) => {
+                assert_eq!(answer, Ok(self.reference.delete_alias(owner, row)), "{place}");
             }
             (step, answer) => panic!("{step:?} got {answer:?}"),
         }
     }
 
     /// Takes over the numbers that the backend gave to inbox rows, after seeing that the rows are the same.
-    async fn sync_inbox_ids(&mut self, directory: &dyn Directory, owner: &UserId, thread: &ThreadId) {
+    async fn sync_inbox_ids(&mut self, directory: &dyn TestStore, owner: &UserId, thread: &ThreadId) {
         let rows = directory.inbox(owner, thread).await;
         let Some(known) = self.reference.thread_mut(owner, thread) else {
             assert_eq!(rows, Err(StoreError::ThreadNotFound), "seed {}", self.seed);
@@ -361,7 +396,7 @@ impl RandomWalk {
     }
 
     /// Looks at one place of the store.
-    async fn check_random_page(&mut self, journal: &dyn Journal, directory: &dyn Directory, number: usize) {
+    async fn check_random_page(&mut self, journal: &dyn Journal, directory: &dyn TestStore, number: usize) {
         let place = format!("seed {}, step {number}", self.seed);
         let thread = super::fixtures::nth_thread(1 + self.rng.below(THREADS));
         let owner = self.owner_of(&thread);
@@ -392,16 +427,16 @@ impl RandomWalk {
         let mut claimable = directory.claimable_threads().await.unwrap();
         claimable.sort();
         assert_eq!(claimable, self.reference.claimable_threads(), "{place}");
-        let pending = self.rng.chance(50);
-        let expected = self.reference.approvals_of(&owner, pending);
+        let filter = if self.rng.chance(50) { ApprovalFilter::Pending } else { ApprovalFilter::All };
+        let expected = self.reference.approvals_of(&owner, filter);
         let from = self.rng.below(expected.len() + 1);
         let before = from.checked_sub(1).map(|from| expected[from].key.as_str().to_owned());
-        let rows = directory.approvals(&owner, pending, ListPage { before, limit }).await.unwrap();
+        let rows = directory.approvals(&owner, filter, ListPage { before, limit }).await.unwrap();
         assert!(rows.iter().eq(expected[from..].iter().take(limit)), "{place}: {rows:?} instead of {expected:?}");
     }
 
     /// Looks at all of it.
-    pub async fn check_all(&self, journal: &dyn Journal, directory: &dyn Directory) {
+    pub async fn check_all(&self, journal: &dyn Journal, directory: &dyn TestStore) {
         let place = format!("seed {}", self.seed);
         for owner in [test_user(), other_user()] {
             let page = ListPage { before: None, limit: usize::MAX };
@@ -409,8 +444,8 @@ impl RandomWalk {
             assert_eq!(threads, self.reference.threads_of(&owner), "{place}");
             let runs = directory.runs(&owner, RunFilter::default(), page.clone()).await.unwrap();
             assert_eq!(runs, self.reference.runs_of(&owner, &RunFilter::default()), "{place}");
-            let questions = directory.approvals(&owner, false, page).await.unwrap();
-            assert_eq!(questions, self.reference.approvals_of(&owner, false), "{place}");
+            let questions = directory.approvals(&owner, ApprovalFilter::All, page).await.unwrap();
+            assert_eq!(questions, self.reference.approvals_of(&owner, ApprovalFilter::All), "{place}");
             for day in (0..DAYS).map(Day) {
                 assert_eq!(
                     directory.daily_spend(&owner, day).await,
@@ -433,16 +468,14 @@ impl RandomWalk {
         }
     }
 
-    async fn check_aliases(&self, directory: &dyn Directory) {
+    async fn check_aliases(&self, directory: &dyn TestStore) {
         for owner in [test_user(), other_user()] {
-            for (n, number, protocol) in
-                (1..=THREADS).flat_map(|n| [(n, 0, "p"), (n, 0, "q"), (n, 1, "p"), (n, 1, "q")])
-            {
-                let thread = super::fixtures::nth_thread(n);
-                let (protocol, name) = (protocol.to_owned(), format!("{thread} {number}"));
-                let like = AliasRow { protocol, name, thread, note: String::new(), created_at: 0 };
-                let found = directory.alias(&owner, &like.protocol, &like.name).await.unwrap();
-                assert_eq!(found.as_ref(), self.reference.find_alias(&owner, &like), "seed {}, {like:?}", self.seed);
+            for (n, number) in (1..=THREADS).flat_map(|n| [(n, 0), (n, 1)]) {
+                let name = format!("{} {number}", super::fixtures::nth_thread(n));
+                for kind in [AliasKind::Conversation, AliasKind::AgentRun] {
+                    let found = directory.alias(&owner, kind, &name).await.unwrap();
+                    assert_eq!(found.as_ref(), self.reference.find_alias(&owner, kind, &name), "seed {}", self.seed);
+                }
             }
         }
     }
@@ -460,20 +493,23 @@ impl RandomWalk {
     }
 }
 
-async fn perform_step(journal: &dyn Journal, directory: &dyn Directory, step: WalkStep) -> StepResult {
+async fn perform_step(journal: &dyn Journal, directory: &dyn TestStore, step: WalkStep) -> StepResult {
     match step {
         WalkStep::Submit(owner, submission) => {
             StepResult::Submit(submit_outcome(&directory.submit(&owner, *submission).await))
         }
-        WalkStep::Claim(owner, thread) => StepResult::Claim(journal.claim(&owner, &thread, &test_node()).await),
+        WalkStep::Claim(owner, thread) => {
+            let claimed = journal.claim(&owner, &thread, &test_node()).await;
+            StepResult::Claim(claimed.map(|outcome| outcome.lease().unwrap()))
+        }
         WalkStep::Append(batch) => StepResult::Append(journal.append(*batch).await),
         WalkStep::Delete(owner, thread) => StepResult::Delete(directory.delete_thread(&owner, &thread).await),
         WalkStep::CreateAlias(owner, row) => StepResult::CreateAlias(directory.create_alias(&owner, row).await),
-        WalkStep::ChangeAlias(owner, AliasRow { protocol, name, .. }, Some(note)) => {
-            StepResult::ChangeAlias(directory.update_alias(&owner, &protocol, &name, note).await)
+        WalkStep::UpdateConversation(owner, current, data) => {
+            StepResult::UpdateConversation(directory.update_conversation(&owner, &current, data).await)
         }
-        WalkStep::ChangeAlias(owner, AliasRow { protocol, name, .. }, None) => {
-            StepResult::ChangeAlias(directory.delete_alias(&owner, &protocol, &name).await)
+        WalkStep::DeleteAlias(owner, row) => {
+            StepResult::DeleteAlias(directory.delete_alias(&owner, row.data.kind(), &row.name).await)
         }
     }
 }

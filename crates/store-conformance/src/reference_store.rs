@@ -4,8 +4,9 @@ use model::command::{AnswerBody, Command};
 use model::event::{ApprovalDecision, Initiator};
 use model::limits::CostMicros;
 use model::ports::{
-    AliasRow, AppendBatch, ApprovalAnswer, ApprovalRow, Checkpoint, Day, DirectoryChange, InboxRow, RunFilter, RunRow,
-    ScheduledWakeup, Spend, Submission, SubmitError, ThreadRow,
+    AliasData, AliasKind, AliasRow, AliasUpdate, AppendBatch, ApprovalAnswer, ApprovalFilter, ApprovalRow, Checkpoint,
+    ConversationData, Day, DirectoryChange, InboxRow, RunFilter, RunRow, ScheduledWakeup, Spend, Submission,
+    SubmitError, ThreadMode, ThreadRow,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -96,14 +97,15 @@ impl ReferenceStore {
         }
         let start = matches!(submission.command, Command::Start(_));
         let exists = self.threads.iter().any(|thread| thread.row.id == submission.thread);
-        if submission.new_thread && exists {
+        let creates = submission.thread_mode == ThreadMode::CreateNew;
+        if creates && exists {
             return if self.thread(owner, &submission.thread).is_some() {
                 ExpectedSubmit::ThreadExists
             } else {
                 ExpectedSubmit::IdTaken
             };
         }
-        if self.thread(owner, &submission.thread).is_none() && !(submission.new_thread && start) {
+        if self.thread(owner, &submission.thread).is_none() && !(creates && start) {
             return ExpectedSubmit::ThreadNotFound;
         }
         if let Some((key, decision, by)) = approval_decision(&submission.command) {
@@ -133,7 +135,7 @@ impl ReferenceStore {
 
     fn accept_submission(&mut self, owner: &UserId, submission: &Submission) {
         let (id, at) = (submission.thread.clone(), submission.at);
-        if submission.new_thread {
+        if submission.thread_mode == ThreadMode::CreateNew {
             let row = ThreadRow { id: id.clone(), created_at: at, updated_at: at };
             self.threads.push(ReferenceThread {
                 row,
@@ -278,28 +280,40 @@ impl ReferenceStore {
         there
     }
 
-    pub(super) fn find_alias(&self, owner: &UserId, like: &AliasRow) -> Option<&AliasRow> {
-        let same = |row: &AliasRow| row.protocol == like.protocol && row.name == like.name;
-        self.aliases.iter().find(|(of, row)| of == owner && same(row)).map(|(_, row)| row)
+    pub(super) fn find_alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> Option<&AliasRow> {
+        let mut aliases = self.aliases.iter().filter(|(of, _)| of == owner).map(|(_, row)| row);
+        aliases.find(|row| row.data.kind() == kind && row.name == name)
     }
 
     pub(super) fn create_alias(&mut self, owner: &UserId, row: &AliasRow) -> AliasRow {
-        if self.find_alias(owner, row).is_none() {
+        if self.find_alias(owner, row.data.kind(), &row.name).is_none() {
             self.aliases.push((owner.clone(), row.clone()));
         }
-        self.find_alias(owner, row).unwrap().clone()
+        self.find_alias(owner, row.data.kind(), &row.name).unwrap().clone()
     }
 
-    /// Notes something beside the name of this row, or frees it.
-    pub(super) fn change_alias(&mut self, owner: &UserId, like: &AliasRow, note: Option<&str>) -> bool {
-        let Some(mut row) = self.find_alias(owner, like).cloned() else { return false };
-        let same = |known: &AliasRow| known.protocol == row.protocol && known.name == row.name;
-        self.aliases.retain(|(of, known)| of != owner || !same(known));
-        if let Some(note) = note {
-            row.note = note.to_owned();
-            self.aliases.push((owner.clone(), row));
+    pub(super) fn update_conversation(
+        &mut self,
+        owner: &UserId,
+        current: &AliasRow,
+        data: &ConversationData,
+    ) -> AliasUpdate {
+        match self.find_alias(owner, AliasKind::Conversation, &current.name) {
+            None => return AliasUpdate::NotFound,
+            Some(row) if row != current => return AliasUpdate::Conflict,
+            Some(_) => {}
         }
-        true
+        for (_, row) in self.aliases.iter_mut().filter(|(of, row)| of == owner && row == current) {
+            row.data = AliasData::Conversation(data.clone());
+        }
+        AliasUpdate::Updated
+    }
+
+    pub(super) fn delete_alias(&mut self, owner: &UserId, like: &AliasRow) -> bool {
+        let before = self.aliases.len();
+        let same = |row: &AliasRow| row.data.kind() == like.data.kind() && row.name == like.name;
+        self.aliases.retain(|(of, row)| of != owner || !same(row));
+        self.aliases.len() < before
     }
 
     pub(super) fn threads_of(&self, owner: &UserId) -> Vec<ThreadRow> {
@@ -318,10 +332,10 @@ impl ReferenceStore {
         rows
     }
 
-    pub(super) fn approvals_of(&self, owner: &UserId, pending: bool) -> Vec<ApprovalRow> {
+    pub(super) fn approvals_of(&self, owner: &UserId, filter: ApprovalFilter) -> Vec<ApprovalRow> {
         let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
         let mut rows: Vec<_> = mine.flat_map(|thread| thread.approvals.clone()).collect();
-        rows.retain(|question| !pending || question.answer.is_none());
+        rows.retain(|question| filter == ApprovalFilter::All || question.answer.is_none());
         rows.sort_by(|one, other| (other.requested_at, &other.key).cmp(&(one.requested_at, &one.key)));
         rows
     }

@@ -2,18 +2,19 @@
 //!
 //! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
 
-use super::aliases::nth_alias;
+use super::TestStore;
 use super::attachments::nth_attachment;
 use super::blobs::{nth_blob, nth_hash};
 use super::fixtures::{
-    LogWriter, approve, decide_command, nth_run, nth_thread, read_all_records, reject, start_command, steer_command,
-    submission, test_node, test_user,
+    LogWriter, approve, claim_thread, decide_command, nth_run, nth_thread, read_all_records, reject, start_command,
+    steer_command, submission, test_user,
 };
 use super::shares::nth_share;
+use super::threads::{conversation_data, nth_alias, with_conversation_data};
 use model::UserId;
 use model::ports::{
-    AliasRow, AppendOutcome, ApprovalRow, AttachmentRow, Checkpoint, Day, Directory, DirectoryChange, InboxRow,
-    Journal, PageLimit, RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, SubmitError, Submitted,
+    AliasKind, AliasRow, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Checkpoint, Day, DirectoryChange,
+    InboxRow, Journal, PageLimit, RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, SubmitError, Submitted,
 };
 use model::record::Record;
 use model::seq::{Epoch, Seq};
@@ -39,7 +40,7 @@ pub struct StoreSnapshot {
 const THREADS: usize = 6;
 const TODAY: Day = Day(20_000);
 
-async fn take_snapshot(journal: &dyn Journal, directory: &dyn Directory) -> StoreSnapshot {
+async fn take_snapshot(journal: &dyn Journal, directory: &dyn TestStore) -> StoreSnapshot {
     let owner = test_user();
     let (mut logs, mut inboxes) = (Vec::new(), Vec::new());
     for n in 1..=THREADS {
@@ -47,9 +48,9 @@ async fn take_snapshot(journal: &dyn Journal, directory: &dyn Directory) -> Stor
         inboxes.push(directory.inbox(&owner, &nth_thread(n)).await.unwrap());
     }
     let page = model::ports::ListPage { before: None, limit: 1_000 };
-    let mut names = Vec::new();
+    let mut aliases = Vec::new();
     for name in ["given", "noted", "freed"] {
-        names.push(directory.alias(&owner, "p", name).await.unwrap());
+        aliases.push(directory.alias(&owner, AliasKind::Conversation, name).await.unwrap());
     }
     let mut files = vec![directory.attachment(&owner, &nth_attachment(1, 0).path).await.unwrap()];
     for n in 1..=2 {
@@ -62,10 +63,10 @@ async fn take_snapshot(journal: &dyn Journal, directory: &dyn Directory) -> Stor
         inboxes,
         runs: directory.runs(&owner, RunFilter::default(), page.clone()).await.unwrap(),
         checkpoint: directory.checkpoint(&owner, &nth_thread(1)).await.unwrap(),
-        approvals: directory.approvals(&owner, false, page).await.unwrap(),
+        approvals: directory.approvals(&owner, ApprovalFilter::All, page).await.unwrap(),
         wakeups: directory.scheduled_wakeups().await.unwrap(),
         spend: directory.daily_spend(&owner, TODAY).await.unwrap(),
-        aliases: names,
+        aliases,
         shares: directory.shares(&owner, &nth_thread(1)).await.unwrap(),
         files,
         definitions: directory.definitions("digest").await.unwrap(),
@@ -74,7 +75,7 @@ async fn take_snapshot(journal: &dyn Journal, directory: &dyn Directory) -> Stor
 }
 
 /// Fills a backend with threads in every state, each confirmed.
-pub async fn write_before_restart(journal: &dyn Journal, directory: &dyn Directory) -> StoreSnapshot {
+pub async fn write_before_restart(journal: &dyn Journal, directory: &dyn TestStore) -> StoreSnapshot {
     let mut authors = Vec::new();
     for n in 1..=THREADS {
         authors.push(LogWriter::new(journal, directory, n).await);
@@ -97,10 +98,11 @@ pub async fn write_before_restart(journal: &dyn Journal, directory: &dyn Directo
     assert_eq!(decided, Ok(Submitted::Queued));
     directory.put_definitions("digest", "{}").await.unwrap();
     for (name, n) in [("given", 99), ("noted", 1), ("freed", 2)] {
-        directory.create_alias(&test_user(), nth_alias("p", name, n)).await.unwrap();
+        directory.create_alias(&test_user(), nth_alias(AliasKind::Conversation, name, n)).await.unwrap();
     }
-    directory.update_alias(&test_user(), "p", "noted", "new".to_owned()).await.unwrap();
-    directory.delete_alias(&test_user(), "p", "freed").await.unwrap();
+    let current = nth_alias(AliasKind::Conversation, "noted", 1);
+    directory.update_conversation(&test_user(), &current, conversation_data("new")).await.unwrap();
+    directory.delete_alias(&test_user(), AliasKind::Conversation, "freed").await.unwrap();
     directory.create_share(nth_share("share_1", 1)).await.unwrap();
     directory.create_share(nth_share("share_2", 1)).await.unwrap();
     directory.revoke_share(&test_user(), &nth_thread(1), "share_2", 12).await.unwrap();
@@ -124,7 +126,7 @@ pub async fn write_before_restart(journal: &dyn Journal, directory: &dyn Directo
 }
 
 /// Looks whether all of it is there, and whether the backend goes on from it.
-pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn Directory, remembered: StoreSnapshot) {
+pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn TestStore, remembered: StoreSnapshot) {
     let found = take_snapshot(journal, directory).await;
     assert_eq!(found.logs, remembered.logs);
     assert_eq!(found.inboxes, remembered.inboxes);
@@ -134,8 +136,8 @@ pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn Director
     assert_eq!((found.approvals.len(), found.wakeups.len(), found.spend.cost.0), (2, 1, 17));
     assert_eq!(found.wakeups, remembered.wakeups);
     assert_eq!(found.spend, remembered.spend);
-    let noted = AliasRow { note: "new".to_owned(), ..nth_alias("p", "noted", 1) };
-    assert_eq!(found.aliases, [Some(nth_alias("p", "given", 99)), Some(noted), None]);
+    let noted = with_conversation_data(nth_alias(AliasKind::Conversation, "noted", 1), "new");
+    assert_eq!(found.aliases, [Some(nth_alias(AliasKind::Conversation, "given", 99)), Some(noted), None]);
     assert_eq!(found.aliases, remembered.aliases);
     let revoked = ShareRow { revoked_at: Some(12), ..nth_share("share_2", 1) };
     assert_eq!(found.shares, [nth_share("share_1", 1), revoked]);
@@ -155,7 +157,7 @@ pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn Director
         let mut author =
             LogWriter { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), now: 1_000_000 };
         // The executor of before is gone; should it still live, it is fenced.
-        let lease = journal.claim(&author.owner, &author.thread, &test_node()).await.unwrap();
+        let lease = claim_thread(journal, &author.owner, &author.thread).await;
         assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced);
         assert!(lease.epoch > newest, "law 4 across restarts");
         assert_eq!(lease.head, head);
@@ -184,7 +186,7 @@ pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn Director
 }
 
 /// A decision is one after a restart too, and what was open is open.
-async fn check_decisions(directory: &dyn Directory, questions: &[ApprovalRow]) {
+async fn check_decisions(directory: &dyn TestStore, questions: &[ApprovalRow]) {
     let [open, decided] = questions else { panic!("{questions:?}") };
     let ask = async |question: &ApprovalRow, decision| {
         directory.submit(&test_user(), submission(&nth_thread(2), decide_command(question, &decision))).await

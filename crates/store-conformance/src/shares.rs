@@ -1,7 +1,8 @@
-//! The directory's law on shares.
+//! The law of [`model::ports::ThreadShares`].
 
+use super::TestStore;
 use super::fixtures::{LogWriter, nth_thread, other_user, test_user};
-use model::ports::{Directory, Journal, ShareRow, StoreError};
+use model::ports::{Journal, ShareRow, StoreError};
 use model::seq::Seq;
 
 /// A share of the `n`-th thread, good from 10 to 20.
@@ -19,8 +20,8 @@ pub fn nth_share(id: &str, n: usize) -> ShareRow {
     }
 }
 
-/// 9: a share is made of a thread that is there and its owner's, and its name is its own.
-pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directory: &dyn Directory) {
+/// 1: a share is made of a thread that is there and its owner's, and its name is its own.
+pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directory: &dyn TestStore) {
     assert_eq!(directory.create_share(nth_share("share_1", 1)).await, Err(StoreError::ThreadNotFound));
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
     let theirs = ShareRow { owner: other_user(), ..nth_share("share_1", 1) };
@@ -34,8 +35,8 @@ pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directo
     assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![nth_share("share_2", 1), frozen]));
 }
 
-/// 9: its owner alone lists it and takes it back, through its own thread.
-pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn Directory) {
+/// 2: its owner alone lists it and takes it back, through its own thread.
+pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn TestStore) {
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
     }
@@ -48,8 +49,8 @@ pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn Direct
     assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![nth_share("share_1", 1)]));
 }
 
-/// 9: taken back once and for all, or over: it lets nobody in, and is still listed.
-pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: &dyn Directory) {
+/// 2, 3: revoked once and for all, or over: it lets nobody in, and is still listed.
+pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: &dyn TestStore) {
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
     let (first, second) = (nth_share("share_1", 1), ShareRow { expires_at: 30, ..nth_share("share_2", 1) });
     directory.create_share(first.clone()).await.unwrap();
@@ -65,8 +66,8 @@ pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: 
     assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![first, revoked]));
 }
 
-/// 9: it goes with its thread.
-pub async fn a_share_goes_with_its_thread(journal: &dyn Journal, directory: &dyn Directory) {
+/// 1: it goes with its thread.
+pub async fn a_share_goes_with_its_thread(journal: &dyn Journal, directory: &dyn TestStore) {
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
         directory.create_share(nth_share(&format!("share_{n}"), n)).await.unwrap();

@@ -1,11 +1,12 @@
-//! Logs and tables: what must not be lost.
+//! The store: logs and tables.
 //!
 //! - [`sqlite`]: one folder, one process, one writer thread that commits for all threads at once.
-//! - [`memory`]: its twin without a disk, with the same verdicts.
-//! - [`mod@verify`]: what `headwater verify` finds out about a folder, and which files it says there are.
+//! - [`memory`]: a second implementation without a disk, with the same outcomes.
+//! - [`mod@verify`]: what `headwater verify` checks in a folder, and which files the folder refers to.
 //!
-//! Both implement [`model::ports::Journal`] and [`model::ports::Directory`], whose doc comments are the law.
-//! Invariant: payloads are opaque here. Nothing but `verify` looks into an event, and nothing re-serialises one.
+//! Both implement [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Accounts`], whose doc comments are
+//! the law.
+//! Invariant: payloads are opaque here. Only `verify` decodes an event, and nothing re-serialises one.
 
 pub mod memory;
 pub mod sqlite;

@@ -1,16 +1,21 @@
-//! The store without a disk: the twin that every law is also tried on.
+//! The store in memory: a second implementation that every law is tested on.
 //!
-//! Same verdicts, same order, same errors as [`crate::sqlite`]; nothing outlives it. One lock, never held over an await.
+//! It has the outcomes, order and errors of [`crate::sqlite`]. One lock, never held across an await.
 
+mod accounts;
 mod attachments;
-mod directory;
+mod definitions;
+mod inbox;
+mod questions;
+mod shares;
+mod threads;
 
 use crate::validation;
 use model::command::Command;
 use model::ports::{
-    AccessKeyRow, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow, BoxFuture,
-    Checkpoint, Day, DirectoryChange, InboxRow, Journal, Lease, OnCommit, PageLimit, RecordPage, RunRow, ShareRow,
-    Spend, StoreError,
+    AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
+    BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
+    PageLimit, RecordPage, RunRow, ShareRow, Spend, StoreError, StoreFuture, WriteAccess,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -21,7 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INBOX_ROWS_MAX: usize = 1_000;
 
-/// The store without a disk.
+/// The store in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     tables: Mutex<MemoryTables>,
@@ -32,14 +37,14 @@ pub struct MemoryStore {
 struct MemoryTables {
     threads: BTreeMap<ThreadId, MemoryThread>,
     access_keys: Vec<AccessKeyRow>,
-    /// What was submitted with a key: (owner, key) → (digest, task, thread).
+    /// (owner, key) → (digest, task, thread).
     idempotency: HashMap<(UserId, String), (String, TaskId, ThreadId)>,
     spend: HashMap<(UserId, Day), Spend>,
-    /// By owner, protocol and name.
-    aliases: HashMap<(UserId, String, String), AliasRow>,
+    /// By owner, kind and name.
+    aliases: HashMap<(UserId, AliasKind, String), AliasRow>,
     /// By owner and path.
     attachments: BTreeMap<(UserId, String), AttachmentEntry>,
-    /// Who uses what: owner, thread, path.
+    /// Owner, thread and path.
     attachment_links: BTreeSet<(UserId, ThreadId, String)>,
     shares: Vec<ShareRow>,
     /// By digest.
@@ -48,7 +53,6 @@ struct MemoryTables {
     last_inbox_row: u64,
 }
 
-/// What is known of a path.
 #[derive(Debug)]
 enum AttachmentEntry {
     Reserved,
@@ -77,13 +81,13 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Begins with nothing.
+    /// An empty store.
     #[must_use]
     pub fn new() -> Self {
         Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX }
     }
 
-    /// With inboxes of another size.
+    /// Sets the maximum number of rows in an inbox.
     #[must_use]
     pub const fn with_inbox_rows_max(mut self, rows_max: usize) -> Self {
         self.inbox_rows_max = rows_max;
@@ -95,13 +99,19 @@ impl MemoryStore {
     }
 }
 
+impl WriteAccess for MemoryStore {
+    fn writer(&self, _user: &UserId) -> Result<&dyn DirectoryWriter, StoreError> {
+        Ok(self)
+    }
+}
+
 impl Journal for MemoryStore {
     fn claim<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         _node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
+    ) -> StoreFuture<'a, ClaimOutcome> {
         Box::pin(async move {
             let mut tables = self.lock_tables();
             let epoch = Epoch(tables.last_epoch + 1);
@@ -109,14 +119,14 @@ impl Journal for MemoryStore {
             thread.epoch = Some(epoch);
             let lease = Lease { epoch, head: thread.head() };
             tables.last_epoch += 1;
-            Ok(lease)
+            Ok(ClaimOutcome::Granted(lease))
         })
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        let verdict = self.lock_tables().append(batch).err().unwrap_or(AppendOutcome::Durable);
-        landed.call(&verdict);
-        Box::pin(std::future::ready(verdict))
+    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        let outcome = self.lock_tables().append(batch).err().unwrap_or(AppendOutcome::Durable);
+        on_commit.call(&outcome);
+        Box::pin(std::future::ready(outcome))
     }
 
     fn read_page<'a>(
@@ -125,7 +135,7 @@ impl Journal for MemoryStore {
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
+    ) -> StoreFuture<'a, RecordPage> {
         Box::pin(async move {
             let tables = self.lock_tables();
             let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
@@ -164,8 +174,8 @@ impl MemoryTables {
             return Err(AppendOutcome::Rejected(validation::THREAD_NOT_FOUND.to_owned()));
         };
         validation::check_epoch(thread.epoch, thread.head(), &batch)?;
-        if let Some(flaw) = validation::validate_batch(&batch) {
-            return Err(AppendOutcome::Rejected(flaw));
+        if let Some(reason) = validation::validate_batch(&batch) {
+            return Err(AppendOutcome::Rejected(reason));
         }
         let mut runs = thread.runs.clone();
         for change in &batch.changes {
@@ -178,7 +188,7 @@ impl MemoryTables {
         for change in &batch.changes {
             if let DirectoryChange::AddSpend { day, spent } = change {
                 let sum = self.spend.entry((batch.owner.clone(), *day)).or_default();
-                *sum = validation::sum_spend(*sum, *spent);
+                *sum = sum.saturating_add(*spent);
             }
         }
         if let Some(thread) = self.threads.get_mut(&batch.thread) {
@@ -187,7 +197,7 @@ impl MemoryTables {
         Ok(())
     }
 
-    /// What a change makes of the thread's runs, or why it does not fit.
+    /// Applies a change to the thread's runs, or says why it does not fit.
     fn apply_run_change(
         &self,
         thread: &MemoryThread,
@@ -223,7 +233,6 @@ impl MemoryTables {
                 run.ended_at = status.is_terminal().then_some(*at);
             }
             DirectoryChange::RunDropped { at, .. } => run.ended_at = Some(*at),
-            // These move no run.
             DirectoryChange::ConsumeInboxRow { .. }
             | DirectoryChange::Checkpoint(_)
             | DirectoryChange::ApprovalRequested(_)
@@ -234,7 +243,7 @@ impl MemoryTables {
         Ok(())
     }
 
-    /// Does the thread have, or get, the questions that a batch is about?
+    /// Checks that every question that the batch asks or closes is the thread's.
     fn check_approvals(&self, thread: &MemoryThread, batch: &AppendBatch) -> Result<(), AppendOutcome> {
         let mut known: Vec<&ApprovalKey> = thread.approvals.iter().map(|question| &question.key).collect();
         for change in &batch.changes {
@@ -264,11 +273,26 @@ impl MemoryTables {
 }
 
 impl MemoryThread {
+    fn new(owner: UserId, at: Millis) -> Self {
+        Self {
+            owner,
+            created_at: at,
+            updated_at: at,
+            epoch: None,
+            records: Vec::new(),
+            runs: Vec::new(),
+            inbox: Vec::new(),
+            checkpoint: None,
+            approvals: Vec::new(),
+            wake_at: None,
+        }
+    }
+
     fn head(&self) -> Seq {
         self.records.last().map_or(Seq::ZERO, |record| record.seq)
     }
 
-    /// Takes in a batch that fits.
+    /// Applies a batch that was checked.
     fn commit(&mut self, batch: AppendBatch, runs: Vec<RunRow>) {
         self.records.extend(batch.records.iter().cloned());
         self.runs = runs;
@@ -280,7 +304,7 @@ impl MemoryThread {
                 DirectoryChange::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
                 DirectoryChange::ApprovalRequested(question) => self.open_approval(*question),
                 DirectoryChange::ApprovalResolved { key, decision, by, at } => {
-                    self.close_approval(&key, ApprovalAnswer { decision, by, at })
+                    self.close_approval(&key, ApprovalAnswer { decision, by, at });
                 }
                 DirectoryChange::ScheduleWakeup { at } => self.wake_at = at,
                 DirectoryChange::RunStatus { .. } | DirectoryChange::AddSpend { .. } => {}
@@ -288,13 +312,13 @@ impl MemoryThread {
         }
     }
 
-    /// Opens a question, again if need be.
+    /// Opens a question, or opens it again.
     fn open_approval(&mut self, question: ApprovalRow) {
         self.approvals.retain(|known| known.key != question.key);
         self.approvals.push(ApprovalRow { answer: None, ..question });
     }
 
-    /// Closes a question. Where that repeats how it was closed before, it stays as it is.
+    /// Closes a question. An answer that repeats the stored one leaves it as it is.
     fn close_approval(&mut self, key: &ApprovalKey, answer: ApprovalAnswer) {
         if let Some(question) = self.approvals.iter_mut().find(|question| question.key == *key) {
             question.answer.take_if(|known| !validation::is_same_answer(known, &answer));
@@ -308,7 +332,7 @@ fn queued_run(id: TaskId, thread: ThreadId, agent: String, created_at: Millis) -
     RunRow { id, thread, agent, status, first_seq: None, last_seq: None, created_at, ended_at: None }
 }
 
-/// The run that a command makes.
+/// The run that a command creates.
 fn run_of_start(command: &Command, thread: &ThreadId, at: Millis) -> Option<RunRow> {
     match command {
         Command::Start(start) => Some(queued_run(start.task_id.clone(), thread.clone(), start.agent.clone(), at)),

@@ -1,22 +1,27 @@
 //! The store in one folder: SQLite, one process, one writer.
 //!
-//! - `folder`, `schema`: whose folder it is, what is in it, how it is brought to this version.
-//! - `writer`, `ops`, `group`, `submit`: the one thread that writes, what it is asked, what a transaction does.
-//! - `questions`, `names`, `attachments`, `uses`, `shares`, `spent`: tables that are written there and read here.
-//! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do, and `dead`: when their rows go.
-//! - `readers`, `page`, `directory`: everything that only reads; `logged`: the same from another process.
+//! - `data_folder`, `schema`: the lock of the folder, the tables and their migrations.
+//! - `writer`, `write_task`, `transaction`: the thread that writes, the closures that it is sent, what an append does.
+//! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
+//!   module per port or table, reads and writes together; `columns` decodes.
+//! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs are; `dead_rows`: which
+//!   rows can be deleted.
+//! - `reader_pool`, `page`: reading; `logged_runs`: reading from another process.
 //!
-//! Invariant: nobody but the writer's thread changes the database or the index, and the index follows the commit.
+//! Invariant: only the writer's thread changes the database or the index, and the index follows the commit.
 
+mod accounts;
 mod aliases;
-mod approvals;
 mod attachment_links;
 mod attachments;
+mod columns;
 mod data_folder;
 mod dead_rows;
-mod directory;
+mod definitions;
+mod inbox;
 mod logged_runs;
 mod page;
+mod questions;
 mod reader_pool;
 mod record_blocks;
 mod record_index;
@@ -25,12 +30,13 @@ mod record_scan;
 mod schema;
 mod shares;
 mod spend;
-mod submit;
+mod threads;
 mod transaction;
-mod write_op;
+mod write_task;
 mod writer;
 
-pub(crate) use attachments::{attachment_row, owner_and_path};
+pub(crate) use attachment_links::owner_and_path;
+pub(crate) use attachments::attachment_row;
 pub(crate) use data_folder::DataFolder;
 pub use data_folder::StoreOpenError;
 pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
@@ -43,7 +49,8 @@ pub(crate) use schema::{
 
 use crate::validation;
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, Journal, Lease, OnCommit, PageLimit, RecordPage, StoreError,
+    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, OnCommit, PageLimit, RecordPage,
+    StoreError, StoreFuture, WriteAccess,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
@@ -57,28 +64,28 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
-use transaction::WriterState;
-use write_op::{FromWriterError, ReplySender, WriteOp};
+use transaction::{WriteTransaction, WriterState};
+use write_task::{ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
 
-/// How often a reader that finds a gap asks whether it is one, before it believes it.
+/// Maximum number of times that a reader asks the writer about a gap before it reports damage.
 const GAP_RECHECKS_MAX: usize = 4;
 const STORE_CLOSED: &str = "the store is closed";
 
-/// What an operator may set.
+/// Settings for the operator.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// The least time between two commits. The first record after a pause never waits.
+    /// The minimum time between two commits. The first record after a pause never waits.
     pub commit_spacing: Duration,
-    /// The most questions that one commit takes on.
+    /// The maximum number of operations in one commit.
     pub group_ops_max: usize,
-    /// And about the most bytes.
+    /// The approximate maximum number of bytes in one commit.
     pub group_bytes_max: usize,
-    /// The most questions that wait for the writer; who comes then waits before asking.
+    /// The maximum number of operations that are queued for the writer; further callers wait.
     pub queue_ops_max: usize,
-    /// The most rows that an inbox takes.
+    /// The maximum number of rows in an inbox.
     pub inbox_rows_max: usize,
-    /// The most readers at once.
+    /// The maximum number of concurrent readers.
     pub readers_max: usize,
 }
 
@@ -95,14 +102,14 @@ impl Default for SqliteOptions {
     }
 }
 
-/// What the writer has done since the store was opened.
+/// Counts since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
     /// Commits that changed something.
     pub commits: u64,
-    /// Records in them.
+    /// Records in these commits.
     pub records: u64,
-    /// And how many bytes those have.
+    /// The size of these records.
     pub bytes: u64,
     /// Blocks into which ended runs were packed.
     pub blocks: u64,
@@ -122,7 +129,7 @@ struct WriterCounters {
 /// The store in one folder.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: Option<mpsc::Sender<WriteOp>>,
+    writer: Option<mpsc::Sender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
     index: Arc<RecordIndex>,
     readers: Arc<ReaderPool>,
@@ -130,18 +137,18 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a folder, or makes it. Blocks while it reads where the live records lie.
+    /// Opens a folder, or creates it. Blocks while it reads the index of live records.
     ///
     /// # Errors
-    /// When the folder is not ours to open. It is then as it was.
+    /// When the folder cannot be opened by this process. It is unchanged then.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreOpenError> {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
-        // Whoever was here before and was killed may have deleted something that is still in it.
+        // A process that was killed may have deleted content that is still in the log.
         let scrub = schema::has_pending_wal(&database);
         let (conn, boot, found) = open_database(&database)?;
-        for stray in &found.stray_rows {
-            tracing::error!(?stray, "a stored record fits nowhere: `headwater verify` lists all damage");
+        for row in &found.stray_rows {
+            tracing::error!(?row, "a stored record fits nowhere: `headwater verify` lists all damage");
         }
         let index = Arc::new(RecordIndex::default());
         index.replace(found.threads);
@@ -156,7 +163,7 @@ impl SqliteStore {
             inbox_rows_max: options.inbox_rows_max,
             ..WriterState::default()
         };
-        let bounds = GroupLimits {
+        let limits = GroupLimits {
             ops_max: options.group_ops_max.max(1),
             bytes_max: options.group_bytes_max.max(1),
             commit_spacing: options.commit_spacing,
@@ -167,7 +174,7 @@ impl SqliteStore {
             state,
             readers: Arc::clone(&readers),
             counters: Arc::clone(&counters),
-            limits: bounds,
+            limits,
             avg_group_size: 0,
             last_commit: None,
             wal_needs_truncate: scrub,
@@ -175,13 +182,13 @@ impl SqliteStore {
             backoff_commits: 0,
             maintenance_not_before: None,
         };
-        let (sender, asked) = mpsc::channel(options.queue_ops_max.max(1));
-        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(asked));
+        let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
+        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
         Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, counters })
     }
 
-    /// What the writer has done so far.
+    /// Counts since the store was opened.
     #[must_use]
     pub fn stats(&self) -> WriterStats {
         let WriterCounters { commits, records, bytes, blocks, failures } = &*self.counters;
@@ -194,26 +201,37 @@ impl SqliteStore {
         }
     }
 
-    /// Does what was asked before, empties the write-ahead log and lets the folder go. Later questions are not
-    /// answered. Dropping the store does the same, and blocks meanwhile.
+    /// Executes what is queued, truncates the write-ahead log and releases the folder. Later operations fail. Dropping the
+    /// store does the same, and blocks meanwhile.
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if let Some(writer) = &self.writer
-            && writer.send(WriteOp::Close { reply }).await.is_ok()
+            && writer.send(WriterMessage::Close { reply }).await.is_ok()
         {
-            // An error is a writer that is gone, which is what was wanted.
+            // An error means that the writer is gone, which is what closing wants.
             let _ = closed.await;
         }
     }
 
-    /// Asks the writer.
-    async fn call_writer<T: FromWriterError>(&self, op: impl FnOnce(ReplySender<T>) -> WriteOp) -> T {
-        let (reply, answer) = oneshot::channel();
+    /// Runs a closure on the writer's thread, in its transaction, and returns its result after the commit.
+    async fn call_writer<T, W>(&self, cost: TaskCost, work: W) -> T
+    where
+        T: FromWriterError + Send + 'static,
+        W: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (reply, result) = oneshot::channel();
         let Some(writer) = &self.writer else { return T::from_writer_error(STORE_CLOSED) };
-        if writer.send(op(reply)).await.is_err() {
+        let task = Box::new(ClosureTask { work: Some(work), result: None, callback: |_: &T| (), reply });
+        if writer.send(WriterMessage::Run { task, cost }).await.is_err() {
             return T::from_writer_error(STORE_CLOSED);
         }
-        answer.await.unwrap_or_else(|_| T::from_writer_error("the writer is gone"))
+        result.await.unwrap_or_else(|_| T::from_writer_error("the writer is gone"))
+    }
+
+    /// The head of a thread as the writer knows it, or the damage.
+    async fn check_head(&self, thread: &ThreadId) -> Result<Seq, StoreError> {
+        let thread = thread.clone();
+        self.call_writer(TaskCost::Query, move |tx| tx.checked_head(&thread)).await
     }
 
     async fn load_page(
@@ -223,29 +241,25 @@ impl SqliteStore {
         after: Seq,
         limit: PageLimit,
     ) -> Result<RecordPage, StoreError> {
-        let mut doubts = 0;
+        let mut rechecks = 0;
         loop {
             let plan = self.index.read_plan(thread, after, limit.records_max.max(1));
-            let live = plan.is_some();
+            let is_live = plan.is_some();
             if let Some(plan) = &plan
                 && after >= plan.head
                 && plan.damaged_at.is_none()
             {
-                let foreign = plan.owner != *owner;
-                return if foreign {
-                    Err(StoreError::ThreadNotFound)
-                } else {
-                    Ok(RecordPage { records: Vec::new(), head: plan.head })
-                };
+                let page = RecordPage { records: Vec::new(), head: plan.head };
+                return if plan.owner == *owner { Ok(page) } else { Err(StoreError::ThreadNotFound) };
             }
-            let ask = PageQuery { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
-            match self.readers.with_connection(move |conn| read_page(conn, &ask)).await {
-                // A run may have begun after the plan was taken: its rows then look like a gap. The writer knows.
-                Err(StoreError::Corrupt { .. }) if !live && doubts < GAP_RECHECKS_MAX => {
-                    doubts += 1;
-                    self.call_writer(|reply| WriteOp::CheckHead { thread: thread.clone(), reply }).await?;
+            let query = PageQuery { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
+            match self.readers.with_connection(move |conn| read_page(conn, &query)).await {
+                // A run may have started after the plan was made: its rows then look like a gap. The writer knows.
+                Err(StoreError::Corrupt { .. }) if !is_live && rechecks < GAP_RECHECKS_MAX => {
+                    rechecks += 1;
+                    self.check_head(thread).await?;
                 }
-                read => return read,
+                result => return result,
             }
         }
     }
@@ -262,39 +276,45 @@ impl Drop for SqliteStore {
     }
 }
 
+impl WriteAccess for SqliteStore {
+    fn writer(&self, _user: &UserId) -> Result<&dyn DirectoryWriter, StoreError> {
+        Ok(self)
+    }
+}
+
 impl Journal for SqliteStore {
     fn claim<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         _node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
-        Box::pin(self.call_writer(move |reply| WriteOp::Claim { owner: owner.clone(), thread: thread.clone(), reply }))
+    ) -> StoreFuture<'a, ClaimOutcome> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.call_writer(TaskCost::Query, move |tx| tx.claim(&owner, &thread)))
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        let (reply, answer) = oneshot::channel();
+    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        let (reply, outcome) = oneshot::channel();
         let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::from_writer_error(STORE_CLOSED))) };
-        // Looked at here: the writer's time is everybody's.
-        let flaw = validation::validate_batch(&batch);
-        match writer.try_send(WriteOp::Append {
-            batch: Box::new(batch),
-            invalid_reason: flaw,
-            on_commit: landed,
-            reply,
-        }) {
+        let cost = TaskCost::Bytes(batch.records.iter().map(|record| record.size_bytes() + 64).sum());
+        // Validated here: time on the writer's thread delays everybody.
+        let invalid_reason = validation::validate_batch(&batch);
+        let work = move |tx: &mut WriteTransaction<'_>| tx.append(&batch, invalid_reason.as_deref());
+        let callback = move |outcome: &AppendOutcome| on_commit.call(outcome);
+        let task = Box::new(ClosureTask { work: Some(work), result: None, callback, reply });
+        match writer.try_send(WriterMessage::Run { task, cost }) {
             Ok(()) => {}
-            Err(TrySendError::Closed(op)) => op.fail(STORE_CLOSED),
-            Err(TrySendError::Full(op)) => {
+            Err(TrySendError::Closed(message)) => message.fail(STORE_CLOSED),
+            Err(TrySendError::Full(message)) => {
                 let writer = writer.clone();
                 tokio::spawn(async move {
-                    if let Err(SendError(op)) = writer.send(op).await {
-                        op.fail(STORE_CLOSED);
+                    if let Err(SendError(message)) = writer.send(message).await {
+                        message.fail(STORE_CLOSED);
                     }
                 });
             }
         }
-        Box::pin(async { answer.await.unwrap_or_else(|_| AppendOutcome::from_writer_error("the writer is gone")) })
+        Box::pin(async { outcome.await.unwrap_or_else(|_| AppendOutcome::from_writer_error("the writer is gone")) })
     }
 
     fn read_page<'a>(
@@ -303,31 +323,31 @@ impl Journal for SqliteStore {
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
+    ) -> StoreFuture<'a, RecordPage> {
         Box::pin(self.load_page(owner, thread, after, limit))
     }
 }
 
-/// Opens the database, brings it to this version, counts the boot and looks where live records lie.
+/// Opens and migrates the database, increments the boot counter and scans for live records.
 fn open_database(database: &Path) -> Result<(Connection, u64, RecordScan), StoreOpenError> {
-    let sql = |error: rusqlite::Error| StoreOpenError::from_sqlite(database, &error);
-    let mut conn = schema::open_writer(database).map_err(sql)?;
-    if conn.is_readonly("main").map_err(sql)? {
+    let open_error = |error: rusqlite::Error| StoreOpenError::from_sqlite(database, &error);
+    let mut conn = schema::open_writer(database).map_err(open_error)?;
+    if conn.is_readonly("main").map_err(open_error)? {
         return Err(StoreOpenError::denied(database, &"it cannot be written"));
     }
     schema::migrate(&mut conn, MIGRATIONS).map_err(|error| StoreOpenError::from_migration(database, &error))?;
-    if !schema::enable_wal(&conn).map_err(sql)? {
+    if !schema::enable_wal(&conn).map_err(open_error)? {
         return Err(StoreOpenError::denied(database, &"its file system cannot have a write-ahead log"));
     }
-    submit::expire_idempotency_keys(&conn).map_err(sql)?;
-    attachment_links::release_orphaned_blobs(&conn).map_err(sql)?;
-    let counted = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
-    let boot: i64 = conn.query_row(counted, (), |row| row.get(0)).map_err(sql)?;
-    let found = scan_records(&conn).map_err(sql)?;
+    inbox::expire_idempotency_keys(&conn).map_err(open_error)?;
+    attachment_links::release_orphaned_blobs(&conn).map_err(open_error)?;
+    let sql = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
+    let boot: i64 = conn.query_row(sql, (), |row| row.get(0)).map_err(open_error)?;
+    let found = scan_records(&conn).map_err(open_error)?;
     Ok((conn, boot.cast_unsigned(), found))
 }
 
-/// Locks. A holder that panicked left nothing half-done: every change behind these locks is one step.
+/// Ignores poisoning: every change behind these locks is a single step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,25 +1,23 @@
-//! Which appends and decisions fit: the part of the law that needs no storage, hence the same in every backend.
+//! Checks of appends and decisions: the part of the law that needs no storage and is the same in every backend.
 //!
-//! A backend asks in this order, and writes only when nothing spoke against the batch: [`flaw`] (of the batch alone;
-//! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run. Every run that
-//! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions. Of files only the words
-//! of refusals are here.
+//! A backend checks in this order, and writes only when every check passes: [`validate_batch`] (the batch alone; may run
+//! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every run in
+//! [`runs_in_batch`] must belong to the thread afterwards. [`closed_approval_result`] is for submitted decisions.
 
 use model::command::{AnswerBody, Command};
 use model::defects::Defect;
 use model::event::{ApprovalDecision, Initiator};
-use model::limits::CostMicros;
 use model::ports::{
-    AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, Spend, StoreError, SubmitError, Submitted,
+    AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, StoreError, SubmitError, Submitted,
 };
 use model::seq::{Epoch, Millis};
 use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId};
 
-/// What a batch of a thread that is not there gets, or of somebody else's.
+/// Why a batch for a missing thread, or another owner's, is rejected.
 pub(crate) const THREAD_NOT_FOUND: &str = "no such thread";
 
-/// What fits no log, whatever is in it.
+/// Why the batch fits no log at all.
 pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
     let mut seq = batch.head;
     for record in batch.records.iter() {
@@ -66,7 +64,7 @@ pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
     None
 }
 
-/// Does the batch have the thread's term and place?
+/// Checks the epoch and the head of a batch against the thread's.
 pub(crate) fn check_epoch(epoch: Option<Epoch>, head: Seq, batch: &AppendBatch) -> Result<(), AppendOutcome> {
     if epoch != Some(batch.epoch) && !Defect::EpochUnchecked.is_planted() {
         return Err(AppendOutcome::Fenced);
@@ -77,7 +75,7 @@ pub(crate) fn check_epoch(epoch: Option<Epoch>, head: Seq, batch: &AppendBatch) 
     Ok(())
 }
 
-/// The run that a change moves.
+/// The run whose state a change affects.
 pub(crate) fn changed_run(change: &DirectoryChange) -> Option<&TaskId> {
     match change {
         DirectoryChange::RunStarted { run, .. }
@@ -92,7 +90,7 @@ pub(crate) fn changed_run(change: &DirectoryChange) -> Option<&TaskId> {
     }
 }
 
-/// The runs that a batch adds something to: records, questions.
+/// The runs that a batch adds records or questions to.
 pub(crate) fn runs_in_batch(batch: &AppendBatch) -> impl Iterator<Item = &TaskId> {
     let asking = batch.changes.iter().filter_map(|change| match change {
         DirectoryChange::ApprovalRequested(question) => Some(&question.run_id),
@@ -101,7 +99,7 @@ pub(crate) fn runs_in_batch(batch: &AppendBatch) -> impl Iterator<Item = &TaskId
     batch.records.iter().map(|record| &record.run).chain(asking)
 }
 
-/// Where a change takes a run that is at `status`; `None` is a run that the thread does not have yet.
+/// The state of a run after a change. `None` is a run that the thread does not have yet.
 pub(crate) fn next_run_status(
     status: Option<TaskStatus>,
     run: &TaskId,
@@ -119,7 +117,7 @@ pub(crate) fn next_run_status(
     }
 }
 
-/// The question that a command decides, how, and who says so.
+/// The question that a command decides, the decision, and who decided.
 pub(crate) fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &ApprovalDecision, Initiator)> {
     match command {
         Command::Answer(answer) => match &answer.body {
@@ -130,7 +128,7 @@ pub(crate) fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &App
     }
 }
 
-/// What a decision gets whose question is no longer open; `None` when it is, and the decision counts.
+/// The result of a decision whose question is not open; `None` when it is open and the decision counts.
 pub(crate) fn closed_approval_result(
     question: &ApprovalRow,
     (decision, by): (&ApprovalDecision, Initiator),
@@ -141,55 +139,57 @@ pub(crate) fn closed_approval_result(
             let (task, thread) = (question.run_id.clone(), question.thread_id.clone());
             Some(Ok(Submitted::Duplicate { task, thread }))
         }
-        // When its time is up only the clock may say so, and will.
+        // After the expiry only the clock decides, and it will.
         None if by == Initiator::Timeout || at < question.expires_at => None,
         Some(_) | None => Some(Err(SubmitError::AlreadyDecided(Box::new(question.clone())))),
     }
 }
 
-/// Is this what was answered before? Then the answer stays as it came.
+/// Is this the stored answer? Then the stored one, with its time, stays.
 pub(crate) fn is_same_answer(known: &ApprovalAnswer, answer: &ApprovalAnswer) -> bool {
     known.decision == answer.decision && known.by == answer.by
 }
 
-/// Does a command find room in a full inbox? What the clock ends may be all that the rest waits for.
+/// Is the command accepted by a full inbox? A time-out may be what the other commands wait for.
 pub(crate) fn bypasses_inbox_limit(command: &Command) -> bool {
     approval_decision(command).is_some_and(|(.., by)| by == Initiator::Timeout)
 }
 
-/// What was spent in all. Where it would overflow it stays: a limit is not got round by counting on.
-pub(crate) fn sum_spend(one: Spend, other: Spend) -> Spend {
-    let mut usage = one.usage;
-    usage.add(other.usage);
-    Spend { usage, cost: CostMicros(one.cost.0.saturating_add(other.cost.0)) }
-}
-
-/// The verdict on a question that the thread does not have.
 pub(crate) fn unknown_approval(key: &ApprovalKey) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the thread has no question {key}"))
 }
 
-/// The verdict on a run that the thread does not have.
 pub(crate) fn unknown_run(run: &TaskId) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the thread has no run {run}"))
 }
 
-/// The verdict on an inbox row that is not there, or no longer.
 pub(crate) fn unknown_inbox_row(row: u64) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the inbox has no row {row}"))
 }
 
-/// Paths are random and long: one that is taken is a caller's mistake, and another try takes another path.
+/// Paths are long and random: a collision is a caller's mistake, and a retry has another path.
 pub(crate) fn path_taken_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is taken: use another path"))
 }
 
-/// A blob was put as if it were no blob: nobody would use it.
+/// A blob has to be committed with the thread that uses it.
 pub(crate) fn blob_without_thread_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is a blob: a thread has to use it"))
 }
 
-/// Something was put as a blob that is none.
 pub(crate) fn blob_without_hash_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is not a blob: it has no hash"))
+}
+
+pub(crate) fn key_exists_error(id: &str) -> StoreError {
+    StoreError::Unavailable(format!("there is a key named {id} already"))
+}
+
+pub(crate) fn share_exists_error(id: &str) -> StoreError {
+    StoreError::Unavailable(format!("there is a share named {id} already"))
+}
+
+/// Ids are long and random: a collision is a caller's mistake, and a retry has another id.
+pub(crate) fn id_taken_error(id: &str) -> SubmitError {
+    SubmitError::Store(StoreError::Unavailable(format!("{id} is taken: use another name")))
 }

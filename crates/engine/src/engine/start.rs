@@ -10,7 +10,7 @@ use model::history::PriorHistory;
 use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_settings::ModelSettings;
-use model::ports::{IdempotencyKey, InboxRow, StoreError, SubmitError, Submitted};
+use model::ports::{IdempotencyKey, InboxRow, StoreError, SubmitError, Submitted, ThreadMode};
 use model::{TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -96,12 +96,15 @@ impl Engine {
         }
         self.check_request(&new)?;
         let retry = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
-        let (thread, new_thread) = match &new.thread {
-            Some(thread) => (thread.clone(), new.create_if_missing && !self.has_thread(user, thread).await?),
-            None => (ThreadId::from_uuid(Uuid::now_v7()), true),
+        let (thread, thread_mode) = match &new.thread {
+            Some(thread) if new.create_if_missing && !self.has_thread(user, thread).await? => {
+                (thread.clone(), ThreadMode::CreateNew)
+            }
+            Some(thread) => (thread.clone(), ThreadMode::MustExist),
+            None => (ThreadId::from_uuid(Uuid::now_v7()), ThreadMode::CreateNew),
         };
         let mut interrupted = None;
-        if !new_thread {
+        if thread_mode == ThreadMode::MustExist {
             self.check_thread(user, &thread, &new).await?;
             match self.resolve_busy(user, &thread, &new).await? {
                 BusyOutcome::Proceed => {}
@@ -129,9 +132,9 @@ impl Engine {
             hook_error: None,
         };
         let command = Command::Start(Box::new(start));
-        let submission = self.new_submission(thread.clone(), new_thread, command.clone(), new.idempotency);
+        let submission = self.new_submission(thread.clone(), thread_mode, command.clone(), new.idempotency);
         let at = submission.at;
-        let submitted = match (self.ports().directory.submit(user, submission).await, retry) {
+        let submitted = match (self.write_submission(user, submission).await, retry) {
             // Another request has created the thread meanwhile.
             (Err(SubmitError::ThreadExists), Some(retry)) => return Box::pin(self.start(user, retry)).await,
             (submitted, _) => submitted?,

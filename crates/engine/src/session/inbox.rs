@@ -8,7 +8,7 @@ use model::command::{AnswerCommand, Command, StartCommand, SteerCommand};
 use model::event::{DisplayMode, Initiator};
 use model::json::JsonObject;
 use model::model_settings::ModelSettings;
-use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError};
+use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError, ThreadMode};
 use model::task::TaskStatus;
 use std::collections::VecDeque;
 
@@ -84,8 +84,8 @@ impl ThreadSession<'_> {
         let context = self.context;
         let at = context.shared.ports.clock.now();
         let (thread, command) = (context.thread.clone(), Command::Answer(answer));
-        let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
-        match context.shared.ports.directory.submit(&context.owner, submission).await {
+        let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
+        match context.shared.ports.directory.writer(&context.owner)?.submit(&context.owner, submission).await {
             // The inbox has this answer, or the one that was first.
             Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,
             // The request is not durable yet, so there is no other answer either.

@@ -4,7 +4,7 @@ use crate::fixtures::{definitions, with_tool};
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, TestEnv, TestSetup};
 use model::definition::OnCrash;
 use model::event::{ApprovalDecisionKind, Event, Initiator};
-use model::ports::{ListPage, SubmitError};
+use model::ports::{ApprovalFilter, ListPage, SubmitError};
 use model::task::TaskStatus;
 use model::{ApprovalKey, Record};
 use model_testing::invariants;
@@ -33,8 +33,12 @@ async fn a_paused_run_is_nobody_until_it_is_answered() {
         assert_eq!(paused.status, TaskStatus::Paused, "{kind:?}");
         house.wait_idle().await;
         assert_eq!((house.tools.call_count("trade"), house.models.live_streams()), (0, 0), "{kind:?}");
-        let open =
-            house.engine.ports().directory.approvals(&house.user, true, ListPage { before: None, limit: 9 }).await;
+        let open = house
+            .engine
+            .ports()
+            .directory
+            .approvals(&house.user, ApprovalFilter::Pending, ListPage { before: None, limit: 9 })
+            .await;
         assert_eq!(open.expect("readable").len(), 1, "{kind:?}");
         house.approve(&paused).await;
         let object = house.wait_until(&run, |object| object.status.is_terminal()).await;

@@ -6,7 +6,7 @@ use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, TestEnv, TestSetup}
 use engine::StartedRun;
 use model::command::{AnswerBody, AnswerCommand, Command};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, Event, Initiator};
-use model::ports::{ApprovalRow, ListPage, Submission, SubmitError, Submitted};
+use model::ports::{ApprovalFilter, ApprovalRow, ListPage, Submission, SubmitError, Submitted, ThreadMode};
 use model::task::{TaskObject, TaskStatus};
 use model::{ApprovalKey, Record};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ async fn write_yes(house: &TestEngine, question: &ApprovalRow) -> Result<Submitt
     let to = AnswerBody::Approval { key: question.key.clone(), decision, by: Initiator::User };
     let command = Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
-    let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
-    house.engine.ports().directory.submit(&house.user, submission).await
+    let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
+    house.engine.ports().directory.writer(&house.user).expect("a user").submit(&house.user, submission).await
 }
 
 /// Who closed the question: what the log says, which is what its row says.
@@ -54,7 +54,8 @@ async fn a_decision_that_was_written_down_first_wins_over_a_timer_that_knows_not
     let run = house.start_run(None, "ask or hold").await;
     house.wait_for_event(&run.thread, "task.tool.started").await;
     let page = ListPage { before: None, limit: 9 };
-    let open = house.engine.ports().directory.approvals(&house.user, true, page).await.expect("readable");
+    let open =
+        house.engine.ports().directory.approvals(&house.user, ApprovalFilter::Pending, page).await.expect("readable");
     assert_eq!(write_yes(&house, &open[0]).await, Ok(Submitted::Queued));
     tokio::time::advance(Duration::from_secs(301)).await;
     house.wait_for_event(&run.thread, "task.approval.resolved").await;

@@ -51,7 +51,15 @@ async fn the_next_run_of_a_thread_has_todays_definitions() {
 async fn a_run_whose_definitions_cannot_be_read_goes_on_with_todays() {
     for kind in STORE_KINDS {
         let house = TestEngine::new(kind).await;
-        house.engine.ports().directory.put_definitions("gone", "{").await.expect("kept");
+        house
+            .engine
+            .ports()
+            .directory
+            .writer(&model::UserId::from("operator"))
+            .expect("a user")
+            .put_definitions("gone", "{")
+            .await
+            .expect("kept");
         let house = house.restart_with(Definitions { digest: "gone".to_owned(), ..definitions() }).await;
         let run = house.start_run(None, "again and again").await;
         let paused = house.wait_settled(&run).await;

@@ -8,8 +8,9 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, BoxStream, Clock, FileReadOutcome, FileReadRequest, FileReader, HookRequest,
-    HookResponse, HookRunner, Journal, Lease, ModelClient, OnCommit, PageLimit, RecordPage, StoreError, ToolRunner,
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, FileReadOutcome, FileReadRequest,
+    FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit, RecordPage,
+    StoreError, ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -128,7 +129,7 @@ impl Journal for GatedJournal {
         owner: &'a UserId,
         thread: &'a ThreadId,
         node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
+    ) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
         self.inner.claim(owner, thread, node)
     }
 

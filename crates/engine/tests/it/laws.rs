@@ -77,6 +77,7 @@ async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
         let before = house.read_log(&run.thread).await;
         let old = before.last().expect("records").epoch;
         let lease = journal.claim(&house.user, &run.thread, &NodeId::from("node-2")).await.expect("claimed");
+        let lease = lease.lease().expect("nobody else holds it");
         assert!(lease.epoch > old, "{kind:?}");
         let batch = AppendBatch {
             owner: house.user.clone(),

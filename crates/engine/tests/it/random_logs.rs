@@ -6,7 +6,7 @@ use model::command::{Command, StartCommand};
 use model::cursor::Cursor;
 use model::event::{DisplayMode, Event};
 use model::fold::RunFold;
-use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Frames, Projection, Submission};
+use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Frames, Projection, Submission, ThreadMode};
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
 use model::{NodeId, Record, RecordDraft, Seq, ThreadId};
@@ -39,10 +39,17 @@ pub(crate) async fn append_log(house: &TestEngine, thread: &ThreadId, log: &[Rec
         hook_error: None,
     };
     let command = Command::Start(Box::new(start));
-    let submission = Submission { thread: thread.clone(), new_thread: true, at: 1, command, idempotency_key: None };
-    ports.directory.submit(&house.user, submission).await.expect("a new thread");
+    let submission = Submission {
+        thread: thread.clone(),
+        thread_mode: ThreadMode::CreateNew,
+        at: 1,
+        command,
+        idempotency_key: None,
+    };
+    ports.directory.writer(&house.user).expect("a user").submit(&house.user, submission).await.expect("a new thread");
     let row = ports.directory.inbox(&house.user, thread).await.expect("readable").remove(0);
     let lease = ports.journal.claim(&house.user, thread, &NodeId::from("n")).await.expect("claimed");
+    let lease = lease.lease().expect("nobody else holds it");
     let seal = |record: &Record| {
         let (event, private) = (record.event().clone(), record.private().map(Box::new));
         Record::seal(thread, &record.run, lease.epoch, RecordDraft { seq: record.seq, at: record.at, event, private })

@@ -10,8 +10,8 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, StopReason};
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, BoxStream, Journal, Lease, ModelClient, OnCommit, PageLimit, RecordPage,
-    StoreError,
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, Journal, ModelClient, OnCommit, PageLimit,
+    RecordPage, StoreError,
 };
 use model::record::RECORD_FORMAT;
 use model::task::TaskStatus;
@@ -21,6 +21,7 @@ use model_testing::invariants;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -169,7 +170,7 @@ impl Journal for Later {
         owner: &'a UserId,
         thread: &'a ThreadId,
         node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
+    ) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
         self.0.claim(owner, thread, node)
     }
 
@@ -221,5 +222,69 @@ async fn a_log_of_a_later_version_waits_for_a_version_that_can_read_it() {
         let house = house.restart().await;
         house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
         assert_eq!(house.tools.call_count("trade"), 1, "{kind:?}: the decision was kept");
+    }
+}
+
+/// A journal that several nodes share: the first claims find that another node holds the thread.
+struct HeldJournal {
+    inner: Arc<dyn Journal>,
+    clock: Arc<dyn Clock>,
+    refusals_left: AtomicUsize,
+}
+
+impl Journal for HeldJournal {
+    fn claim<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        node: &'a NodeId,
+    ) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
+        let refused = self.refusals_left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+        if refused {
+            let held = ClaimOutcome::Held { node: NodeId::from("another"), until: self.clock.now() + 50 };
+            return Box::pin(async { Ok(held) });
+        }
+        self.inner.claim(owner, thread, node)
+    }
+
+    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        self.inner.append_with_callback(batch, on_commit)
+    }
+
+    fn read_page<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
+        self.inner.read_page(owner, thread, after, limit)
+    }
+}
+
+/// A thread that another node holds is left alone, and claimed again when that node's lease expires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_another_node_holds_is_claimed_when_its_lease_expires() {
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let first = house.start_run(None, "hello").await;
+        house.wait_settled(&first).await;
+        house.wait_idle().await;
+        let ports = house.engine.ports();
+        let journal = Arc::new(HeldJournal {
+            inner: Arc::clone(&ports.journal),
+            clock: Arc::clone(&ports.clock),
+            refusals_left: AtomicUsize::new(2),
+        });
+        let node = Engine::new(Ports { journal: Arc::clone(&journal) as _, ..ports.clone() });
+        node.recover().await.expect("readable");
+        let thread = Some(first.thread.clone());
+        let new = NewRun { agent: "demo".to_owned(), thread, input: text_parts("hello again"), ..NewRun::default() };
+        let run = node.start(&house.user, new).await.expect("submitted");
+        let settled = node.wait_settled(&house.user, &run.task, &run.thread);
+        tokio::time::timeout(PATIENCE, settled).await.expect("it is claimed again").expect("readable");
+        assert_eq!(journal.refusals_left.load(SeqCst), 0, "{kind:?}");
+        assert_eq!(house.run_row(&run.task).await.status, TaskStatus::Completed, "{kind:?}");
+        node.stop(Duration::ZERO).await;
     }
 }

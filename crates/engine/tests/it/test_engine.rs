@@ -150,7 +150,12 @@ impl TestEngine {
         let router = ProviderRouter::new().with_provider("scripted", Arc::new(SCRIPTED.clone()));
         let models = Arc::new(RecordingModels::new(Arc::new(router), drips));
         let body = serde_json::to_string(&definitions).expect("JSON");
-        directory.put_definitions(&definitions.digest, &body).await.expect("kept");
+        directory
+            .writer(&UserId::from("operator"))
+            .expect("a user")
+            .put_definitions(&definitions.digest, &body)
+            .await
+            .expect("kept");
         let (tools, hooks) = (Arc::clone(&ground.tools), Arc::clone(&ground.hooks));
         let ports = Ports {
             journal: gate.clone(),

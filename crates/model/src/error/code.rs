@@ -185,6 +185,8 @@ error_codes! {
         ThreadBusy = "thread_busy" 409 retryable;
         /// The run does not wait for a result of this call.
         NothingPending = "nothing_pending" 409 permanent;
+        /// Other requests kept changing the same object.
+        Conflict = "conflict" 409 retryable;
         /// The approval has been decided before.
         AlreadyDecided = "already_decided" 409 permanent;
         /// The time for this decision is over.

@@ -1,130 +1,122 @@
-//! What is known of the files that users have sent, and of the blobs that their threads hold.
+//! The rows of files that users uploaded, and of the blobs that their threads use.
 
-use super::{BoxFuture, StoreError};
+use super::StoreFuture;
 use crate::id::{ThreadId, UserId};
 use crate::seq::Millis;
 
-/// The rows of files. The bytes are elsewhere, where a commit cannot reach them; these rows say which of them count.
+/// The rows of files. The bytes are stored elsewhere, outside the store's transactions; these rows say which bytes count.
 ///
 /// ```text
-///   expect ──▶ bytes come ──▶ bytes are durable ──▶ put
-///      │                                             │
-///      └── whatever is left here was broken off ─────┘
+///   reserve ──▶ bytes arrive ──▶ bytes are durable ──▶ commit
+///      │                                                 │
+///      └── a file that stays in between was interrupted ─┘
 /// ```
 ///
-/// 1. A file is expected before its first byte is stored, and there once `put_attachment` has said [`Kept::Now`]. Both
-///    survive a power cut when the call returns. So bytes without a row are always found: `unfinished_attachments` names
+/// 1. A file is reserved before its first byte is written, and exists once its commit returned
+///    [`AttachmentOutcome::Stored`]. Bytes without a committed row are therefore always found: `stale_attachments` lists
 ///    them.
-/// 2. A file that is only expected is not there: nobody reads it, and it does not count.
-/// 3. What a user's files hold together never passes the bound that `put_attachment` is given, however many come at once.
-/// 4. A file never changes: one that is there stays as it was first put.
-/// 5. What belongs to another owner does not exist.
-/// 6. A blob is a file with a hash. An owner has at most one of each hash, whoever brings it how often at once, and it
-///    is there from the moment that a thread uses it.
-/// 7. A thread that is deleted uses nothing any more. What it used and no other thread uses is then not there, does not
-///    count, and is named by `unfinished_attachments` until it is forgotten. A thread need not be there yet to use
-///    something; when the store is opened, those that never came use nothing.
-///
-/// `store::conformance` is this contract as tests; every backend runs it.
+/// 2. A file that is only reserved does not exist: it cannot be read and does not count.
+/// 3. The sum of a user's files never exceeds the quota that a commit is given, however many commit at the same time.
+/// 4. A file never changes.
+/// 5. A file of another owner does not exist.
+/// 6. A blob is a file with a hash. An owner has at most one blob per hash, however often and however concurrently it is
+///    committed, and it exists from the moment that a thread uses it.
+/// 7. A deleted thread uses nothing. A file that only deleted threads used no longer exists, does not count, and is listed
+///    by `unreferenced_attachments` until it is deleted. A thread may use a file before the thread exists; links of threads
+///    that were never created are removed when the store is opened.
 pub trait Attachments: Send + Sync {
-    /// Says that bytes are about to be stored under this path.
-    fn reserve_attachment<'a>(
+    /// One file.
+    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>>;
+
+    /// The sum of a user's files in bytes.
+    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64>;
+
+    /// A blob of this owner; with a thread, only when that thread uses it.
+    fn blob<'a>(
         &'a self,
         owner: &'a UserId,
-        path: &'a str,
-        at: Millis,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+        thread: Option<&'a ThreadId>,
+        hash: &'a str,
+    ) -> StoreFuture<'a, Option<AttachmentRow>>;
 
-    /// Says that they are there, unless the user's files would then hold more than `bytes_max`.
+    /// Owners and paths of files that no thread uses any more.
+    fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>>;
+
+    /// Owners and paths of files that were reserved and not committed, and of those that no thread uses any more. For the
+    /// clean-up at start.
+    fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>>;
+}
+
+/// Changes the rows of files. The law is [`Attachments`]'.
+pub trait AttachmentWriter: Send + Sync {
+    /// Announces that bytes will be written to this path.
+    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> StoreFuture<'a, ()>;
+
+    /// Announces that the bytes are durable, unless the user's files would then exceed `bytes_max`.
     fn commit_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>>;
+    ) -> StoreFuture<'a, AttachmentOutcome>;
 
-    /// A file that is there.
-    fn attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        path: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>>;
+    /// Deletes a file or its reservation. Returns false when there is neither.
+    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool>;
 
-    /// How much a user's files hold together.
-    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>>;
-
-    /// Forgets a file, or that it was expected. False when neither was so.
-    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
-
-    /// Says that a thread uses a file. `None` when it is not there.
+    /// Records that a thread uses a file. Returns `None` when there is no such file.
     fn link_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         path: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>>;
+    ) -> StoreFuture<'a, Option<AttachmentRow>>;
 
-    /// Says that the bytes of a blob are there and that a thread uses it, unless the user's files would then hold more
-    /// than `bytes_max`. When the owner has these bytes already, the thread uses those.
+    /// Announces that the bytes of a blob are durable and that a thread uses it, unless the user's files would then exceed
+    /// `bytes_max`. When the owner has a blob with this hash, the thread uses that one.
     fn commit_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>>;
+    ) -> StoreFuture<'a, AttachmentOutcome>;
 
-    /// Says that a thread uses a blob. `None` when the owner has none with this hash.
+    /// Records that a thread uses a blob. Returns `None` when the owner has none with this hash.
     fn link_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         hash: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>>;
-
-    /// A blob of this owner: of any thread, or only when this one uses it.
-    fn blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: Option<&'a ThreadId>,
-        hash: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>>;
-
-    /// What no thread uses any more, of all owners: for whoever has deleted one.
-    fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>>;
-
-    /// What was expected and has not come, and what no thread uses any more, of all owners: for whoever clears up at the
-    /// start.
-    fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>>;
+    ) -> StoreFuture<'a, Option<AttachmentRow>>;
 }
 
-/// A file that a user sent.
+/// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentRow {
     /// Where its bytes are.
     pub path: String,
-    /// Its user's name for it. For people: no path is ever made of it.
+    /// The user's name for it, for display only: no path is derived from it.
     pub name: String,
-    /// What its bytes say it is.
+    /// The media type, detected from its bytes.
     pub content_type: String,
-    /// How many there are.
+    /// Its size.
     pub size_bytes: u64,
-    /// When it came.
+    /// When it was uploaded.
     pub created_at: Millis,
-    /// The SHA-256 of its bytes in hex, when it is a blob.
+    /// The SHA-256 of its bytes in hex, for a blob.
     pub hash: Option<String>,
 }
 
-/// What became of a file that was put.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttachmentOutcome {
-    /// It is there.
+    /// The file exists.
     Stored,
-    /// The owner has these bytes already, here. What was put is not needed: it is still only expected.
+    /// The owner has these bytes in this file. The new one stays reserved.
     Duplicate(AttachmentRow),
-    /// It would have been too much; nothing has changed.
+    /// The file would exceed the quota. Nothing changed.
     QuotaExceeded {
-        /// What the user's other files hold.
+        /// The sum of the user's other files.
         used: u64,
     },
 }

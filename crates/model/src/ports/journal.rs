@@ -1,9 +1,11 @@
 //! The log of every thread.
 
-use super::{BoxFuture, DirectoryChange};
-use crate::id::{NodeId, ThreadId, UserId};
+use super::{ApprovalRow, BoxFuture, Checkpoint, Day, Spend, StoreFuture};
+use crate::event::{ApprovalDecision, Initiator};
+use crate::id::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use crate::record::Record;
-use crate::seq::{Epoch, Seq};
+use crate::seq::{Epoch, Millis, Seq};
+use crate::task::TaskStatus;
 use std::sync::Arc;
 
 /// The log of every thread.
@@ -14,152 +16,240 @@ use std::sync::Arc;
 ///           durable     head    in flight
 /// ```
 ///
-/// 1. `append` gives exactly the seqs that the caller asked for, from `head` on, or changes nothing.
-/// 2. When it returns [`Verdict::Durable`] the records survive a power cut, and so do the batch's changes to the
-///    [`super::Directory`]: both were one transaction.
+/// 1. `append` assigns exactly the seqs that the caller asked for, starting after `head`, or changes nothing.
+/// 2. When it returns [`AppendOutcome::Durable`], the records survive a power cut, and so do the batch's changes to the
+///    [`super::Directory`]: both are one transaction.
 /// 3. A reader never sees a record that is not durable.
-/// 4. An append with an epoch other than the thread's newest is [`Verdict::Fenced`], and `claim` gives a newer epoch
-///    than any before it, also across restarts.
-/// 5. A page has the records after `after` without a gap, and is empty only at the head.
-/// 6. Records come back with the bytes with which they went in. Bytes that changed are an error that names the record,
+/// 4. A granted claim has a newer epoch than every earlier one, also across restarts, and an append with an older epoch
+///    than the thread's newest is [`AppendOutcome::Fenced`].
+/// 5. A store that several nodes share may refuse a claim while another node's lease is valid: [`ClaimOutcome::Held`] says
+///    which node's and until when, and changes nothing, so the holder's appends continue to succeed. The caller leaves the
+///    thread alone and claims again at that time. A store that one process opens always grants.
+/// 6. A page contains the records after `after` without a gap, and is empty only at the head.
+/// 7. Records come back with the bytes with which they were written. Changed bytes are an error that names the record,
 ///    never a wrong record.
-/// 7. A thread of another owner does not exist.
+/// 8. A thread of another owner does not exist.
 ///
-/// `store::conformance` is this contract as tests; every backend runs it.
+/// `store_conformance` contains this law as tests; every backend runs them.
 pub trait Journal: Send + Sync {
-    /// Takes the thread over: whoever held it before can no longer append.
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<Lease, StoreError>>;
+    /// Takes the thread over for this node: the previous holder can no longer append.
+    fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> StoreFuture<'a, ClaimOutcome>;
 
-    /// Logs records and changes the directory, together or not at all.
+    /// Appends records and changes the directory, together or not at all.
     fn append(&self, batch: AppendBatch) -> BoxFuture<'_, AppendOutcome> {
         self.append_with_callback(batch, OnCommit::default())
     }
 
-    /// The same for somebody who has something to do with the verdict at once and nothing to wait for: the append goes its
-    /// way and `landed` hears of it, whether the future is polled or not.
-    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome>;
+    /// The same, with a callback. The append proceeds and `on_commit` is called whether or not the future is polled.
+    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome>;
 
-    /// Reads on from `after`.
+    /// Reads the records after `after`.
     fn read_page<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<RecordPage, StoreError>>;
+    ) -> StoreFuture<'a, RecordPage>;
 }
 
 /// The right to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The term.
+    /// The epoch that every append of the holder carries.
     pub epoch: Epoch,
     /// The last durable record.
     pub head: Seq,
 }
 
-/// What is appended at once.
+/// The result of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// The caller holds the thread.
+    Granted(Lease),
+    /// Another node holds the thread. Nothing changed.
+    Held {
+        /// The node that holds it.
+        node: NodeId,
+        /// When its lease expires, unless it is renewed.
+        until: Millis,
+    },
+}
+
+impl ClaimOutcome {
+    /// The lease, if the claim was granted.
+    #[must_use]
+    pub fn lease(self) -> Option<Lease> {
+        match self {
+            Self::Granted(lease) => Some(lease),
+            Self::Held { .. } => None,
+        }
+    }
+}
+
+/// Records and changes that are appended in one transaction.
 #[derive(Clone, Debug)]
 pub struct AppendBatch {
-    /// Whose thread it is.
+    /// The owner of the thread.
     pub owner: UserId,
-    /// Which.
+    /// The thread.
     pub thread: ThreadId,
-    /// The appender's term.
+    /// The epoch of the caller's lease.
     pub epoch: Epoch,
-    /// The last record that the appender knows; the first new one is the next.
+    /// The last record that the caller knows; the first new one follows it.
     pub head: Seq,
-    /// The records. May be empty, when only the directory changes.
+    /// The records. Empty when only the directory changes.
     pub records: Arc<[Record]>,
-    /// What changes in the directory with them.
+    /// The changes to the directory.
     pub changes: Vec<DirectoryChange>,
 }
 
-/// What became of an append.
+/// A change to the directory that is part of an append.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DirectoryChange {
+    /// A run starts. It was queued, or is created by this (a steering message that arrived too late for its run).
+    RunStarted {
+        /// The run.
+        run: TaskId,
+        /// The agent that it runs.
+        agent: String,
+        /// Its first record.
+        first: Seq,
+        /// When.
+        at: Millis,
+    },
+    /// A run's state changes.
+    RunStatus {
+        /// The run.
+        run: TaskId,
+        /// Its new state.
+        status: TaskStatus,
+        /// The record that changed it.
+        last: Seq,
+        /// When.
+        at: Millis,
+    },
+    /// A queued run is cancelled before it started.
+    RunDropped {
+        /// The run.
+        run: TaskId,
+        /// When.
+        at: Millis,
+    },
+    /// An inbox row was handled.
+    ConsumeInboxRow {
+        /// The row's id.
+        row: u64,
+    },
+    /// Replaces the thread's checkpoint.
+    Checkpoint(Checkpoint),
+    /// Asks a person. A question that is asked again is open again.
+    ApprovalRequested(Box<ApprovalRow>),
+    /// Closes a question. Where this repeats a submitted decision, that one stays as it was submitted.
+    ApprovalResolved {
+        /// The question.
+        key: ApprovalKey,
+        /// The decision.
+        decision: ApprovalDecision,
+        /// Who decided.
+        by: Initiator,
+        /// When.
+        at: Millis,
+    },
+    /// Adds to what the owner has spent.
+    AddSpend {
+        /// The day.
+        day: Day,
+        /// How much.
+        spent: Spend,
+    },
+    /// Schedules the thread's wake-up, or removes it.
+    ScheduleWakeup {
+        /// When the thread has to be executed again even if nothing arrives in its inbox.
+        at: Option<Millis>,
+    },
+}
+
+/// The result of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
-    /// It survives a power cut.
+    /// The batch survives a power cut.
     Durable,
-    /// Somebody else holds the thread. Nothing changed.
+    /// The caller's lease is not the newest. Nothing changed.
     Fenced,
-    /// It does not fit the log or the thread is gone. Nothing changed.
+    /// The batch does not fit the log, or there is no such thread. Nothing changed.
     Rejected(String),
-    /// Nobody knows. Read back before anything else.
+    /// The store does not know whether the batch is durable. Read the log before anything else.
     Unknown(String),
 }
 
-/// What is to be done with a verdict, wherever it becomes known: on the store's own thread, so it must be short. It is
-/// done exactly once; when the store lost the append, with [`Verdict::Unknown`].
+/// A callback for the outcome of an append. It runs on the store's own thread, so it must be short. It is called exactly
+/// once; if the store loses the append, with [`AppendOutcome::Unknown`].
 #[derive(Default)]
 pub struct OnCommit(Option<CommitCallback>);
 
 type CommitCallback = Box<dyn FnOnce(&AppendOutcome) + Send>;
 
 impl OnCommit {
-    /// Does this.
-    pub fn new(then: impl FnOnce(&AppendOutcome) + Send + 'static) -> Self {
-        Self(Some(Box::new(then)))
+    /// Wraps a callback.
+    pub fn new(callback: impl FnOnce(&AppendOutcome) + Send + 'static) -> Self {
+        Self(Some(Box::new(callback)))
     }
 
-    /// The verdict is known.
-    pub fn call(mut self, verdict: &AppendOutcome) {
-        if let Some(then) = self.0.take() {
-            then(verdict);
+    /// Calls it with the outcome.
+    pub fn call(mut self, outcome: &AppendOutcome) {
+        if let Some(callback) = self.0.take() {
+            callback(outcome);
         }
     }
 }
 
 impl Drop for OnCommit {
     fn drop(&mut self) {
-        if let Some(then) = self.0.take() {
-            then(&AppendOutcome::Unknown("the store lost the append".to_owned()));
+        if let Some(callback) = self.0.take() {
+            callback(&AppendOutcome::Unknown("the store lost the append".to_owned()));
         }
     }
 }
 
 impl std::fmt::Debug for OnCommit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Landed")
+        f.write_str("OnCommit")
     }
 }
 
-/// How much a page may hold. At least one record comes, however large.
+/// The maximum size of a page. A page has at least one record, however large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
-    /// At most so many records.
+    /// The maximum number of records.
     pub records_max: usize,
-    /// And about so many bytes.
+    /// The approximate maximum number of bytes.
     pub bytes_max: usize,
 }
 
 impl PageLimit {
     /// One record.
     pub const ONE: Self = Self { records_max: 1, bytes_max: usize::MAX };
-    /// A page for somebody who reads everything.
+    /// For a reader of the entire log.
     pub const WIDE: Self = Self { records_max: 4096, bytes_max: 1024 * 1024 };
 }
 
-/// Some records and where the log ends.
+/// Consecutive records and the head of the log.
 #[derive(Clone, Debug, Default)]
 pub struct RecordPage {
-    /// The records after the asked-for place.
+    /// The records.
     pub records: Vec<Record>,
     /// The last durable record when the page was read.
     pub head: Seq,
 }
 
-/// Why the store could not answer.
+/// Why a store operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Missing, or of another owner: to the caller that is the same.
+    /// The thread is missing or belongs to another owner: callers cannot tell which.
     #[error("no such thread")]
     ThreadNotFound,
-    /// Stored bytes are not those that were written.
+    /// Stored bytes differ from those that were written.
     #[error(
         "the log of {thread} is damaged at record {seq}: restore it from a backup; `headwater verify` lists all damage"
     )]
@@ -169,7 +259,7 @@ pub enum StoreError {
         /// The first record that cannot be trusted.
         seq: Seq,
     },
-    /// The disk or the database refuses.
+    /// The disk or the database fails.
     #[error("the store is not available: {0}")]
     Unavailable(String),
 }

@@ -1,29 +1,44 @@
-//! What the upper floors offer each other. Each trait carries its law; the implementations carry the trait's suite.
+//! The traits that connect the upper floors. Each trait states its law; its implementations run the law's test suite.
 //!
-//! They live here, and not with their implementations, so that siblings never see each other: `engine` knows a
-//! [`Journal`], not a database.
+//! The traits live here rather than next to their implementations so that sibling crates never depend on each other:
+//! `engine` knows a [`Journal`], not a database.
 
 #![warn(missing_docs)]
 
+mod accounts;
+mod aliases;
 mod attachments;
+mod definitions;
 mod directory;
 mod executors;
+mod inbox;
 mod journal;
 mod projection;
-mod share;
+mod questions;
+mod shares;
+mod threads;
 
+pub use accounts::*;
+pub use aliases::*;
 pub use attachments::*;
+pub use definitions::*;
 pub use directory::*;
 pub use executors::*;
+pub use inbox::*;
 pub use journal::*;
 pub use projection::*;
-pub use share::*;
+pub use questions::*;
+pub use shares::*;
+pub use threads::*;
 
 use std::future::Future;
 use std::pin::Pin;
 
-/// A future on the heap: what a trait object can return.
+/// A boxed future, as a method of a trait object returns it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A stream on the heap.
+/// The future of a store operation.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A boxed stream.
 pub type BoxStream<'a, T> = Pin<Box<dyn futures_core::Stream<Item = T> + Send + 'a>>;

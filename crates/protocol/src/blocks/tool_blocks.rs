@@ -2,7 +2,7 @@
 
 use super::wire::{Artifact, ContentBlock, ToolUseStatus};
 use crate::tool_results::{latest_messages, subagent_of_result};
-use model::error::{ErrorCode, ErrorInfo};
+use model::error::ErrorCode;
 use model::fold::{RunFold, TaskFold};
 use model::item::{Block, HostedCall, ItemStatus, ResultStatus, ToolCall, ToolResult, plain_text};
 use model::json::JsonObject;

@@ -75,7 +75,7 @@ impl AttachmentStore {
     async fn find_or_store_blob(&self, owner: &UserId, thread: &ThreadId, blob: NewBlob) -> Result<String, BlobError> {
         let (hash, origin) = (sha256_hex(&blob.bytes), blob.origin);
         let address = blob::blob_url(&hash);
-        if self.directory.link_blob(owner, thread, &hash).await?.is_none() {
+        if self.directory.writer(owner)?.link_blob(owner, thread, &hash).await?.is_none() {
             self.store_new_blob(owner, thread, hash, blob).await?;
         }
         if origin != BlobOrigin::NewThreadUpload {
@@ -91,7 +91,7 @@ impl AttachmentStore {
         if self.directory.thread(owner, thread).await?.is_some() {
             return Ok(());
         }
-        self.directory.delete_thread(owner, thread).await?;
+        self.directory.writer(owner)?.delete_thread(owner, thread).await?;
         self.delete_released().await
     }
 
@@ -143,7 +143,7 @@ impl AttachmentStore {
             hash: Some(hash),
         };
         let bytes_max = self.settings.user_bytes_max.filter(|_| blob.origin != BlobOrigin::RunOutput);
-        Ok(self.directory.commit_blob(key.owner(), thread, row, bytes_max).await?)
+        Ok(self.directory.writer(key.owner())?.commit_blob(key.owner(), thread, row, bytes_max).await?)
     }
 
     /// The bytes that a row tells of.

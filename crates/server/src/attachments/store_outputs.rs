@@ -104,14 +104,16 @@ impl OutputWriter {
     /// Notes that the thread uses a file that was sent. False when there is no such file of this user.
     async fn use_attachment(&self, bucket: &str, path: &str) -> bool {
         let Ok(key) = self.files.parse_key(bucket, path) else { return false };
-        let used = self.files.directory.link_attachment(&self.user, &self.thread, key.as_str()).await;
+        let Ok(writer) = self.files.directory.writer(&self.user) else { return false };
+        let used = writer.link_attachment(&self.user, &self.thread, key.as_str()).await;
         used.is_ok_and(|row| row.is_some())
     }
 
     /// Keeps what a `data:` URL holds and says where. `None` when it could not be kept.
     async fn store_url(&self, url: &str, name: Option<&str>) -> Option<String> {
         if url.starts_with(BLOB_URL_PREFIX) {
-            let used = self.files.directory.link_blob(&self.user, &self.thread, blob_hash(url)?).await;
+            let writer = self.files.directory.writer(&self.user).ok()?;
+            let used = writer.link_blob(&self.user, &self.thread, blob_hash(url)?).await;
             return used.ok().flatten().map(|_| url.to_owned());
         }
         match data_url::parse_data_url(url) {

@@ -200,7 +200,7 @@ impl Uploads {
                         Some((hash, _)) if brought.iter().any(|(known, _)| known == hash) => {}
                         Some((hash, thing)) => brought.push((hash, thing)),
                         None => {
-                            let own = app.files.directory.link_blob(user, thread, hash).await?;
+                            let own = app.files.directory.writer(user)?.link_blob(user, thread, hash).await?;
                             set_file_size(part, own.ok_or_else(Problem::not_found)?.size_bytes);
                         }
                     }
@@ -274,7 +274,7 @@ async fn use_own_attachment(
 ) -> Result<AttachmentRow, Problem> {
     let key =
         app.files.parse_key(bucket, path).ok().filter(|key| key.owner() == user).ok_or_else(Problem::not_found)?;
-    let row = app.files.directory.link_attachment(user, thread, key.as_str()).await?;
+    let row = app.files.directory.writer(user)?.link_attachment(user, thread, key.as_str()).await?;
     row.ok_or_else(Problem::not_found)
 }
 

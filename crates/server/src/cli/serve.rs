@@ -19,7 +19,7 @@ use clap::Args;
 use engine::{Engine, Ports, SystemClock};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::NodeId;
-use model::ports::Directory;
+use model::ports::{Accounts, DefinitionWriter as _, Directory};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -103,13 +103,11 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
     let directory: Arc<dyn Directory> = Arc::clone(&store) as Arc<dyn Directory>;
     let auth = match config.auth {
         AuthMode::None => Authenticator::Disabled,
-        AuthMode::Keys => {
-            Authenticator::Keys(Arc::new(ApiKeys::load(&*directory).await.context("cannot read the keys")?))
-        }
+        AuthMode::Keys => Authenticator::Keys(Arc::new(ApiKeys::load(&*store).await.context("cannot read the keys")?)),
     };
     // Before anything runs: a run that pauses today may go on when the file says something else.
     let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be written down")?;
-    let kept = directory.put_definitions(&config.definitions.digest, &definitions).await;
+    let kept = store.put_definitions(&config.definitions.digest, &definitions).await;
     kept.context("cannot keep the definitions")?;
     let (files, data_dir, rows) = (config.files, config.data_dir.clone(), Arc::clone(&directory));
     let files = tokio::task::spawn_blocking(move || AttachmentStore::open(files, &data_dir, rows))
@@ -120,7 +118,7 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
     let own = documents::own_addresses(address, &config.hosts, files.settings.public_url.as_deref());
     let apart = read_pdf::pdf_process().context("this program cannot be found")?;
     let documents = WebDocumentReader::new(config.fetch, own, apart, Arc::clone(&files));
-    let shares = Arc::new(Shares::load(&*directory).await.context("cannot read the shares")?);
+    let shares = Arc::new(Shares::load(&*store).await.context("cannot read the shares")?);
     let scope = Arc::new(ScopedStore { journal: Arc::clone(&store) as _, directory, shares: Arc::clone(&shares) });
     let ports = Ports {
         journal: Arc::clone(&scope) as _,
@@ -152,8 +150,8 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
 fn spawn_control_socket(app: &App, data_dir: &std::path::Path) -> Option<tokio::task::JoinHandle<()>> {
     match ControlSocket::open(data_dir) {
         Ok(control) => {
-            let directory = Arc::clone(&app.engine.ports().directory);
-            Some(tokio::spawn(control.serve(directory, app.auth.clone())))
+            let accounts = Arc::clone(&app.store) as Arc<dyn Accounts>;
+            Some(tokio::spawn(control.serve(accounts, app.auth.clone())))
         }
         Err(error) => {
             tracing::warn!(%error, "no control socket: `headwater keys` works only while the server is stopped");

@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use model::cursor::Cursor;
 use model::id::is_valid_id;
-use model::ports::{AliasRow, PageLimit};
+use model::ports::{AliasData, AliasKind, AliasRow, PageLimit};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::agent_runs::{AGENT_RUNS_PROJECTION, AgentRunsProjection};
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(crate) async fn find_named_thread(app: &App, user: &UserId, name: &str) -> R
     let thread = match ThreadId::parse(name) {
         Ok(thread) => thread,
         Err(_) if is_valid_id(name) => {
-            directory.alias(user, AGENT_RUNS_PROJECTION, name).await?.ok_or_else(Problem::not_found)?.thread
+            directory.alias(user, AliasKind::AgentRun, name).await?.ok_or_else(Problem::not_found)?.thread
         }
         Err(_) => return Err(Problem::not_found()),
     };
@@ -44,13 +44,12 @@ pub(crate) async fn reserve_named_thread(app: &App, user: &UserId, name: &str) -
         return Err(Problem::invalid_field("threadId", "must have 1 to 64 letters, digits, `_` or `-`"));
     }
     let row = AliasRow {
-        protocol: AGENT_RUNS_PROJECTION.to_owned(),
         name: name.to_owned(),
         thread: ThreadId::from_uuid(Uuid::now_v7()),
-        note: String::new(),
+        data: AliasData::AgentRun,
         created_at: app.engine.ports().clock.now(),
     };
-    Ok(app.engine.ports().directory.create_alias(user, row).await?.thread)
+    Ok(app.engine.ports().directory.writer(user)?.create_alias(user, row).await?.thread)
 }
 
 /// Where the stream of a thread begins that is addressed by this name. Without a cursor it begins with the oldest run that

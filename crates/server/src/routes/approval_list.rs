@@ -7,16 +7,17 @@ use crate::{native_api, pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use model::ports::ApprovalFilter;
 use serde_json::Value;
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
     let [status, limit, before] = query_params::parse_query(&uri, ["status", "limit", "before"])?;
-    let pending = match status.as_deref() {
-        None => false,
-        Some("pending") => true,
+    let filter = match status.as_deref() {
+        None => ApprovalFilter::All,
+        Some("pending") => ApprovalFilter::Pending,
         Some(_) => return Err(Problem::invalid_param("status", "must be `pending`, or be omitted for all")),
     };
     let (limit, page) = pagination::parse_page_query(limit, before)?;
-    let rows = app.engine.ports().directory.approvals(&caller.user, pending, page).await?;
+    let rows = app.engine.ports().directory.approvals(&caller.user, filter, page).await?;
     Ok(Json(pagination::page_json(rows.iter().map(native_api::approval_json).collect(), limit)))
 }

@@ -1,5 +1,7 @@
-//! `/v1/conversations`: threads, as clients of OpenAI's Responses know them. A conversation may be there before its thread,
-//! and holds items that were put into it until a run reads them.
+//! `/v1/conversations`: threads as clients of OpenAI's Responses API know them. A conversation may be older than its thread,
+//! and holds the items that were added to it until a run reads them.
+//!
+//! Every change is compare-and-set, so that concurrent requests do not overwrite each other's items.
 
 pub(crate) mod items;
 
@@ -14,21 +16,19 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use model::error::ErrorCode;
 use model::json::JsonObject;
-use model::ports::AliasRow;
+use model::ports::{AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData};
 use model::{ThreadId, UserId};
 use protocol::client_input::ClientInput;
 use protocol::responses::{self, parse_conversation_items};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The protocol under which conversations have their names.
-const ALIAS_PROTOCOL: &str = "conversations";
-/// How much a conversation holds beside its thread.
+/// Maximum size of the items and the metadata of a conversation.
 const CONVERSATION_BYTES_MAX: usize = 128 * 1024;
+/// Maximum number of attempts to change a conversation that other requests change at the same time.
+const UPDATE_ATTEMPTS_MAX: usize = 16;
 const MILLIS_PER_SECOND: u64 = 1_000;
 
-/// A conversation.
 pub(crate) struct Conversation {
     pub(crate) id: String,
     pub(crate) thread: ThreadId,
@@ -36,13 +36,11 @@ pub(crate) struct Conversation {
     data: ConversationData,
 }
 
-/// What a conversation holds beside its thread.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct ConversationData {
-    metadata: JsonObject,
-    /// Items that no run has read yet.
-    items: Vec<Value>,
+/// Does a request have to have items?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ItemsField {
+    Optional,
+    Required,
 }
 
 pub(crate) async fn create(
@@ -54,25 +52,20 @@ pub(crate) async fn create(
     let mut json = JsonBody::read_optional(&headers, body, &app.limits).await?;
     let _large = json.take_permit();
     let body: JsonObject = json.into_object()?;
-    let note = ConversationData {
+    let data = ConversationData {
         metadata: parse_metadata(&body)?,
-        items: parse_new_items(&app, &caller.user, &body, false).await?,
+        items: parse_new_items(&app, &caller.user, &body, ItemsField::Optional).await?,
     };
     let id = Uuid::now_v7();
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
         thread: ThreadId::from_uuid(id),
         created_at: app.engine.ports().clock.now(),
-        data: note,
+        data,
     };
-    let row = AliasRow {
-        protocol: ALIAS_PROTOCOL.to_owned(),
-        name: conversation.id.clone(),
-        thread: conversation.thread.clone(),
-        note: conversation.encode_data()?,
-        created_at: conversation.created_at,
-    };
-    app.engine.ports().directory.create_alias(&caller.user, row).await?;
+    conversation.check_size()?;
+    let writer = app.engine.ports().directory.writer(&caller.user)?;
+    writer.create_alias(&caller.user, conversation.to_row()).await?;
     Ok(axum::Json(conversation.to_json()).into_response())
 }
 
@@ -88,36 +81,68 @@ pub(crate) async fn update(
     body: Body,
 ) -> Result<Response, Problem> {
     let body: JsonObject = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
-    let mut conversation = find_conversation(&app, &caller.user, &id).await?;
-    conversation.data.metadata = parse_metadata(&body)?;
-    conversation.save(&app, &caller.user).await?;
+    let metadata = parse_metadata(&body)?;
+    let conversation = change_conversation(&app, &caller.user, &id, |data| {
+        data.metadata.clone_from(&metadata);
+        Ok(())
+    });
+    let conversation = conversation.await?.ok_or_else(|| conversation_not_found(&id))?;
     Ok(axum::Json(conversation.to_json()).into_response())
 }
 
-/// The conversation goes; its thread, and what is known of it by other names, stays.
+/// Deletes the conversation; its thread and the thread's other aliases stay.
 pub(crate) async fn delete(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     find_conversation(&app, &caller.user, &id).await?;
-    app.engine.ports().directory.delete_alias(&caller.user, ALIAS_PROTOCOL, &id).await?;
+    app.engine.ports().directory.writer(&caller.user)?.delete_alias(&caller.user, AliasKind::Conversation, &id).await?;
     Ok(axum::Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })).into_response())
 }
 
-/// The conversation of this name.
 pub(crate) async fn find_conversation(app: &App, user: &UserId, id: &str) -> Result<Conversation, Problem> {
-    let row = match model::id::is_valid_id(id) {
-        true => app.engine.ports().directory.alias(user, ALIAS_PROTOCOL, id).await?,
-        false => None,
-    };
-    let Some(row) = row else {
-        let short: String = id.chars().take(80).collect();
-        let detail = format!("Conversation with id '{short}' not found.");
-        return Err(Problem::new(ErrorCode::NotFound, detail));
-    };
-    let note = serde_json::from_str(&row.note).unwrap_or_default();
-    Ok(Conversation { id: row.name, thread: row.thread, created_at: row.created_at, data: note })
+    load_conversation(app, user, id).await?.ok_or_else(|| conversation_not_found(id))
+}
+
+async fn load_conversation(app: &App, user: &UserId, id: &str) -> Result<Option<Conversation>, Problem> {
+    if !model::id::is_valid_id(id) {
+        return Ok(None);
+    }
+    let row = app.engine.ports().directory.alias(user, AliasKind::Conversation, id).await?;
+    Ok(row.and_then(|AliasRow { name: id, thread, data, created_at }| match data {
+        AliasData::Conversation(data) => Some(Conversation { id, thread, created_at, data }),
+        AliasData::AgentRun | AliasData::BlockSession | AliasData::DeletedResponse => None,
+    }))
+}
+
+/// Applies a change to a conversation, again on a newer row if another request was faster. `None` when there is no such
+/// conversation.
+async fn change_conversation(
+    app: &App,
+    user: &UserId,
+    id: &str,
+    change: impl Fn(&mut ConversationData) -> Result<(), Problem> + Send + Sync,
+) -> Result<Option<Conversation>, Problem> {
+    for _ in 0..UPDATE_ATTEMPTS_MAX {
+        let Some(mut conversation) = load_conversation(app, user, id).await? else { return Ok(None) };
+        let current = conversation.to_row();
+        change(&mut conversation.data)?;
+        conversation.check_size()?;
+        let writer = app.engine.ports().directory.writer(user)?;
+        match writer.update_conversation(user, &current, conversation.data.clone()).await? {
+            AliasUpdate::Updated => return Ok(Some(conversation)),
+            AliasUpdate::Conflict => {}
+            AliasUpdate::NotFound => return Ok(None),
+        }
+    }
+    let detail = "other requests keep changing this conversation: try again";
+    Err(Problem::new(ErrorCode::Conflict, detail))
+}
+
+fn conversation_not_found(id: &str) -> Problem {
+    let short: String = id.chars().take(80).collect();
+    Problem::new(ErrorCode::NotFound, format!("Conversation with id '{short}' not found."))
 }
 
 impl Conversation {
@@ -126,34 +151,40 @@ impl Conversation {
         json!({ "id": self.id, "object": "conversation", "created_at": created_at, "metadata": metadata })
     }
 
-    fn encode_data(&self) -> Result<String, Problem> {
-        let text = serde_json::to_string(&self.data).unwrap_or_default();
-        if text.len() > CONVERSATION_BYTES_MAX {
+    fn to_row(&self) -> AliasRow {
+        AliasRow {
+            name: self.id.clone(),
+            thread: self.thread.clone(),
+            data: AliasData::Conversation(self.data.clone()),
+            created_at: self.created_at,
+        }
+    }
+
+    fn check_size(&self) -> Result<(), Problem> {
+        if self.data.to_stored().len() > CONVERSATION_BYTES_MAX {
             let detail =
                 format!("items and metadata that wait in a conversation may be {CONVERSATION_BYTES_MAX} bytes");
             return Err(Problem::new(ErrorCode::RequestTooLarge, detail));
         }
-        Ok(text)
-    }
-
-    async fn save(&self, app: &App, user: &UserId) -> Result<(), Problem> {
-        app.engine.ports().directory.update_alias(user, ALIAS_PROTOCOL, &self.id, self.encode_data()?).await?;
         Ok(())
     }
 
-    /// What no run has read yet.
+    /// The items that no run has read yet.
     pub(crate) fn pending_input(&self) -> Result<Vec<ClientInput>, Problem> {
-        parse_conversation_items(&Value::Array(self.data.items.clone())).map_err(Problem::from)
+        parse_conversation_items(&Value::Array(self.data.items.clone()))
+            .map_err(Problem::from)
     }
 
-    /// A run has read what waited. What came meanwhile waits on; a conversation that is gone has nothing that could wait.
+    /// Removes the items that a run has read. Items that were added meanwhile stay; a deleted conversation has none.
     pub(crate) async fn mark_items_read(self, app: &App, user: &UserId) -> Result<(), Problem> {
         if self.data.items.is_empty() {
             return Ok(());
         }
-        let Ok(mut now) = find_conversation(app, user, &self.id).await else { return Ok(()) };
-        now.data.items.retain(|item| !self.data.items.contains(item));
-        now.save(app, user).await
+        let removed = change_conversation(app, user, &self.id, |data| {
+            data.items.retain(|item| !self.data.items.contains(item));
+            Ok(())
+        });
+        removed.await.map(drop)
     }
 }
 
@@ -161,21 +192,24 @@ fn parse_metadata(body: &JsonObject) -> Result<JsonObject, Problem> {
     responses::parse_metadata(body).map_err(Problem::from)
 }
 
-/// The items of a request, each with a name. What they bring along is looked at here and kept when a run reads them: the
-/// conversation may have no thread yet that could hold it.
-async fn parse_new_items(app: &App, user: &UserId, body: &JsonObject, needed: bool) -> Result<Vec<Value>, Problem> {
-    let given = body.get("items").filter(|items| !items.is_null());
-    let Some(given) = given else {
-        return if needed {
-            Err(Problem::invalid_field("items", "a list of items is required"))
-        } else {
-            Ok(Vec::new())
+/// The items of a request, each with an id. Their attachments are checked here and stored when a run reads the items,
+/// because the conversation may have no thread yet.
+async fn parse_new_items(
+    app: &App,
+    user: &UserId,
+    body: &JsonObject,
+    field: ItemsField,
+) -> Result<Vec<Value>, Problem> {
+    let Some(items) = body.get("items").filter(|items| !items.is_null()) else {
+        return match field {
+            ItemsField::Required => Err(Problem::invalid_field("items", "a list of items is required")),
+            ItemsField::Optional => Ok(Vec::new()),
         };
     };
-    let mut said = parse_conversation_items(given).map_err(Problem::from)?;
-    let luggage = Uploads::extract(app, "items", uploads::parts_of_client_input(&mut said)).await?;
-    luggage.check_owned(app, user, uploads::parts_of_client_input(&mut said)).await?;
-    let named = |mut item: Value| {
+    let mut inputs = parse_conversation_items(items).map_err(Problem::from)?;
+    let uploads = Uploads::extract(app, "items", uploads::parts_of_client_input(&mut inputs)).await?;
+    uploads.check_owned(app, user, uploads::parts_of_client_input(&mut inputs)).await?;
+    let complete_item = |mut item: Value| {
         if let Some(fields) = item.as_object_mut() {
             fields.entry("type").or_insert_with(|| "message".into());
             fields.entry("id").or_insert_with(|| format!("msg_{}", Uuid::now_v7().simple()).into());
@@ -187,5 +221,5 @@ async fn parse_new_items(app: &App, user: &UserId, body: &JsonObject, needed: bo
         }
         item
     };
-    Ok(given.as_array().into_iter().flatten().cloned().map(named).collect())
+    Ok(items.as_array().into_iter().flatten().cloned().map(complete_item).collect())
 }

@@ -16,13 +16,10 @@ use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use model::command::Command;
 use model::error::ErrorCode;
-use model::ports::{Frames, PageLimit, Projection as _, RunRow};
+use model::ports::{AliasKind, Frames, PageLimit, Projection as _, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::responses::{PendingResponse, PendingStatus, ResponsesProjection};
 use serde_json::Value;
-
-/// Under this protocol the names of responses stand that were deleted.
-pub(crate) const DELETED_RESPONSES: &str = "responses.deleted";
 
 /// The response that a path names.
 pub(crate) struct ResponsePath(pub(crate) String);
@@ -65,7 +62,7 @@ pub(crate) async fn find_response(
 ) -> Result<(ResponseRef, ResponseSnapshot), Problem> {
     let (run, segment) = ResponsesProjection::parse_response_id(id).ok_or_else(|| response_not_found(id))?;
     let run = app.engine.run_of_task(user, &run).await?.ok_or_else(|| response_not_found(id))?;
-    if app.engine.ports().directory.alias(user, DELETED_RESPONSES, id).await?.is_some() {
+    if app.engine.ports().directory.alias(user, AliasKind::DeletedResponse, id).await?.is_some() {
         return Err(response_not_found(id));
     }
     let found = ResponseRef { run, segment };

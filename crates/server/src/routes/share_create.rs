@@ -66,8 +66,9 @@ pub(crate) async fn handle(
     // What is in the store is in the table, too, also when the caller has gone. First in the table: whoever takes it back
     // as soon as it is in the store finds it there. Nobody has its token yet.
     run_to_completion(async move {
+        let writer = app.engine.ports().directory.writer(&row.owner)?;
         app.shares.insert(row.clone());
-        let created = app.engine.ports().directory.create_share(row.clone()).await;
+        let created = writer.create_share(row.clone()).await;
         if created.is_err() {
             app.shares.revoke(&row.id);
         }

@@ -32,7 +32,11 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let revoked = run_to_completion(async move {
         let ports = app.engine.ports();
-        let revoked = ports.directory.revoke_share(&caller.user, &thread, &share, ports.clock.now()).await?;
+        let revoked = ports
+            .directory
+            .writer(&caller.user)?
+            .revoke_share(&caller.user, &thread, &share, ports.clock.now())
+            .await?;
         if revoked {
             app.shares.revoke(&share);
         }

@@ -19,6 +19,7 @@ pub(crate) async fn handle(
     let deleted = run_to_completion(async move {
         let deleted = app.engine.delete_thread(&caller.user, &thread).await?;
         if deleted {
+            app.shares.forget_thread(&thread);
             app.files.delete_released_soon().await;
         }
         Ok::<_, StoreError>(deleted)

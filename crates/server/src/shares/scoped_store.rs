@@ -1,15 +1,17 @@
-//! The store as each user sees it: to a viewer there is one thread, which cannot be changed.
+//! The store as each user sees it: a viewer of a share sees one thread and cannot change anything.
 //!
-//! What is asked in a viewer's name is answered from the owner's rows where it is about that thread. Everything else goes
-//! to the store as it comes, which knows nobody of a viewer's name; what would make something there is refused here.
+//! Reads in a viewer's name are answered from the owner's rows where they are about the shared thread. All other reads go to
+//! the store unchanged, which has no rows of a viewer. Write access is refused to viewers in one place ([`WriteAccess`]), so
+//! an operation that is added to a writer trait needs no change here.
 
 use super::{Share, Shares, StoreUser, blob_hashes_in, viewer_user_id};
 use model::event::Event;
 use model::ports::{
-    AccessKeyRow, AliasRow, AppendBatch, AppendOutcome, ApprovalRow, AttachmentOutcome, AttachmentRow, Attachments,
-    BoxFuture, Checkpoint, Day, Directory, IdempotencyKey, InboxRow, Journal, Lease, ListPage, OnCommit, PageLimit,
-    RecordPage, RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, StoreError, Submission, SubmitError, Submitted,
-    ThreadRow,
+    AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments,
+    BoxFuture, Checkpoint, ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox,
+    InboxRow, Journal, ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, RunFilter, RunRow, ScheduledWakeup,
+    ShareRow, Spend, StoreError, StoreFuture, SubmitError, Submitted, ThreadRow, ThreadShares, Threads, UsageLedger,
+    WriteAccess,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
@@ -17,25 +19,31 @@ use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The runs of a shared thread are looked at so many at a time.
+/// Number of a shared thread's runs that are read at a time.
 const RUNS_PAGE_SIZE: usize = 100;
 
-/// The store as each user sees it.
 pub(crate) struct ScopedStore {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) shares: Arc<Shares>,
 }
 
-type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+impl WriteAccess for ScopedStore {
+    fn writer(&self, user: &UserId) -> Result<&dyn DirectoryWriter, StoreError> {
+        match self.shares.store_user(user) {
+            StoreUser::User => self.directory.writer(user),
+            StoreUser::Viewer(_) | StoreUser::FormerViewer => Err(StoreError::ThreadNotFound),
+        }
+    }
+}
 
 impl Journal for ScopedStore {
-    fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> StoreFuture<'a, Lease> {
+    fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> StoreFuture<'a, ClaimOutcome> {
         self.journal.claim(owner, thread, node)
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        self.journal.append_with_callback(batch, landed)
+    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        self.journal.append_with_callback(batch, on_commit)
     }
 
     fn read_page<'a>(
@@ -55,20 +63,7 @@ impl Journal for ScopedStore {
     }
 }
 
-impl Directory for ScopedStore {
-    fn submit<'a>(
-        &'a self,
-        owner: &'a UserId,
-        submission: Submission,
-    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.submit(owner, submission),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => {
-                Box::pin(async { Err(StoreError::ThreadNotFound.into()) })
-            }
-        }
-    }
-
+impl Inbox for ScopedStore {
     fn find_submission<'a>(
         &'a self,
         owner: &'a UserId,
@@ -81,7 +76,7 @@ impl Directory for ScopedStore {
         match self.shares.store_user(owner) {
             StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
                 let rows = self.directory.inbox(&share.row.owner, thread).await?;
-                // What waits comes after what was frozen.
+                // Rows of the inbox are newer than a frozen share.
                 Ok(if share.frozen_at().is_some() { Vec::new() } else { rows })
             }),
             _ => self.directory.inbox(owner, thread),
@@ -92,31 +87,8 @@ impl Directory for ScopedStore {
         self.directory.claimable_threads()
     }
 
-    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>> {
-        self.directory.threads(owner, page)
-    }
-
-    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<ThreadRow>> {
-        match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
-                let mut row = self.directory.thread(&share.row.owner, thread).await?;
-                if let (Some(row), Some(_)) = (&mut row, share.frozen_at()) {
-                    row.updated_at = row.updated_at.min(share.row.created_at);
-                }
-                Ok(row)
-            }),
-            _ => self.directory.thread(owner, thread),
-        }
-    }
-
-    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, bool> {
-        Box::pin(async move {
-            let deleted = self.directory.delete_thread(owner, thread).await?;
-            if deleted {
-                self.shares.revoke_where(|row| row.thread == *thread);
-            }
-            Ok(deleted)
-        })
+    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
+        self.directory.scheduled_wakeups()
     }
 
     fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>> {
@@ -145,164 +117,81 @@ impl Directory for ScopedStore {
             _ => self.directory.checkpoint(owner, thread),
         }
     }
+}
 
-    fn approvals<'a>(&'a self, owner: &'a UserId, pending: bool, page: ListPage) -> StoreFuture<'a, Vec<ApprovalRow>> {
-        self.directory.approvals(owner, pending, page)
+impl Threads for ScopedStore {
+    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>> {
+        self.directory.threads(owner, page)
+    }
+
+    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<ThreadRow>> {
+        match self.shares.store_user(owner) {
+            StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
+                let mut row = self.directory.thread(&share.row.owner, thread).await?;
+                if let (Some(row), Some(_)) = (&mut row, share.frozen_at()) {
+                    row.updated_at = row.updated_at.min(share.row.created_at);
+                }
+                Ok(row)
+            }),
+            _ => self.directory.thread(owner, thread),
+        }
+    }
+
+    fn alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, Option<AliasRow>> {
+        match self.shares.store_user(owner) {
+            StoreUser::Viewer(share) => Box::pin(async move {
+                let row = self.directory.alias(&share.row.owner, kind, name).await?;
+                Ok(row.filter(|row| share.covers_thread(&row.thread)))
+            }),
+            _ => self.directory.alias(owner, kind, name),
+        }
+    }
+}
+
+impl PendingQuestions for ScopedStore {
+    fn approvals<'a>(
+        &'a self,
+        owner: &'a UserId,
+        filter: ApprovalFilter,
+        page: ListPage,
+    ) -> StoreFuture<'a, Vec<ApprovalRow>> {
+        self.directory.approvals(owner, filter, page)
     }
 
     fn approval<'a>(&'a self, owner: &'a UserId, key: &'a ApprovalKey) -> StoreFuture<'a, Option<ApprovalRow>> {
         self.directory.approval(owner, key)
     }
+}
 
-    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend> {
-        self.directory.daily_spend(owner, day)
-    }
-
-    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
-        self.directory.scheduled_wakeups()
-    }
-
-    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> StoreFuture<'a, AliasRow> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.create_alias(owner, row),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => Box::pin(async { Err(StoreError::ThreadNotFound) }),
-        }
-    }
-
-    fn alias<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> StoreFuture<'a, Option<AliasRow>> {
-        match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) => Box::pin(async move {
-                let row = self.directory.alias(&share.row.owner, protocol, name).await?;
-                Ok(row.filter(|row| share.covers_thread(&row.thread)))
-            }),
-            _ => self.directory.alias(owner, protocol, name),
-        }
-    }
-
-    fn update_alias<'a>(
-        &'a self,
-        owner: &'a UserId,
-        protocol: &'a str,
-        name: &'a str,
-        note: String,
-    ) -> StoreFuture<'a, bool> {
-        self.directory.update_alias(owner, protocol, name, note)
-    }
-
-    fn delete_alias<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> StoreFuture<'a, bool> {
-        self.directory.delete_alias(owner, protocol, name)
-    }
-
-    fn create_share(&self, share: ShareRow) -> StoreFuture<'_, ()> {
-        self.directory.create_share(share)
-    }
-
+impl ThreadShares for ScopedStore {
     fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>> {
         self.directory.shares(owner, thread)
-    }
-
-    fn revoke_share<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        id: &'a str,
-        at: Millis,
-    ) -> StoreFuture<'a, bool> {
-        self.directory.revoke_share(owner, thread, id, at)
     }
 
     fn active_shares(&self, at: Millis) -> StoreFuture<'_, Vec<ShareRow>> {
         self.directory.active_shares(at)
     }
+}
 
-    fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> StoreFuture<'a, ()> {
-        self.directory.put_definitions(digest, body)
+impl UsageLedger for ScopedStore {
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend> {
+        self.directory.daily_spend(owner, day)
     }
+}
 
+impl DefinitionStore for ScopedStore {
     fn definitions<'a>(&'a self, digest: &'a str) -> StoreFuture<'a, Option<String>> {
         self.directory.definitions(digest)
-    }
-
-    fn create_access_key(&self, key: AccessKeyRow) -> StoreFuture<'_, ()> {
-        self.directory.create_access_key(key)
-    }
-
-    fn access_keys(&self) -> StoreFuture<'_, Vec<AccessKeyRow>> {
-        self.directory.access_keys()
-    }
-
-    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> StoreFuture<'a, bool> {
-        self.directory.revoke_access_key(id, at)
     }
 }
 
 impl Attachments for ScopedStore {
-    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> StoreFuture<'a, ()> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.reserve_attachment(owner, path, at),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => Box::pin(async { Err(StoreError::ThreadNotFound) }),
-        }
-    }
-
-    fn commit_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        row: AttachmentRow,
-        bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.commit_attachment(owner, row, bytes_max),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => Box::pin(async { Err(StoreError::ThreadNotFound) }),
-        }
-    }
-
     fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>> {
         self.directory.attachment(owner, path)
     }
 
     fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64> {
         self.directory.attachment_bytes_used(owner)
-    }
-
-    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool> {
-        self.directory.delete_attachment(owner, path)
-    }
-
-    fn link_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        path: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.link_attachment(owner, thread, path),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => Box::pin(async { Err(StoreError::ThreadNotFound) }),
-        }
-    }
-
-    fn commit_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        row: AttachmentRow,
-        bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.commit_blob(owner, thread, row, bytes_max),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => Box::pin(async { Err(StoreError::ThreadNotFound) }),
-        }
-    }
-
-    fn link_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
-        match self.shares.store_user(owner) {
-            StoreUser::User => self.directory.link_blob(owner, thread, hash),
-            StoreUser::Viewer(_) | StoreUser::FormerViewer => Box::pin(async { Err(StoreError::ThreadNotFound) }),
-        }
     }
 
     fn blob<'a>(
@@ -329,30 +218,29 @@ impl Attachments for ScopedStore {
 }
 
 impl ScopedStore {
-    /// A blob of the shared thread. Where that is frozen it must have been there by then: told of to people, or to the model
-    /// alone, as what was read for it is.
+    /// A blob of the shared thread. A frozen share shows only blobs that its records name.
     async fn find_shared_blob(&self, share: Arc<Share>, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
         let (owner, thread) = (&share.row.owner, &share.row.thread);
         let Some(row) = self.directory.blob(owner, Some(thread), hash).await? else { return Ok(None) };
         if share.frozen_at().is_none() {
             return Ok(Some(row));
         }
-        let named = share.blob_hashes.get_or_try_init(|| self.shared_blob_hashes(&share)).await?;
-        Ok(named.contains(hash).then_some(row))
+        let hashes = share.blob_hashes.get_or_try_init(|| self.shared_blob_hashes(&share)).await?;
+        Ok(hashes.contains(hash).then_some(row))
     }
 
-    /// The blobs that are named in what a share shows.
+    /// The hashes that the visible records of a share name.
     async fn shared_blob_hashes(&self, share: &Share) -> Result<HashSet<String>, StoreError> {
-        let (mut named, mut at) = (HashSet::new(), Seq::ZERO);
+        let (mut hashes, mut at) = (HashSet::new(), Seq::ZERO);
         loop {
             let page = self.read_page(&viewer_user_id(&share.row.id), &share.row.thread, at, PageLimit::WIDE).await?;
-            let Some(last) = page.records.last() else { return Ok(named) };
+            let Some(last) = page.records.last() else { return Ok(hashes) };
             at = last.seq;
-            named.extend(page.records.iter().flat_map(blob_hashes_in));
+            hashes.extend(page.records.iter().flat_map(blob_hashes_in));
         }
     }
 
-    /// How a run was where its thread is frozen: it went on, or it waited for somebody. Its records say so.
+    /// A run's state at the point where the share is frozen, from its records.
     async fn status_when_frozen(&self, share: &Share, row: &RunRow) -> Result<TaskStatus, StoreError> {
         let (Some(until), Some(first), TaskStatus::Running) = (share.frozen_at(), row.first_seq, row.status) else {
             return Ok(row.status);
@@ -379,25 +267,25 @@ impl ScopedStore {
         filter: RunFilter,
         page: ListPage,
     ) -> Result<Vec<RunRow>, StoreError> {
-        if filter.thread.is_some_and(|asked| !share.covers_thread(&asked)) {
+        if filter.thread.is_some_and(|thread| !share.covers_thread(&thread)) {
             return Ok(Vec::new());
         }
-        // Where it is frozen, a run is in the state in which it was then, and any number of runs may have come since.
+        // A frozen share shows the state of that time, and any number of runs may have started since.
         let status = if share.frozen_at().is_some() { Vec::new() } else { filter.status.clone() };
         let of_thread = RunFilter { thread: Some(share.row.thread.clone()), status };
         let fits = |row: &RunRow| filter.status.is_empty() || filter.status.contains(&row.status);
-        let (mut shown, mut before) = (Vec::new(), page.before);
-        while shown.len() < page.limit {
+        let (mut visible, mut before) = (Vec::new(), page.before);
+        while visible.len() < page.limit {
             let next = ListPage { before, limit: page.limit.max(RUNS_PAGE_SIZE) };
             let rows = self.directory.runs(&share.row.owner, of_thread.clone(), next).await?;
             let Some(oldest) = rows.last() else { break };
             before = Some(oldest.id.to_string());
             for mut row in rows.into_iter().filter_map(|row| share.clip_run(row)) {
                 row.status = self.status_when_frozen(&share, &row).await?;
-                shown.extend(Some(row).filter(fits));
+                visible.extend(Some(row).filter(fits));
             }
         }
-        shown.truncate(page.limit);
-        Ok(shown)
+        visible.truncate(page.limit);
+        Ok(visible)
     }
 }

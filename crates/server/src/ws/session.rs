@@ -18,7 +18,7 @@ use model::cursor::Cursor;
 use model::error::ErrorCode;
 use model::event::{CancelMode, ClientIds};
 use model::id::is_valid_id;
-use model::ports::{AliasRow, ListPage, PageLimit, RunFilter, RunRow, SubmitError};
+use model::ports::{AliasData, AliasKind, AliasRow, ListPage, PageLimit, RunFilter, RunRow, SubmitError};
 use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId, ThreadId, UserId};
 use protocol::blocks::{BLOCKS_PROJECTION, BlocksProjection};
@@ -238,13 +238,12 @@ async fn reserve_session_thread(app: &App, user: &UserId, name: String) -> Resul
     }
     let ports = app.engine.ports();
     let row = AliasRow {
-        protocol: BLOCKS_PROJECTION.to_owned(),
         name: name.clone(),
         thread: ThreadId::from_uuid(Uuid::now_v7()),
-        note: String::new(),
+        data: AliasData::BlockSession,
         created_at: ports.clock.now(),
     };
-    let thread = ports.directory.create_alias(user, row).await?.thread;
+    let thread = ports.directory.writer(user)?.create_alias(user, row).await?.thread;
     Ok((name, thread, true))
 }
 
@@ -253,7 +252,9 @@ async fn find_session_thread(app: &App, user: &UserId, name: &str) -> Result<Thr
     let directory = &app.engine.ports().directory;
     let thread = match ThreadId::parse(name) {
         Ok(thread) => Some(thread),
-        Err(_) if is_valid_id(name) => directory.alias(user, BLOCKS_PROJECTION, name).await?.map(|row| row.thread),
+        Err(_) if is_valid_id(name) => {
+            directory.alias(user, AliasKind::BlockSession, name).await?.map(|row| row.thread)
+        }
         Err(_) => None,
     };
     let thread = thread.ok_or_else(Problem::not_found)?;

@@ -323,3 +323,29 @@ async fn what_is_deleted_while_it_runs_is_gone_and_its_viewers_are_told_the_trut
     let on = json!({"model": "far", "previous_response_id": begun["id"], "input": "x"});
     assert_eq!(parse_error(&house.hw.post("/v1/responses", on).await).1, "previous_response_not_found");
 }
+
+/// Requests that add items at the same time keep each other's.
+#[tokio::test(flavor = "multi_thread")]
+async fn items_that_are_added_at_the_same_time_are_all_kept() {
+    let house = recording_server().await;
+    for round in 0..5 {
+        let conversation = house.hw.post("/v1/conversations", json!({})).await.json();
+        let path = format!("/v1/conversations/{}/items", conversation["id"].as_str().unwrap());
+        let post = |text: String| {
+            let body = json!({"items": [{"role": "user", "content": text}]});
+            house.hw.post(&path, body)
+        };
+        let texts: Vec<String> = (0..6).map(|n| format!("item {n}")).collect();
+        let replies = futures_util::future::join_all(texts.iter().cloned().map(post)).await;
+        assert!(replies.iter().all(|reply| reply.status == 200), "round {round}");
+        let listed = house.hw.get(&format!("{path}?limit=100")).await.json();
+        let mut kept: Vec<&str> = listed["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["content"][0]["text"].as_str().unwrap())
+            .collect();
+        kept.sort_unstable();
+        assert_eq!(kept, texts, "round {round}");
+    }
+}

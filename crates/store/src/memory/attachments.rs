@@ -1,19 +1,52 @@
-//! The rows of files and of what threads use, without a disk.
+//! The rows of files and their links.
 
 use super::{AttachmentEntry, MemoryStore, MemoryTables};
 use crate::validation;
-use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, BoxFuture, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreError, StoreFuture};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use std::collections::BTreeSet;
 
 impl Attachments for MemoryStore {
-    fn reserve_attachment<'a>(
+    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>> {
+        Box::pin(async move { Ok(self.lock_tables().find_attachment(owner, path).cloned()) })
+    }
+
+    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64> {
+        Box::pin(async move { Ok(self.lock_tables().stored_bytes(owner)) })
+    }
+
+    fn blob<'a>(
         &'a self,
         owner: &'a UserId,
-        path: &'a str,
-        _at: Millis,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        thread: Option<&'a ThreadId>,
+        hash: &'a str,
+    ) -> StoreFuture<'a, Option<AttachmentRow>> {
+        Box::pin(async move {
+            let tables = self.lock_tables();
+            let uses = |thread: &ThreadId, row: &AttachmentRow| {
+                tables.attachment_links.contains(&(owner.clone(), thread.clone(), row.path.clone()))
+            };
+            let found = tables.find_blob(owner, hash);
+            Ok(found.filter(|row| thread.is_none_or(|thread| uses(thread, row))).cloned())
+        })
+    }
+
+    fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
+        Box::pin(
+            async move { Ok(self.lock_tables().paths_where(|file| matches!(file, AttachmentEntry::Unreferenced))) },
+        )
+    }
+
+    fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
+        Box::pin(
+            async move { Ok(self.lock_tables().paths_where(|file| !matches!(file, AttachmentEntry::Committed(_)))) },
+        )
+    }
+}
+
+impl AttachmentWriter for MemoryStore {
+    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, _at: Millis) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             self.lock_tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(AttachmentEntry::Reserved);
             Ok(())
@@ -25,7 +58,7 @@ impl Attachments for MemoryStore {
         owner: &'a UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
+    ) -> StoreFuture<'a, AttachmentOutcome> {
         Box::pin(async move {
             if row.hash.is_some() {
                 return Err(validation::blob_without_thread_error(&row.path));
@@ -34,19 +67,7 @@ impl Attachments for MemoryStore {
         })
     }
 
-    fn attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        path: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
-        Box::pin(async move { Ok(self.lock_tables().find_attachment(owner, path).cloned()) })
-    }
-
-    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
-        Box::pin(async move { Ok(self.lock_tables().stored_bytes(owner)) })
-    }
-
-    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool> {
         let key = (owner.clone(), path.to_owned());
         Box::pin(async move {
             let mut tables = self.lock_tables();
@@ -60,7 +81,7 @@ impl Attachments for MemoryStore {
         owner: &'a UserId,
         thread: &'a ThreadId,
         path: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
+    ) -> StoreFuture<'a, Option<AttachmentRow>> {
         Box::pin(async move {
             let mut tables = self.lock_tables();
             let found = tables.find_attachment(owner, path).cloned();
@@ -74,7 +95,7 @@ impl Attachments for MemoryStore {
         thread: &'a ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
+    ) -> StoreFuture<'a, AttachmentOutcome> {
         Box::pin(async move {
             let Some(hash) = row.hash.clone() else {
                 return Err(validation::blob_without_hash_error(&row.path));
@@ -105,45 +126,16 @@ impl Attachments for MemoryStore {
         owner: &'a UserId,
         thread: &'a ThreadId,
         hash: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
+    ) -> StoreFuture<'a, Option<AttachmentRow>> {
         Box::pin(async move {
             let mut tables = self.lock_tables();
             let found = tables.find_blob(owner, hash).cloned();
             Ok(tables.add_link(owner, thread, found))
         })
     }
-
-    fn blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: Option<&'a ThreadId>,
-        hash: &'a str,
-    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let uses = |thread: &ThreadId, row: &AttachmentRow| {
-                tables.attachment_links.contains(&(owner.clone(), thread.clone(), row.path.clone()))
-            };
-            let found = tables.find_blob(owner, hash);
-            Ok(found.filter(|row| thread.is_none_or(|thread| uses(thread, row))).cloned())
-        })
-    }
-
-    fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
-        Box::pin(
-            async move { Ok(self.lock_tables().paths_where(|file| matches!(file, AttachmentEntry::Unreferenced))) },
-        )
-    }
-
-    fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
-        Box::pin(
-            async move { Ok(self.lock_tables().paths_where(|file| !matches!(file, AttachmentEntry::Committed(_)))) },
-        )
-    }
 }
 
 impl MemoryTables {
-    /// A user's files that are there.
     fn committed_attachments(&self, owner: &UserId) -> impl Iterator<Item = &AttachmentRow> {
         self.attachments.iter().filter(move |((of, _), _)| of == owner).filter_map(|(_, file)| match file {
             AttachmentEntry::Committed(row) => Some(row),
@@ -151,7 +143,6 @@ impl MemoryTables {
         })
     }
 
-    /// What they hold together.
     fn stored_bytes(&self, owner: &UserId) -> u64 {
         self.committed_attachments(owner).fold(0, |sum, row| sum.saturating_add(row.size_bytes))
     }
@@ -165,7 +156,7 @@ impl MemoryTables {
     }
 
     fn paths_where(&self, wanted: impl Fn(&AttachmentEntry) -> bool) -> Vec<(UserId, String)> {
-        self.attachments.iter().filter(|(_, file)| wanted(file)).map(|(place, _)| place.clone()).collect()
+        self.attachments.iter().filter(|(_, file)| wanted(file)).map(|(key, _)| key.clone()).collect()
     }
 
     fn insert_attachment(
@@ -175,32 +166,32 @@ impl MemoryTables {
         bytes_max: Option<u64>,
     ) -> Result<AttachmentOutcome, StoreError> {
         let used = self.stored_bytes(owner);
-        let place = (owner.clone(), row.path.clone());
-        match self.attachments.get(&place) {
+        let key = (owner.clone(), row.path.clone());
+        match self.attachments.get(&key) {
             Some(AttachmentEntry::Committed(_)) => return Ok(AttachmentOutcome::Stored),
             Some(AttachmentEntry::Unreferenced) => return Err(validation::path_taken_error(&row.path)),
             Some(AttachmentEntry::Reserved) | None => {}
         }
-        if bytes_max.is_some_and(|most| used.saturating_add(row.size_bytes) > most) {
+        if bytes_max.is_some_and(|bytes_max| used.saturating_add(row.size_bytes) > bytes_max) {
             return Ok(AttachmentOutcome::QuotaExceeded { used });
         }
-        self.attachments.insert(place, AttachmentEntry::Committed(row));
+        self.attachments.insert(key, AttachmentEntry::Committed(row));
         Ok(AttachmentOutcome::Stored)
     }
 
-    /// A thread uses what was found, if anything was.
+    /// Links a file to a thread, if there is one.
     fn add_link(&mut self, owner: &UserId, thread: &ThreadId, found: Option<AttachmentRow>) -> Option<AttachmentRow> {
         let used = found.as_ref().map(|row| (owner.clone(), thread.clone(), row.path.clone()));
         self.attachment_links.extend(used);
         found
     }
 
-    /// The thread uses nothing any more, and what nobody else uses is released.
+    /// Removes a thread's links and releases the files that then have none.
     pub(super) fn unlink_thread(&mut self, owner: &UserId, thread: &ThreadId) {
-        let (gone, uses): (BTreeSet<_>, BTreeSet<_>) =
+        let (removed, kept): (BTreeSet<_>, BTreeSet<_>) =
             std::mem::take(&mut self.attachment_links).into_iter().partition(|(of, by, _)| of == owner && by == thread);
-        self.attachment_links = uses;
-        for (owner, _, path) in gone {
+        self.attachment_links = kept;
+        for (owner, _, path) in removed {
             if !self.attachment_links.iter().any(|(of, _, used)| *of == owner && *used == path) {
                 self.attachments.insert((owner, path), AttachmentEntry::Unreferenced);
             }

@@ -1,83 +1,57 @@
-//! Names of threads. A name holds its thread's own name, not its number: it may be there before its thread is.
+//! The table of aliases. A row has its thread's id rather than its number, because it may be older than its thread.
 
-use super::directory::{get_text, get_u64};
-use super::transaction::WriteTransaction;
-use model::ports::{AliasRow, StoreError};
+use super::columns::{get_text, get_u64};
+use model::ports::{AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData};
 use model::{ThreadId, UserId};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 
-/// Which name, whose.
-#[derive(Clone, Debug)]
-pub(crate) struct AliasKey {
-    /// Whose.
-    pub(crate) owner: UserId,
-    /// Where it is a name.
-    pub(crate) protocol: String,
-    /// The name.
-    pub(crate) name: String,
+pub(super) fn find_alias(
+    conn: &Connection,
+    owner: &UserId,
+    kind: AliasKind,
+    name: &str,
+) -> rusqlite::Result<Option<AliasRow>> {
+    let sql = "SELECT name, thread, note, created_at FROM names WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
+    let mut select = conn.prepare_cached(sql)?;
+    let found = select.query_row((owner.as_str(), kind.as_str(), name), |row| {
+        Ok(AliasRow {
+            name: get_text(row, 0)?,
+            thread: ThreadId::from(get_text(row, 1)?),
+            data: AliasData::from_stored(kind, &get_text(row, 2)?),
+            created_at: get_u64(row, 3)?,
+        })
+    });
+    found.optional()
 }
 
-impl AliasKey {
-    /// The same, as the port says it.
-    pub(crate) fn new(owner: &UserId, protocol: &str, name: &str) -> Self {
-        Self { owner: owner.clone(), protocol: protocol.to_owned(), name: name.to_owned() }
-    }
-
-    fn as_params(&self) -> (&str, &String, &String) {
-        (self.owner.as_str(), &self.protocol, &self.name)
-    }
+/// Inserts an alias unless it exists. Returns the row that exists afterwards.
+pub(super) fn insert_alias(conn: &Connection, owner: &UserId, row: AliasRow) -> rusqlite::Result<AliasRow> {
+    let (kind, thread, at) = (row.data.kind(), row.thread.as_str(), row.created_at.cast_signed());
+    let mut insert = conn.prepare_cached("INSERT OR IGNORE INTO names VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    insert.execute((owner.as_str(), kind.as_str(), &row.name, thread, row.data.to_stored(), at))?;
+    Ok(find_alias(conn, owner, kind, &row.name)?.unwrap_or(row))
 }
 
-/// What a name stands for.
-pub(crate) fn find_alias(conn: &Connection, place: &AliasKey) -> rusqlite::Result<Option<AliasRow>> {
-    let sql = "SELECT protocol, name, thread, note, created_at FROM names
-               WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
-    conn.prepare_cached(sql)?.query_row(place.as_params(), alias_row).optional()
+/// Replaces a conversation's data if its row is still `current`.
+pub(super) fn update_conversation(
+    conn: &Connection,
+    owner: &UserId,
+    current: &AliasRow,
+    data: &ConversationData,
+) -> rusqlite::Result<AliasUpdate> {
+    let kind = AliasKind::Conversation;
+    let Some(stored) = find_alias(conn, owner, kind, &current.name)? else { return Ok(AliasUpdate::NotFound) };
+    // Compares values rather than texts: encoding a decoded number need not give the same text.
+    if stored != *current {
+        return Ok(AliasUpdate::Conflict);
+    }
+    let sql = "UPDATE names SET note = ?4 WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
+    conn.prepare_cached(sql)?.execute((owner.as_str(), kind.as_str(), &current.name, data.to_stored()))?;
+    Ok(AliasUpdate::Updated)
 }
 
-impl WriteTransaction<'_> {
-    /// Gives a name, unless it is taken.
-    pub(crate) fn create_alias(
-        &mut self,
-        owner: &UserId,
-        row: &AliasRow,
-    ) -> rusqlite::Result<Result<AliasRow, StoreError>> {
-        let mut insert = self.conn.prepare_cached("INSERT OR IGNORE INTO names VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-        let (thread, at) = (row.thread.as_str(), row.created_at.cast_signed());
-        insert.execute((owner.as_str(), &row.protocol, &row.name, thread, &row.note, at))?;
-        let there = find_alias(self.conn, &AliasKey::new(owner, &row.protocol, &row.name))?;
-        Ok(Ok(there.unwrap_or_else(|| row.clone())))
-    }
-
-    /// Notes something else beside a name, or frees it.
-    pub(crate) fn change_alias(
-        &mut self,
-        place: &AliasKey,
-        note: Option<&str>,
-    ) -> rusqlite::Result<Result<bool, StoreError>> {
-        let (owner, protocol, name) = place.as_params();
-        let changed = match note {
-            Some(note) => {
-                let sql = "UPDATE names SET note = ?4 WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
-                self.conn.prepare_cached(sql)?.execute((owner, protocol, name, note))?
-            }
-            None => {
-                let sql = "DELETE FROM names WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
-                let forgotten = self.conn.prepare_cached(sql)?.execute((owner, protocol, name))?;
-                self.has_deleted_content |= forgotten > 0;
-                forgotten
-            }
-        };
-        Ok(Ok(changed > 0))
-    }
-}
-
-fn alias_row(row: &Row<'_>) -> rusqlite::Result<AliasRow> {
-    Ok(AliasRow {
-        protocol: get_text(row, 0)?,
-        name: get_text(row, 1)?,
-        thread: ThreadId::from(get_text(row, 2)?),
-        note: get_text(row, 3)?,
-        created_at: get_u64(row, 4)?,
-    })
+/// Returns false when there is no such alias.
+pub(super) fn delete_alias(conn: &Connection, owner: &UserId, kind: AliasKind, name: &str) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM names WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
+    Ok(conn.prepare_cached(sql)?.execute((owner.as_str(), kind.as_str(), name))? > 0)
 }

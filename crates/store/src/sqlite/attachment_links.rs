@@ -1,116 +1,62 @@
-//! What threads use of files, and what is released when they are gone.
+//! Which threads use which files, and the release of files that no thread uses.
 //!
-//! A use names its thread by its own name, for the thread may come later. Of a file that is released only its place is
-//! left, until somebody has removed the bytes and forgets it.
+//! A link has its thread's id, because it may be older than the thread. Of a released file only the path is left, until its
+//! bytes are deleted and then the row.
 
-use super::attachments::{find_attachment, find_blob, owner_and_path, set_stored_bytes, stored_bytes};
-use super::directory::{get_text, get_u64};
-use super::transaction::WriteTransaction;
-use crate::validation;
-use model::ports::{AttachmentOutcome, AttachmentRow, StoreError};
+use super::columns::{get_text, get_u64};
+use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 
-/// Which thread is to use what.
-#[derive(Clone, Debug)]
-pub(crate) struct AttachmentLink {
-    /// Whose.
-    pub(crate) owner: UserId,
-    /// Which thread.
-    pub(crate) thread: ThreadId,
-    /// What.
-    pub(crate) key: AttachmentKey,
+/// Links a file to a thread, if there is one.
+pub(super) fn link_found(
+    conn: &Connection,
+    owner: &UserId,
+    thread: &ThreadId,
+    found: Option<AttachmentRow>,
+) -> rusqlite::Result<Option<AttachmentRow>> {
+    if let Some(row) = &found {
+        insert_link(conn, owner, thread, &row.path)?;
+    }
+    Ok(found)
 }
 
-/// How a file is named: by where it is, or by what it is.
-#[derive(Clone, Debug)]
-pub(crate) enum AttachmentKey {
-    /// Its path.
-    Path(String),
-    /// A blob's hash.
-    Hash(String),
+pub(super) fn insert_link(conn: &Connection, owner: &UserId, thread: &ThreadId, path: &str) -> rusqlite::Result<()> {
+    let mut insert = conn.prepare_cached("INSERT OR IGNORE INTO attachment_uses VALUES (?1, ?2, ?3)")?;
+    insert.execute((owner.as_str(), thread.as_str(), path)).map(drop)
 }
 
-impl WriteTransaction<'_> {
-    /// Says that a thread uses a file that is there.
-    pub(crate) fn link_attachment(
-        &mut self,
-        wanted: &AttachmentLink,
-    ) -> rusqlite::Result<Result<Option<AttachmentRow>, StoreError>> {
-        let AttachmentLink { owner, thread, key: file } = wanted;
-        let found = match file {
-            AttachmentKey::Path(path) => find_attachment(self.conn, owner, path)?,
-            AttachmentKey::Hash(hash) => find_blob(self.conn, owner, hash)?,
-        };
-        if let Some(row) = &found {
-            self.insert_link(owner, thread, &row.path)?;
-        }
-        Ok(Ok(found))
+/// Removes a thread's links and releases the files that then have none. Returns whether any was released.
+pub(super) fn unlink_thread(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM attachment_uses WHERE owner = ?1 AND thread = ?2 RETURNING path";
+    let mut delete = conn.prepare_cached(sql)?;
+    let paths: Vec<String> = delete
+        .query_map((owner.as_str(), thread.as_str()), |row| get_text(row, 0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut released = false;
+    for path in paths {
+        released |= release_if_unlinked(conn, owner, &path)?;
     }
-
-    /// Says that a blob is there and that a thread uses it, unless it is too much.
-    pub(crate) fn commit_blob(
-        &mut self,
-        (owner, thread, row): &(UserId, ThreadId, AttachmentRow),
-        bytes_max: Option<u64>,
-    ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
-        let Some(hash) = &row.hash else {
-            return Ok(Err(validation::blob_without_hash_error(&row.path)));
-        };
-        if let Some(known) = find_blob(self.conn, owner, hash)? {
-            self.insert_link(owner, thread, &known.path)?;
-            return Ok(Ok(if known.path == row.path {
-                AttachmentOutcome::Stored
-            } else {
-                AttachmentOutcome::Duplicate(known)
-            }));
-        }
-        if find_attachment(self.conn, owner, &row.path)?.is_some() {
-            return Ok(Err(validation::path_taken_error(&row.path)));
-        }
-        let kept = self.insert_attachment(owner, row, bytes_max)?;
-        if kept == Ok(AttachmentOutcome::Stored) {
-            self.insert_link(owner, thread, &row.path)?;
-        }
-        Ok(kept)
-    }
-
-    /// The thread uses nothing any more, and what nobody else uses is released.
-    pub(crate) fn unlink_thread(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<()> {
-        let sql = "DELETE FROM attachment_uses WHERE owner = ?1 AND thread = ?2 RETURNING path";
-        let mut used = self.conn.prepare_cached(sql)?;
-        let paths: Vec<String> = used
-            .query_map((owner.as_str(), thread.as_str()), |row| get_text(row, 0))?
-            .collect::<rusqlite::Result<_>>()?;
-        for path in paths {
-            self.has_deleted_content |= release_if_unlinked(self.conn, owner, &path)?;
-        }
-        Ok(())
-    }
-
-    fn insert_link(&self, owner: &UserId, thread: &ThreadId, path: &str) -> rusqlite::Result<()> {
-        let mut note = self.conn.prepare_cached("INSERT OR IGNORE INTO attachment_uses VALUES (?1, ?2, ?3)")?;
-        note.execute((owner.as_str(), thread.as_str(), path)).map(drop)
-    }
+    Ok(released)
 }
 
-/// Releases a file that is there, unless a thread uses it; false when one does.
+/// Releases a committed file that no thread uses. Returns false when one does.
 fn release_if_unlinked(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT bytes FROM attachments WHERE owner = ?1 AND path = ?2 AND bytes IS NOT NULL AND NOT EXISTS
                (SELECT 1 FROM attachment_uses WHERE owner = ?1 AND path = ?2)";
-    let at = (owner.as_str(), path);
-    let Some(bytes) = conn.prepare_cached(sql)?.query_row(at, |row| get_u64(row, 0)).optional()? else {
+    let key = (owner.as_str(), path);
+    let Some(bytes) = conn.prepare_cached(sql)?.query_row(key, |row| get_u64(row, 0)).optional()? else {
         return Ok(false);
     };
     let sql = "UPDATE attachments SET released = 1, name = '', content_type = '', bytes = NULL, hash = NULL
                WHERE owner = ?1 AND path = ?2";
-    conn.prepare_cached(sql)?.execute(at)?;
+    conn.prepare_cached(sql)?.execute(key)?;
     set_stored_bytes(conn, owner, stored_bytes(conn, owner)?.saturating_sub(bytes))?;
     Ok(true)
 }
 
-/// Nobody is there who could still make a thread that is not: such threads use nothing any more, and blobs that nobody
-/// uses then are released.
+/// Removes the links of threads that were never created (at start nobody can create them any more), and releases blobs that
+/// then have no link.
 pub(super) fn release_orphaned_blobs(conn: &Connection) -> rusqlite::Result<()> {
     let tx = conn.unchecked_transaction()?;
     let never_came = "DELETE FROM attachment_uses WHERE NOT EXISTS (SELECT 1 FROM threads
@@ -123,4 +69,19 @@ pub(super) fn release_orphaned_blobs(conn: &Connection) -> rusqlite::Result<()> 
         release_if_unlinked(&tx, &owner, &path)?;
     }
     tx.commit()
+}
+
+/// The sum of a user's files.
+pub(super) fn stored_bytes(conn: &Connection, owner: &UserId) -> rusqlite::Result<u64> {
+    let mut select = conn.prepare_cached("SELECT bytes FROM attachment_sums WHERE owner = ?1")?;
+    Ok(select.query_row([owner.as_str()], |row| get_u64(row, 0)).optional()?.unwrap_or_default())
+}
+
+pub(super) fn set_stored_bytes(conn: &Connection, owner: &UserId, bytes: u64) -> rusqlite::Result<()> {
+    let mut put = conn.prepare_cached("INSERT OR REPLACE INTO attachment_sums VALUES (?1, ?2)")?;
+    put.execute((owner.as_str(), bytes.cast_signed())).map(drop)
+}
+
+pub(crate) fn owner_and_path(row: &Row<'_>) -> rusqlite::Result<(UserId, String)> {
+    Ok((UserId::from(get_text(row, 0)?), get_text(row, 1)?))
 }

@@ -1,55 +1,61 @@
-//! Rows of `records` whose records are in blocks: still there, no longer read.
+//! Rows of `records` whose records are in blocks: stored, but no longer read.
 //!
-//! Rows of many threads lie mixed, as they were committed. Deleting one run's rows would touch about one page for each
-//! of them, and the next run's the same pages again; that costs more than logging them did. So rows stay until whole
-//! stretches are dead, and go as stretches. The more there are, the shorter the stretches that are worth it.
+//! Rows of many threads are interleaved in commit order. Deleting one run's rows would touch about one page per row, and
+//! the next run's rows the same pages again, which costs more than writing them did. Rows therefore stay until contiguous
+//! ranges are dead and are deleted by range. The more dead rows there are, the shorter the ranges that are deleted.
 
 use super::record_index::Extent;
 use std::collections::BTreeMap;
 
-/// Stretches that are worth deleting: shorter ones, the more rows or bytes there are.
+/// Minimum number of rows of a range, by level.
 const RANGE_ROWS_MIN: [u64; 4] = [64, 32, 8, 1];
 const ROWS_PER_LEVEL: u64 = 64 * 1024;
 const BYTES_PER_LEVEL: u64 = 64 * 1024 * 1024;
-/// It is looked for stretches again when so many more rows have died.
+/// Number of newly dead rows after which a sweep looks for ranges again.
 const SWEEP_AFTER_ROWS: u64 = 2_048;
 
-/// Dead rows.
+/// Which ranges a sweep deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SweepScope {
+    /// Those that are long enough for the number of dead rows.
+    LongRanges,
+    All,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct DeadRows {
-    /// First row → how many, and the number of their thread.
+    /// First row → number of rows, and the number of their thread.
     extents: BTreeMap<i64, (u64, i64)>,
     rows: u64,
     bytes: u64,
-    /// Rows that died since there was nothing worth deleting.
+    /// Rows that died since a sweep found nothing.
     rows_since_sweep: u64,
 }
 
 impl DeadRows {
-    /// Rows died.
     pub(crate) fn add(&mut self, thread: i64, extent: Extent) {
         self.extents.insert(extent.pos, (extent.count, thread));
         self.rows += extent.count;
         self.rows_since_sweep += extent.count;
     }
 
-    /// They had so many bytes.
     pub(crate) const fn add_bytes(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Is it worth looking?
     pub(crate) const fn is_sweep_due(&self) -> bool {
         self.rows_since_sweep >= SWEEP_AFTER_ROWS
     }
 
-    /// The stretches to delete now, about `rows_max` rows, each from its first row to the row after its last; with `all`, however short.
-    /// When there are none it is not worth looking again for a while.
-    pub(crate) fn ranges_to_delete(&mut self, all: bool, rows_max: u64) -> Vec<(i64, i64)> {
-        let full = (self.rows / ROWS_PER_LEVEL).max(self.bytes / BYTES_PER_LEVEL);
-        let place = usize::try_from(full).unwrap_or(usize::MAX);
-        let least = RANGE_ROWS_MIN.get(place).filter(|_| !all).map_or(1, |least| *least);
-        let length = |stretch: &(i64, i64)| stretch.0.abs_diff(stretch.1);
+    /// The ranges to delete now, about `rows_max` rows. An empty result postpones the next sweep.
+    pub(crate) fn ranges_to_delete(&mut self, scope: SweepScope, rows_max: u64) -> Vec<(i64, i64)> {
+        let level = (self.rows / ROWS_PER_LEVEL).max(self.bytes / BYTES_PER_LEVEL);
+        let level = usize::try_from(level).unwrap_or(usize::MAX);
+        let rows_min = match scope {
+            SweepScope::All => 1,
+            SweepScope::LongRanges => RANGE_ROWS_MIN.get(level).map_or(1, |rows_min| *rows_min),
+        };
+        let length = |range: &(i64, i64)| range.0.abs_diff(range.1);
         let mut found = Vec::new();
         let mut rows = 0;
         let mut open: Option<(i64, i64)> = None;
@@ -58,9 +64,9 @@ impl DeadRows {
             let grown = match open.filter(|(_, last)| last == pos) {
                 Some((first, _)) => (first, end),
                 None => {
-                    let whole = open.filter(|stretch| length(stretch) >= least);
-                    rows += whole.as_ref().map_or(0, length);
-                    found.extend(whole);
+                    let complete = open.filter(|range| length(range) >= rows_min);
+                    rows += complete.as_ref().map_or(0, length);
+                    found.extend(complete);
                     (*pos, end)
                 }
             };
@@ -69,14 +75,13 @@ impl DeadRows {
                 break;
             }
         }
-        found.extend(open.filter(|stretch| length(stretch) >= least));
+        found.extend(open.filter(|range| length(range) >= rows_min));
         if found.is_empty() {
             self.rows_since_sweep = 0;
         }
         found
     }
 
-    /// A stretch was deleted.
     pub(crate) fn remove(&mut self, (first, end): (i64, i64)) {
         while let Some((pos, (count, _))) = self.extents.range(first..end).next() {
             let (pos, count) = (*pos, *count);
@@ -86,10 +91,10 @@ impl DeadRows {
         }
     }
 
-    /// The dead rows of one thread, which is going to be deleted: first row and row after the last of each.
+    /// The dead rows of one thread as half-open ranges.
     pub(crate) fn ranges_of_thread(&self, thread: i64) -> impl Iterator<Item = (i64, i64)> {
-        let mine = self.extents.iter().filter(move |(_, (_, of))| *of == thread);
-        mine.map(|(pos, (count, _))| (*pos, pos.saturating_add(count.cast_signed())))
+        let own = self.extents.iter().filter(move |(_, (_, owner))| *owner == thread);
+        own.map(|(pos, (count, _))| (*pos, pos.saturating_add(count.cast_signed())))
     }
 }
 
@@ -108,15 +113,15 @@ mod tests {
     #[test]
     fn stretches_go_and_crumbs_stay_until_there_are_many() {
         let mut few = dead(&[(1, 3), (10, 200), (210, 100), (500, 9)]);
-        assert_eq!(few.ranges_to_delete(false, 512), [(10, 310)]);
+        assert_eq!(few.ranges_to_delete(SweepScope::LongRanges, 512), [(10, 310)]);
         few.remove((10, 310));
-        assert_eq!(few.ranges_to_delete(false, 512), []);
+        assert_eq!(few.ranges_to_delete(SweepScope::LongRanges, 512), []);
         assert!(!few.is_sweep_due());
-        assert_eq!(few.ranges_to_delete(true, 512), [(1, 4), (500, 509)]);
+        assert_eq!(few.ranges_to_delete(SweepScope::All, 512), [(1, 4), (500, 509)]);
 
         let crumbs: Vec<_> = (0..60_000).map(|n| (n * 10, 5)).collect();
         let mut many = dead(&crumbs);
-        let stretches = many.ranges_to_delete(false, 512);
+        let stretches = many.ranges_to_delete(SweepScope::LongRanges, 512);
         assert!(stretches.len() > 100 && stretches.len() < 1_000, "{}", stretches.len());
         for stretch in stretches {
             many.remove(stretch);

@@ -1,8 +1,8 @@
 //! Reading a page of a log.
 //!
-//! The plan (where the rows lie) is taken before the snapshot begins. So the snapshot has everything that the plan
-//! promises: as a row, or, when its run ended in between, in a block. Every record is checked before it is given out;
-//! what stands before a damaged one is given out first, and the damage is the answer to the next question.
+//! The plan (where the rows are) is made before the snapshot begins. The snapshot therefore has every record of the plan: as
+//! a row, or in a block if its run ended in between. Every record is verified before it is returned; the records before a
+//! damaged one are returned first, and the next read returns the error.
 
 use super::record_blocks::RecordBlock;
 use super::record_index::ReadPlan;
@@ -13,24 +13,19 @@ use model::seq::Seq;
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
 
-/// What a page is asked for with.
 pub(crate) struct PageQuery {
-    /// By whom.
     pub(crate) owner: UserId,
-    /// Of which thread.
     pub(crate) thread: ThreadId,
-    /// After which record.
     pub(crate) after: Seq,
-    /// How much.
     pub(crate) limit: PageLimit,
-    /// Where the rows lie, if the thread has any.
+    /// `None` when the thread has no rows outside blocks.
     pub(crate) plan: Option<ReadPlan>,
 }
 
-/// Reads it, in one snapshot.
-pub(crate) fn read_page(conn: &Connection, ask: &PageQuery) -> Result<RecordPage, StoreError> {
+/// Reads a page in one snapshot.
+pub(crate) fn read_page(conn: &Connection, query: &PageQuery) -> Result<RecordPage, StoreError> {
     let snapshot = conn.unchecked_transaction().map_err(|error| record_row::unavailable_error(&error))?;
-    let mut reading = PageReader::open(&snapshot, ask)?;
+    let mut reading = PageReader::open(&snapshot, query)?;
     match reading.fill() {
         Err(error) if reading.records.is_empty() => Err(error),
         Ok(()) | Err(_) => Ok(RecordPage { records: reading.records, head: reading.head }),
@@ -45,24 +40,24 @@ struct PageReader<'a> {
     damaged_at: Option<Seq>,
     records: Vec<Record>,
     bytes: usize,
-    /// The last run that was met: its number and its name.
+    /// Number and id of the last run.
     run: Option<(i64, TaskId)>,
 }
 
 impl<'a> PageReader<'a> {
-    fn open(conn: &'a Connection, ask: &'a PageQuery) -> Result<Self, StoreError> {
-        let fault = |error: rusqlite::Error| read_error(&error, &ask.thread, ask.after.next());
-        let (num, owner) = find_thread(conn, &ask.thread).map_err(fault)?.ok_or(StoreError::ThreadNotFound)?;
-        if owner != ask.owner.as_str() {
+    fn open(conn: &'a Connection, query: &'a PageQuery) -> Result<Self, StoreError> {
+        let fault = |error: rusqlite::Error| read_error(&error, &query.thread, query.after.next());
+        let (num, owner) = find_thread(conn, &query.thread).map_err(fault)?.ok_or(StoreError::ThreadNotFound)?;
+        if owner != query.owner.as_str() {
             return Err(StoreError::ThreadNotFound);
         }
-        // A name that was given again in between is another thread, and the plan was of the old one.
-        let plan = ask.plan.as_ref().filter(|plan| plan.num == num);
+        // A thread that was deleted and created again has another number, and the plan is of the old one.
+        let plan = query.plan.as_ref().filter(|plan| plan.num == num);
         let (head, damaged) = match plan {
             Some(plan) => (plan.head, plan.damaged_at),
             None => head_from_blocks(conn, num).map_err(fault)?,
         };
-        Ok(Self { conn, query: ask, num, head, damaged_at: damaged, records: Vec::new(), bytes: 0, run: None })
+        Ok(Self { conn, query, num, head, damaged_at: damaged, records: Vec::new(), bytes: 0, run: None })
     }
 
     fn fill(&mut self) -> Result<(), StoreError> {
@@ -79,12 +74,12 @@ impl<'a> PageReader<'a> {
         if self.damaged_at == Some(self.next_seq()) { Err(self.corrupt_error()) } else { Ok(()) }
     }
 
-    /// Reads what the plan says is in rows, as far as it is.
+    /// Reads the rows of the plan.
     fn read_rows(&mut self, next: Seq) -> rusqlite::Result<()> {
         let num = self.num;
         let extents = self.query.plan.iter().filter(|plan| plan.num == num).flat_map(|plan| &plan.extents);
         for extent in extents.skip_while(|extent| extent.end_seq() <= next.0) {
-            // A block may have given the beginning of an extent already: its run ended after the plan was made.
+            // The first records of an extent may have come from a block: their run ended after the plan was made.
             let extent = extent.skip_to(self.next_seq().0);
             if self.is_full() || extent.seq != self.next_seq().0 {
                 return Ok(());
@@ -106,7 +101,7 @@ impl<'a> PageReader<'a> {
         Ok(())
     }
 
-    /// Reads on in the block that has this record, if one has.
+    /// Reads from the block that has this record, if any.
     fn read_block(&mut self, next: Seq) -> rusqlite::Result<()> {
         let Some(block) = RecordBlock::find(self.conn, self.num, next)? else { return Ok(()) };
         let Some(run) = self.run_id(block.run)? else { return Ok(()) };
@@ -118,7 +113,7 @@ impl<'a> PageReader<'a> {
         Ok(())
     }
 
-    /// Takes a record into the page, if it is what was written.
+    /// Adds a record to the page if it is intact.
     fn push_if_sound(&mut self, record: Record) -> bool {
         let sound = record.seq == self.next_seq() && record.has_valid_checksum(&self.query.thread);
         if sound {
@@ -144,7 +139,7 @@ impl<'a> PageReader<'a> {
         self.records.last().map_or(self.query.after, |record| record.seq).next()
     }
 
-    /// A page has room for one record at least.
+    /// A page always has room for one record.
     fn is_full(&self) -> bool {
         let limit = self.query.limit;
         !self.records.is_empty() && (self.records.len() >= limit.records_max || self.bytes >= limit.bytes_max)
@@ -159,15 +154,19 @@ impl<'a> PageReader<'a> {
     }
 }
 
+/// The number of a thread of this owner.
+pub(super) fn find_owned_thread(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Option<i64>> {
+    Ok(find_thread(conn, thread)?.filter(|(_, found_owner)| found_owner == owner.as_str()).map(|(num, _)| num))
+}
+
 /// The number and the owner of a thread.
 pub(crate) fn find_thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Result<Option<(i64, String)>> {
     let mut select = conn.prepare_cached("SELECT num, owner FROM threads WHERE id = ?1")?;
     select.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// The head of a thread that has no rows, only blocks, and the first place that is missing. The runs know how far the
-/// blocks must go. To a reader that took its plan before a run began, the run's rows look missing as well: `Sqlite::read`
-/// asks the writer, who knows.
+/// The head of a thread that has only blocks, and the first missing record according to its runs. For a reader that made
+/// its plan before a run started, the run's rows look missing, too: `SqliteStore::load_page` then asks the writer.
 pub(crate) fn head_from_blocks(conn: &Connection, num: i64) -> rusqlite::Result<(Seq, Option<Seq>)> {
     let head = RecordBlock::last_packed_seq(conn, num)?;
     let missing = last_seq_of_runs(conn, num)? > head;

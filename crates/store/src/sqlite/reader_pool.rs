@@ -1,6 +1,6 @@
-//! Connections that only read, each used by one reader at a time, off the async threads.
+//! A pool of read-only connections, used on blocking threads.
 //!
-//! A reader sees the database as it was when it began, and neither waits for the writer nor makes it wait.
+//! A reader sees a snapshot of the database, and neither waits for the writer nor delays it.
 
 use super::{lock, schema};
 use model::ports::StoreError;
@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
-/// The pool.
 #[derive(Debug)]
 pub(crate) struct ReaderPool {
     database: PathBuf,
@@ -20,34 +19,32 @@ pub(crate) struct ReaderPool {
 }
 
 impl ReaderPool {
-    /// At most so many at once.
     pub(crate) fn new(database: PathBuf, readers_max: usize) -> Self {
         let permits = Arc::new(Semaphore::new(readers_max.max(1)));
         Self { database, idle: Mutex::default(), permits, closed: AtomicBool::new(false) }
     }
 
-    /// Reads.
     pub(crate) async fn with_connection<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let gone = || StoreError::Unavailable("the store is closed".to_owned());
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| gone())?;
+        let closed = || StoreError::Unavailable(super::STORE_CLOSED.to_owned());
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
         let readers = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
             let conn = readers.acquire()?;
             let read = work(&conn);
-            // After trouble a fresh connection is the safer one.
+            // A connection that failed is not used again.
             if matches!(read, Ok(_) | Err(StoreError::ThreadNotFound)) {
                 readers.release(conn);
             }
             drop(permit);
             read
         });
-        reading.await.unwrap_or_else(|_| Err(gone()))
+        reading.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Reads what concerns no thread in particular.
+    /// The same for queries whose errors name no thread.
     pub(crate) async fn query<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -55,7 +52,6 @@ impl ReaderPool {
         self.with_connection(|conn| work(conn).map_err(|error| super::record_row::unavailable_error(&error))).await
     }
 
-    /// Takes in nobody any more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.permits.close();

@@ -1,8 +1,8 @@
-//! What a run logged, once it has ended: compressed, under (thread, first seq).
+//! The records of ended runs: compressed blocks, by (thread, first seq).
 //!
 //! A run becomes one block or several of about [`BLOCK_BYTES`], so that a page of it costs one block's unpacking. From
-//! the block's commit on, its rows in `records` are dead: nobody reads them, and `dead` says when they go.
-//! Checksums are not looked at here; they move along and whoever reads the record checks it.
+//! the block's commit on, its rows in `records` are dead: nothing reads them, and `dead_rows` says when they are deleted.
+//! Checksums are copied here and verified by readers.
 //!
 //! ```text
 //!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
@@ -17,9 +17,9 @@ use model::{TaskId, ThreadId};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::VecDeque;
 
-/// A block holds about so many bytes before it is compressed.
+/// Approximate size of a block before compression.
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
-/// About so much is packed while others may want to write.
+/// Approximate number of bytes per packing step while tasks may arrive.
 pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
 /// At most so many blocks are written at once: nobody waits long behind them.
 const BLOCKS_PER_STEP_MAX: usize = 64;

@@ -1,9 +1,9 @@
-//! Where the records of live threads lie.
+//! Where the records of live threads are stored.
 //!
-//! `records` has no index on (thread, seq), for that costs more than everything else of an append. Instead, the places
-//! are kept here: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer changes it,
-//! and only after the commit: what is not in here is not durable, and nobody is shown it. A thread that was just made is
-//! in here before its first row. Any other without rows in `records` is not; everything that it has is in `blocks`.
+//! The table `records` has no index on (thread, seq), which would cost more than the rest of an append. Instead, this index
+//! has the positions: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer changes it,
+//! after the commit: a record that is not in here is not durable and is not visible. A thread is in here from its creation
+//! until all of its rows are packed; from then on all of its records are in `blocks`.
 
 use super::lock;
 use model::seq::Seq;
@@ -14,16 +14,14 @@ use std::sync::Mutex;
 /// Consecutive records in consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// The first record.
     pub(crate) seq: u64,
-    /// Its row.
+    /// The row of the first record.
     pub(crate) pos: i64,
-    /// How many.
     pub(crate) count: u64,
 }
 
 impl Extent {
-    /// The place after the last record.
+    /// The seq after the last record.
     pub(crate) const fn end_seq(self) -> u64 {
         self.seq.saturating_add(self.count)
     }
@@ -33,7 +31,7 @@ impl Extent {
         self.pos.saturating_add(self.count.cast_signed())
     }
 
-    /// Without what is before this place.
+    /// The part of the extent from this seq on.
     pub(crate) fn skip_to(self, seq: u64) -> Self {
         let skip = seq.saturating_sub(self.seq).min(self.count);
         let pos = self.pos.saturating_add(skip.cast_signed());
@@ -44,25 +42,22 @@ impl Extent {
 /// A thread that has rows in `records`, or is about to.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadExtents {
-    /// Its number in the tables.
     pub(crate) num: i64,
-    /// Whose it is.
     pub(crate) owner: UserId,
-    /// Its last durable record.
+    /// The last durable record.
     pub(crate) head: Seq,
-    /// Where its rows lie, oldest first, without a gap.
+    /// Oldest first, without a gap.
     pub(crate) extents: VecDeque<Extent>,
-    /// The place at which the rows stop making sense.
+    /// The first record that is damaged or missing.
     pub(crate) damaged_at: Option<Seq>,
 }
 
 impl ThreadExtents {
-    /// A thread without rows.
     const fn new(num: i64, owner: UserId) -> Self {
         Self { num, owner, head: Seq::ZERO, extents: VecDeque::new(), damaged_at: None }
     }
 
-    /// Takes in rows that follow the last ones.
+    /// Adds rows that follow the last ones.
     pub(crate) fn push_extent(&mut self, new: Extent) {
         self.head = Seq(new.end_seq().saturating_sub(1));
         match self.extents.back_mut() {
@@ -71,7 +66,7 @@ impl ThreadExtents {
         }
     }
 
-    /// The extents from a place on, with at most so many records.
+    /// The extents from this seq on, with at most `records_max` records.
     fn extents_from(&self, seq: u64, records_max: u64) -> Vec<Extent> {
         let begin = self.extents.partition_point(|extent| extent.end_seq() <= seq);
         let mut left = records_max;
@@ -89,64 +84,46 @@ impl ThreadExtents {
     }
 }
 
-/// What a commit made true.
+/// A change that a commit made.
 #[derive(Debug)]
 pub(crate) enum IndexUpdate {
-    /// There is a new thread, without any rows.
     ThreadCreated {
-        /// Which.
         thread: ThreadId,
-        /// Its number.
         num: i64,
-        /// Its owner.
         owner: UserId,
     },
-    /// Rows were written.
     Appended {
-        /// Of which thread.
         thread: ThreadId,
-        /// Its number.
         num: i64,
-        /// Its owner.
         owner: UserId,
-        /// Where.
         extent: Extent,
     },
-    /// Rows up to this record are in `blocks` now.
+    /// Records up to `last` are in `blocks`.
     Packed {
-        /// Of which thread.
         thread: ThreadId,
-        /// The last of them.
         last: Seq,
     },
-    /// The thread is gone.
     ThreadDeleted {
-        /// Which.
         thread: ThreadId,
     },
 }
 
-/// What a reader has to know before it asks the database.
+/// What a reader needs before it queries the database.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlan {
-    /// The thread's number.
     pub(crate) num: i64,
-    /// Its owner.
     pub(crate) owner: UserId,
-    /// Its last durable record.
     pub(crate) head: Seq,
-    /// The place at which the rows stop making sense.
+    /// The first record that is damaged or missing.
     pub(crate) damaged_at: Option<Seq>,
-    /// Where the rows lie.
     pub(crate) extents: Vec<Extent>,
 }
 
-/// Where the records of live threads lie.
 #[derive(Debug, Default)]
 pub(crate) struct RecordIndex(Mutex<HashMap<ThreadId, ThreadExtents>>);
 
 impl RecordIndex {
-    /// Where the records after a place lie, at most so many of them.
+    /// Where the records after `after` are, at most `records_max` of them.
     pub(crate) fn read_plan(&self, thread: &ThreadId, after: Seq, records_max: usize) -> Option<ReadPlan> {
         let entries = lock(&self.0);
         let entry = entries.get(thread)?;
@@ -159,18 +136,17 @@ impl RecordIndex {
         })
     }
 
-    /// Is this record of a live thread not known yet?
+    /// Is this record of a live thread not published yet?
     pub(crate) fn is_behind(&self, thread: &ThreadId, seq: Seq) -> bool {
         lock(&self.0).get(thread).is_some_and(|entry| entry.head < seq)
     }
 
-    /// Makes what was committed known, in the order in which it happened. Gives the rows that are dead from now on,
-    /// each with the number of its thread.
-    pub(crate) fn publish(&self, news: Vec<IndexUpdate>) -> Vec<(i64, Extent)> {
+    /// Publishes committed changes in order. Returns the rows that are dead now, each with the number of its thread.
+    pub(crate) fn publish(&self, updates: Vec<IndexUpdate>) -> Vec<(i64, Extent)> {
         let mut entries = lock(&self.0);
         let mut dead = Vec::new();
-        for new in news {
-            match new {
+        for update in updates {
+            match update {
                 IndexUpdate::ThreadCreated { thread, num, owner } => {
                     entries.insert(thread, ThreadExtents::new(num, owner));
                 }

@@ -2,7 +2,7 @@
 //!
 //! A database says itself what it is: `application_id` is Headwater's, `user_version` counts the steps of
 //! [`MIGRATIONS`] that it has been through. Steps are only ever added; a step that was released is never edited.
-//! Nothing here knows what the rows mean: see `group` for who writes them, `page` and `directory` for who reads.
+//! Nothing here knows what the rows mean: see the modules of the tables.
 
 use model::defects::Defect;
 use rusqlite::config::DbConfig;
@@ -28,12 +28,12 @@ pub(crate) const ATTACHMENTS_SINCE: u32 = 5;
 /// The first version that has blobs, and knows what threads use.
 pub(crate) const BLOBS_SINCE: u32 = 6;
 
-/// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
+/// How long a connection waits for another one's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_TIMEOUT_SHORT: Duration = Duration::from_millis(50);
-/// So many pages wait in the write-ahead log before they are copied to where they belong.
+/// Number of pages in the write-ahead log that triggers a checkpoint.
 const WAL_CHECKPOINT_PAGES: u32 = 4_000;
-/// The write-ahead log is cut back to this once it is copied.
+/// Size to which the write-ahead log is truncated after a checkpoint.
 const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
 const STATEMENT_CACHE_SIZE: usize = 64;
 

@@ -1,23 +1,29 @@
-//! What users have spent, day by day. It outlives the threads that it was spent in: a limit must hold for who deletes.
+//! What users have spent per day.
 
-use super::directory::get_u64;
-use crate::validation;
+use super::SqliteStore;
+use super::columns::get_u64;
 use model::UserId;
 use model::limits::CostMicros;
-use model::ports::{Day, Spend};
+use model::ports::{Day, Spend, StoreFuture, UsageLedger};
 use model::usage::Usage;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-/// What a user has spent on a day.
-pub(crate) fn find_daily_spend(conn: &Connection, owner: &UserId, day: Day) -> rusqlite::Result<Spend> {
+impl UsageLedger for SqliteStore {
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| find_daily_spend(conn, &owner, day)))
+    }
+}
+
+fn find_daily_spend(conn: &Connection, owner: &UserId, day: Day) -> rusqlite::Result<Spend> {
     let sql = "SELECT input, cached, cache_write, output, reasoning, cost FROM spent WHERE owner = ?1 AND day = ?2";
     let found = conn.prepare_cached(sql)?.query_row((owner.as_str(), day.0), spend_row).optional()?;
     Ok(found.unwrap_or_default())
 }
 
-/// Adds to it. Not in SQL, whose numbers have a sign and no bound at which a sum stays.
-pub(crate) fn add_spend(conn: &Connection, owner: &UserId, day: Day, more: Spend) -> rusqlite::Result<()> {
-    let sum = validation::sum_spend(find_daily_spend(conn, owner, day)?, more);
+/// Adds in Rust rather than in SQL, whose integers are signed and do not saturate.
+pub(super) fn add_spend(conn: &Connection, owner: &UserId, day: Day, spent: Spend) -> rusqlite::Result<()> {
+    let sum = find_daily_spend(conn, owner, day)?.saturating_add(spent);
     let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = sum.usage;
     let mut put = conn.prepare_cached("INSERT OR REPLACE INTO spent VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
     let parts = [input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, sum.cost.0];

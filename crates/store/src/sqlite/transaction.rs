@@ -1,18 +1,16 @@
-//! What one transaction does: any number of questions, each with a verdict of its own.
+//! One transaction of the writer: any number of operations, each with an outcome of its own.
 //!
-//! A batch is judged before a byte of it is written, against the tables as the transaction has them so far. So a batch
-//! that does not fit costs its neighbours nothing, and only an error of SQLite itself ends the transaction for all.
-//! [`State`] runs ahead of the commit; it is a cache, and forgotten when a commit fails. `submit` has the directory's side.
+//! A batch is checked against the tables as the transaction sees them before any of it is written. A batch that does not
+//! fit therefore costs its neighbours nothing, and only an error of SQLite itself ends the transaction for all of them.
+//! [`WriterState`] runs ahead of the commit; it is a cache, and cleared when a commit fails.
 
 use super::dead_rows::DeadRows;
-use super::page;
 use super::record_blocks::EndedRun;
 use super::record_index::{Extent, IndexUpdate, RecordIndex};
 use super::record_row;
-use super::spend;
-use super::write_op::{PendingReply, WriteOp, notify_and_reply_after_commit, reply_after_commit};
+use super::{page, questions, spend};
 use crate::validation;
-use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, DirectoryChange, Lease, StoreError};
+use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
@@ -20,48 +18,48 @@ use rusqlite::{Connection, OptionalExtension};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// So many threads are remembered between commits. What is forgotten is read again.
+/// Maximum number of threads that are cached between commits.
 const CACHED_THREADS_MAX: usize = 16_384;
-/// And about so many runs of each.
+/// Approximate maximum number of cached runs per thread.
 const CACHED_RUNS_MAX: usize = 8;
-/// The number of a run that is made by the batch at hand.
+/// The number of a run that the current batch creates.
 const RUN_NOT_INSERTED: i64 = 0;
 
-/// What the writer remembers between commits.
+pub(super) const INSERT_QUEUED_RUN: &str = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
+                                            VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
+
+/// What the writer keeps between commits.
 #[derive(Debug, Default)]
 pub(crate) struct WriterState {
-    /// How often the database has been opened: the upper half of every epoch.
+    /// Number of times that the database was opened: the upper half of every epoch.
     pub(crate) boot: u64,
-    /// How often a thread was claimed since: the lower half.
+    /// Number of claims since then: the lower half.
     pub(crate) claims: u64,
-    /// The newest epoch of every thread that was claimed since the database was opened, by the thread's number.
+    /// The newest epoch of every thread that was claimed since then, by the thread's number.
     pub(crate) epochs: HashMap<i64, Epoch>,
-    /// Threads as the transaction has them.
     pub(crate) threads: HashMap<ThreadId, CachedThread>,
-    /// The row that comes next.
+    /// Position of the next row.
     pub(crate) next_pos: i64,
-    /// Where durable rows lie.
+    /// Where durable rows are.
     pub(crate) index: Arc<RecordIndex>,
-    /// Runs whose rows have to move.
+    /// Runs whose rows are to be packed.
     pub(crate) ended_runs: VecDeque<EndedRun>,
-    /// Rows that nobody reads any more.
+    /// Rows that were packed and can be deleted.
     pub(crate) dead_rows: DeadRows,
-    /// Threads whose rows cannot move, for they are damaged.
+    /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,
-    /// The most rows that an inbox takes.
     pub(crate) inbox_rows_max: usize,
-    /// Submissions since old idempotency keys were last forgotten.
+    /// Submissions since old idempotency keys were last deleted.
     pub(crate) submissions_since_expiry: u32,
 }
 
-/// A thread as the transaction has it.
+/// A thread as the transaction sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedThread {
     pub(crate) num: i64,
     owner: UserId,
     head: Seq,
     damaged_at: Option<Seq>,
-    /// The runs that were met.
     runs: Vec<CachedRun>,
 }
 
@@ -73,30 +71,36 @@ struct CachedRun {
 }
 
 impl CachedThread {
-    /// The number of a run that was met.
     fn run_num(&self, id: &TaskId) -> i64 {
         self.runs.iter().find(|run| run.id == *id).map_or(0, |run| run.num)
     }
 }
 
-/// One transaction.
+/// What the writer does after the commit.
+pub(super) struct CommitEffects {
+    pub(super) index_updates: Vec<IndexUpdate>,
+    pub(super) ended_runs: Vec<EndedRun>,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    pub(super) has_deleted_content: bool,
+}
+
 pub(crate) struct WriteTransaction<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) state: &'a mut WriterState,
-    /// What is true once it is committed.
+    /// Published to the index after the commit.
     pub(crate) index_updates: Vec<IndexUpdate>,
-    /// Runs that end with it.
+    /// Runs that end in this transaction.
     pub(crate) ended_runs: Vec<EndedRun>,
-    /// What it writes.
+    /// Number of records written.
     pub(crate) records: u64,
-    /// And how much that is.
+    /// Their size.
     pub(crate) bytes: u64,
-    /// Was anything deleted that somebody has said?
+    /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
     pub(crate) has_deleted_content: bool,
 }
 
 impl<'a> WriteTransaction<'a> {
-    /// Begins with nothing.
     pub(crate) fn new(conn: &'a Connection, state: &'a mut WriterState) -> Self {
         if state.threads.len() > CACHED_THREADS_MAX {
             state.threads.clear();
@@ -112,98 +116,16 @@ impl<'a> WriteTransaction<'a> {
         }
     }
 
-    /// Does what is asked. An error is the transaction's end.
-    pub(crate) fn apply(&mut self, op: WriteOp) -> Result<PendingReply, (WriteOp, rusqlite::Error)> {
-        // Whoever asked must get an answer also when this fails: the question survives the error.
-        macro_rules! answer {
-            ($reply:ident, $value:expr, $op:expr) => {
-                match $value {
-                    Ok(value) => Ok(reply_after_commit($reply, value)),
-                    Err(error) => Err(($op($reply), error)),
-                }
-            };
-        }
-        match op {
-            WriteOp::Append { batch, invalid_reason: flaw, on_commit: landed, reply } => match self
-                .append(&batch, flaw.as_deref())
-            {
-                Ok(verdict) => Ok(notify_and_reply_after_commit(|verdict| landed.call(verdict), reply, verdict)),
-                Err(error) => Err((WriteOp::Append { batch, invalid_reason: flaw, on_commit: landed, reply }, error)),
-            },
-            WriteOp::Claim { owner, thread, reply } => {
-                answer!(reply, self.claim(&owner, &thread), |reply| WriteOp::Claim { owner, thread, reply })
-            }
-            WriteOp::CheckHead { thread, reply } => {
-                answer!(reply, self.checked_head(&thread), |reply| WriteOp::CheckHead { thread, reply })
-            }
-            WriteOp::Submit { owner, submission, reply } => {
-                answer!(reply, self.submit(&owner, &submission), |reply| WriteOp::Submit { owner, submission, reply })
-            }
-            WriteOp::DeleteThread { owner, thread, reply } => {
-                answer!(reply, self.delete_thread(&owner, &thread), |reply| WriteOp::DeleteThread {
-                    owner,
-                    thread,
-                    reply
-                })
-            }
-            WriteOp::CreateAccessKey { key, reply } => {
-                answer!(reply, self.create_access_key(&key), |reply| WriteOp::CreateAccessKey { key, reply })
-            }
-            WriteOp::RevokeAccessKey { id, at, reply } => {
-                answer!(reply, self.revoke_access_key(&id, at), |reply| WriteOp::RevokeAccessKey { id, at, reply })
-            }
-            WriteOp::StoreDefinitions { definitions: kept, reply } => {
-                answer!(reply, self.store_definitions(&kept.0, &kept.1), |reply| WriteOp::StoreDefinitions {
-                    definitions: kept,
-                    reply
-                })
-            }
-            WriteOp::CreateAlias { owner, row, reply } => {
-                answer!(reply, self.create_alias(&owner, &row), |reply| WriteOp::CreateAlias { owner, row, reply })
-            }
-            WriteOp::CreateShare { share, reply } => {
-                answer!(reply, self.create_share(&share), |reply| WriteOp::CreateShare { share, reply })
-            }
-            WriteOp::RevokeShare { key: which, at, reply } => {
-                answer!(reply, self.revoke_share(&which, at), |reply| WriteOp::RevokeShare { key: which, at, reply })
-            }
-            WriteOp::ChangeAlias { key: place, note, reply } => {
-                let changed = self.change_alias(&place, note.as_deref());
-                answer!(reply, changed, |reply| WriteOp::ChangeAlias { key: place, note, reply })
-            }
-            WriteOp::ReserveAttachment { key: place, at, reply } => {
-                answer!(reply, self.reserve_attachment(&place, at), |reply| WriteOp::ReserveAttachment {
-                    key: place,
-                    at,
-                    reply
-                })
-            }
-            WriteOp::CommitAttachment { file, bytes_max, reply } => {
-                answer!(reply, self.commit_attachment(&file, bytes_max), |reply| WriteOp::CommitAttachment {
-                    file,
-                    bytes_max,
-                    reply
-                })
-            }
-            WriteOp::CommitBlob { blob, bytes_max, reply } => {
-                answer!(reply, self.commit_blob(&blob, bytes_max), |reply| WriteOp::CommitBlob {
-                    blob,
-                    bytes_max,
-                    reply
-                })
-            }
-            WriteOp::LinkAttachment { link: wanted, reply } => {
-                answer!(reply, self.link_attachment(&wanted), |reply| WriteOp::LinkAttachment { link: wanted, reply })
-            }
-            WriteOp::DeleteAttachment { key: place, reply } => {
-                answer!(reply, self.delete_attachment(&place), |reply| WriteOp::DeleteAttachment { key: place, reply })
-            }
-            // The loop itself sees to that.
-            WriteOp::Close { reply } => Ok(Box::new(move |_| drop(reply))),
-        }
+    pub(super) fn into_effects(self) -> CommitEffects {
+        let Self { index_updates, ended_runs, records, bytes, has_deleted_content, .. } = self;
+        CommitEffects { index_updates, ended_runs, records, bytes, has_deleted_content }
     }
 
-    fn claim(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Result<Lease, StoreError>> {
+    pub(super) fn claim(
+        &mut self,
+        owner: &UserId,
+        thread: &ThreadId,
+    ) -> rusqlite::Result<Result<ClaimOutcome, StoreError>> {
         let live = match self.take_thread(thread) {
             Ok(live) => live.filter(|live| live.owner == *owner),
             Err(error) if record_row::is_corruption(&error) => {
@@ -218,10 +140,10 @@ impl<'a> WriteTransaction<'a> {
         }
         let lease = self.new_lease(&live);
         self.cache_thread(thread, live);
-        Ok(Ok(lease))
+        // One process has the folder, so no other node can hold the thread.
+        Ok(Ok(ClaimOutcome::Granted(lease)))
     }
 
-    /// A new term.
     fn new_lease(&mut self, live: &CachedThread) -> Lease {
         self.state.claims += 1;
         let epoch = Epoch((self.state.boot << 32).saturating_add(self.state.claims));
@@ -229,7 +151,7 @@ impl<'a> WriteTransaction<'a> {
         Lease { epoch, head: live.head }
     }
 
-    /// A thread was made: its first term is its maker's.
+    /// Grants the first lease of a thread that this transaction creates.
     pub(crate) fn claim_new_thread(&mut self, thread: &ThreadId, num: i64, owner: &UserId) -> Lease {
         let live = CachedThread { num, owner: owner.clone(), head: Seq::ZERO, damaged_at: None, runs: Vec::new() };
         let lease = self.new_lease(&live);
@@ -238,18 +160,22 @@ impl<'a> WriteTransaction<'a> {
         lease
     }
 
-    fn checked_head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {
+    pub(super) fn checked_head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {
         let Some(live) = self.take_thread(thread)? else { return Ok(Err(StoreError::ThreadNotFound)) };
         let (head, damaged) = (live.head, live.damaged_at);
         self.cache_thread(thread, live);
         Ok(damaged.map_or(Ok(head), |seq| Err(StoreError::Corrupt { thread: thread.clone(), seq })))
     }
 
-    fn append(&mut self, batch: &AppendBatch, flaw: Option<&str>) -> rusqlite::Result<AppendOutcome> {
+    pub(super) fn append(
+        &mut self,
+        batch: &AppendBatch,
+        invalid_reason: Option<&str>,
+    ) -> rusqlite::Result<AppendOutcome> {
         let Some(mut live) = self.take_thread(&batch.thread)?.filter(|live| live.owner == batch.owner) else {
             return Ok(AppendOutcome::Rejected(validation::THREAD_NOT_FOUND.to_owned()));
         };
-        let verdict = match self.check_batch(&mut live, batch, flaw)? {
+        let verdict = match self.check_batch(&mut live, batch, invalid_reason)? {
             Ok(()) => {
                 self.write_batch(&mut live, batch)?;
                 AppendOutcome::Durable
@@ -260,49 +186,49 @@ impl<'a> WriteTransaction<'a> {
         Ok(verdict)
     }
 
-    /// Does the batch fit? If so, the thread's runs are as they are after it.
+    /// Checks the batch. If it fits, `live.runs` is updated to the state after it.
     fn check_batch(
         &self,
         live: &mut CachedThread,
         batch: &AppendBatch,
-        flaw: Option<&str>,
+        invalid_reason: Option<&str>,
     ) -> rusqlite::Result<Result<(), AppendOutcome>> {
         if let Err(verdict) = validation::check_epoch(self.state.epochs.get(&live.num).copied(), live.head, batch) {
             return Ok(Err(verdict));
         }
-        if let Some(flaw) = flaw {
-            return Ok(Err(AppendOutcome::Rejected(flaw.to_owned())));
+        if let Some(reason) = invalid_reason {
+            return Ok(Err(AppendOutcome::Rejected(reason.to_owned())));
         }
-        let mut met: Option<&TaskId> = None;
+        let mut last: Option<&TaskId> = None;
         for id in validation::runs_in_batch(batch).chain(batch.changes.iter().filter_map(validation::changed_run)) {
-            if met != Some(id) && !self.load_run(live, id)? {
+            if last != Some(id) && !self.load_run(live, id)? {
                 return Ok(Err(validation::unknown_run(id)));
             }
-            met = Some(id);
+            last = Some(id);
         }
-        let moved = if batch.changes.is_empty() { None } else { Some(self.runs_after_batch(live, batch)?) };
-        let runs = match &moved {
+        let runs_after = if batch.changes.is_empty() { None } else { Some(self.runs_after_batch(live, batch)?) };
+        let runs = match &runs_after {
             None => &live.runs,
             Some(Ok(runs)) => runs,
             Some(Err(verdict)) => return Ok(Err(verdict.clone())),
         };
-        let mut met: Option<&TaskId> = None;
+        let mut last: Option<&TaskId> = None;
         for id in validation::runs_in_batch(batch) {
-            if met != Some(id) && !runs.iter().any(|run| run.id == *id) {
+            if last != Some(id) && !runs.iter().any(|run| run.id == *id) {
                 return Ok(Err(validation::unknown_run(id)));
             }
-            met = Some(id);
+            last = Some(id);
         }
-        if let Err(verdict) = self.check_approvals(live.num, batch)? {
+        if let Err(verdict) = questions::check_approvals(self.conn, live.num, batch)? {
             return Ok(Err(verdict));
         }
-        if let Some(Ok(runs)) = moved {
+        if let Some(Ok(runs)) = runs_after {
             live.runs = runs;
         }
         Ok(Ok(()))
     }
 
-    /// The thread's runs as they are after the batch's changes.
+    /// The thread's runs after the batch's changes.
     fn runs_after_batch(
         &self,
         live: &CachedThread,
@@ -355,7 +281,7 @@ impl<'a> WriteTransaction<'a> {
                 DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
                     self.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
                 }
-                // It leaves no rows: where it was all that its thread had, there are none to remember the place of.
+                // The run leaves no rows: if the thread has no others, the index can drop it.
                 DirectoryChange::RunDropped { .. } => {
                     self.index_updates.push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
                 }
@@ -372,16 +298,14 @@ impl<'a> WriteTransaction<'a> {
         Ok(())
     }
 
-    /// Makes the runs that begin without having been queued.
+    /// Inserts the runs that start without having been queued.
     fn insert_started_runs(&self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
         for change in &batch.changes {
             let DirectoryChange::RunStarted { run, agent, at, .. } = change else { continue };
             let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == RUN_NOT_INSERTED) else {
                 continue;
             };
-            let sql = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
-                       VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
-            let mut insert = self.conn.prepare_cached(sql)?;
+            let mut insert = self.conn.prepare_cached(INSERT_QUEUED_RUN)?;
             let (id, owner) = (run.id.as_str(), live.owner.as_str());
             run.num = insert.insert((id, owner, live.num, agent, at.cast_signed()))?;
         }
@@ -421,9 +345,12 @@ impl<'a> WriteTransaction<'a> {
                            ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
                 self.conn.prepare_cached(sql)?.execute((thread, new.seq.0.cast_signed(), &new.body)).map(drop)
             }
-            DirectoryChange::ApprovalRequested(question) => self.open_approval(&live.owner, thread, question),
+            DirectoryChange::ApprovalRequested(question) => {
+                questions::open_approval(self.conn, &live.owner, thread, question)
+            }
             DirectoryChange::ApprovalResolved { key, decision, by, at } => {
-                self.close_approval(&live.owner, key, &ApprovalAnswer { decision: decision.clone(), by: *by, at: *at })
+                let answer = ApprovalAnswer { decision: decision.clone(), by: *by, at: *at };
+                questions::close_approval(self.conn, &live.owner, key, &answer)
             }
             DirectoryChange::AddSpend { day, spent } => spend::add_spend(self.conn, &live.owner, *day, *spent),
             DirectoryChange::ScheduleWakeup { at } => {
@@ -433,7 +360,7 @@ impl<'a> WriteTransaction<'a> {
         }
     }
 
-    /// Takes a thread out of the cache, or out of the tables. [`Self::keep`] puts it back.
+    /// Takes a thread from the cache or loads it. [`Self::cache_thread`] puts it back.
     pub(crate) fn take_thread(&mut self, thread: &ThreadId) -> rusqlite::Result<Option<CachedThread>> {
         if let Some(live) = self.state.threads.remove(thread) {
             return Ok(Some(live));
@@ -449,13 +376,13 @@ impl<'a> WriteTransaction<'a> {
 
     fn cache_thread(&mut self, thread: &ThreadId, mut live: CachedThread) {
         if live.runs.len() > CACHED_RUNS_MAX {
-            // Runs that ended are rarely met again.
+            // Runs that ended are rarely needed again.
             live.runs.retain(|run| !run.status.is_terminal());
         }
         self.state.threads.insert(thread.clone(), live);
     }
 
-    /// Remembers a run of the thread, if there is one of that name; false when another thread has it.
+    /// Caches a run of the thread, if it exists. Returns false when the run belongs to another thread.
     fn load_run(&self, live: &mut CachedThread, id: &TaskId) -> rusqlite::Result<bool> {
         if live.runs.iter().any(|run| run.id == *id) {
             return Ok(true);

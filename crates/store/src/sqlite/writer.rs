@@ -1,16 +1,17 @@
-//! The one thread that writes.
+//! The thread that writes.
 //!
-//! It takes everything that waits, up to a bound, does it in one transaction, commits, makes the rows known and only
-//! then answers: while one commit runs the next group gathers, and no timer is needed. When nothing waits it packs what
-//! ended runs have logged into blocks. After any failure of SQLite the connection is dropped: what the disk really has is
-//! found out anew before anything else is taken on, for a sync that failed once may "succeed" the next time.
+//! It takes every queued task up to a bound, executes them in one transaction, commits, publishes the rows and only then
+//! replies: while one commit runs, the next group gathers, so no timer is needed. When nothing is queued, it packs the
+//! records of ended runs into blocks. After any failure of SQLite the connection is dropped and the database is read again
+//! before the next task, because a sync that failed once may "succeed" the next time.
 
 use super::WriterCounters;
 use super::data_folder::DataFolder;
+use super::dead_rows::SweepScope;
 use super::reader_pool::ReaderPool;
 use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackedBlocks, pack_ended_runs};
 use super::transaction::{WriteTransaction, WriterState};
-use super::write_op::{PendingReply, ReplySender, WriteOp};
+use super::write_task::{ReplySender, TaskCost, WriteTask, WriterMessage};
 use super::{record_row, record_scan, schema};
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,47 +22,47 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// So many runs may have ended without having been packed before that comes first.
+/// Maximum number of ended runs that wait to be packed; beyond it, packing precedes other work.
 const UNPACKED_RUNS_MAX: usize = 2_048;
-/// Otherwise packing and deleting take one part of so many of the time, unless nobody wants anything else.
+/// After a maintenance step the writer waits this many times the step's duration for other work.
 const MAINTENANCE_TIME_SHARE: u32 = 4;
-/// At most so many steps of that are left to do when the store is closed; the next open does the rest.
+/// Maximum number of maintenance steps at closing; the next open does the rest.
 const CLOSING_STEPS_MAX: usize = 1_024;
 
-/// After packing or deleting failed, so many commits go by before it is tried again.
+/// Number of commits between a failed maintenance step and the next attempt.
 const BACKOFF_COMMITS: u32 = 1_000;
 
-/// When deleted bytes could not be wiped out, it is tried again after so long.
+/// Delay before the next attempt to truncate the write-ahead log.
 const WAL_TRUNCATE_RETRY: Duration = Duration::from_secs(1);
 
-/// Gives the answers. Whoever hears one may act on it here, and must not be able to take the writer down.
-fn send_replies(answers: Vec<PendingReply>, committed: Result<(), &str>) {
-    for answer in answers {
-        if catch_unwind(AssertUnwindSafe(|| answer(committed))).is_err() {
-            tracing::error!("somebody who heard of a commit panicked");
+/// Sends the replies. A callback of an append runs here and must not be able to take the writer down.
+fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &str>) {
+    for task in tasks {
+        if catch_unwind(AssertUnwindSafe(|| task.finish(committed))).is_err() {
+            tracing::error!("a callback of an append panicked");
         }
     }
 }
 
-/// Eight commits that answer so many share their cost well enough: the next one does not wait for company.
+/// When eight commits had this many tasks, groups are large enough and the next commit does not wait.
 const GROUP_SIZE_TARGET: usize = 8 * 6;
 
-/// With how much at once what was left for later is done.
+/// The size of maintenance steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MaintenancePace {
-    /// Somebody may be waiting behind it: small steps.
+    /// Tasks may arrive: small steps.
     Yielding,
-    /// Nobody is, or there is more of it than small steps get done.
+    /// No tasks arrive, or small steps fall behind.
     Idle,
-    /// Nobody will be, and nothing is left over.
+    /// No more tasks will arrive, and nothing may be left.
     Closing,
 }
 
-/// So many rows are deleted at once, by pace.
+/// Maximum number of rows per deletion, by pace.
 const DELETE_ROWS_YIELDING: u64 = 512;
 const DELETE_ROWS_IDLE: u64 = 4_096;
 
-/// How much one commit takes on.
+/// The limits of one commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupLimits {
     pub(crate) ops_max: usize,
@@ -69,7 +70,6 @@ pub(crate) struct GroupLimits {
     pub(crate) commit_spacing: Duration,
 }
 
-/// The thread's own things.
 pub(crate) struct SqliteWriter {
     pub(crate) conn: Option<Connection>,
     pub(crate) folder: DataFolder,
@@ -77,41 +77,44 @@ pub(crate) struct SqliteWriter {
     pub(crate) readers: Arc<ReaderPool>,
     pub(crate) counters: Arc<WriterCounters>,
     pub(crate) limits: GroupLimits,
-    /// How many questions the last eight commits answered: a moving average, times eight.
+    /// The number of tasks in the last eight commits: a moving average, times eight.
     pub(crate) avg_group_size: usize,
-    /// When the last commit was.
     pub(crate) last_commit: Option<Instant>,
-    /// Deleted bytes are still in the write-ahead log.
+    /// Deleted content is still in the write-ahead log.
     pub(crate) wal_needs_truncate: bool,
-    /// A reader was in the way of emptying it: until then nobody tries again.
+    /// A reader prevented truncating it: when to try again.
     pub(crate) truncate_retry_at: Option<Instant>,
-    /// So many commits go by before anything is packed or deleted again.
+    /// Number of commits before the next maintenance step.
     pub(crate) backoff_commits: u32,
-    /// And until then, whoever asks comes first.
+    /// When maintenance may run again although tasks may arrive.
     pub(crate) maintenance_not_before: Option<Instant>,
 }
 
 impl SqliteWriter {
-    /// Works until everybody who could ask is gone, or somebody closes.
-    pub(crate) fn run(mut self, mut asked: mpsc::Receiver<WriteOp>) {
+    /// Runs until every sender is gone or the store is closed.
+    pub(crate) fn run(mut self, mut messages: mpsc::Receiver<WriterMessage>) {
         let mut closing = None;
-        while let Some(op) = self.next_op(&mut asked) {
+        while let Some(message) = self.next_message(&mut messages) {
             let mut group = Vec::new();
-            if self.avg_group_size < GROUP_SIZE_TARGET && op.is_write() {
+            let is_change = matches!(message, WriterMessage::Run { cost: TaskCost::Bytes(_), .. });
+            if self.avg_group_size < GROUP_SIZE_TARGET && is_change {
                 self.wait_commit_spacing();
             }
             let mut bytes = 0;
-            let mut waiting = Some(op);
-            while let Some(op) = waiting.take() {
-                if let WriteOp::Close { reply } = op {
-                    asked.close();
-                    closing = Some(reply);
-                } else {
-                    bytes += op.estimated_bytes();
-                    group.push(op);
+            let mut next = Some(message);
+            while let Some(message) = next.take() {
+                match message {
+                    WriterMessage::Close { reply } => {
+                        messages.close();
+                        closing = Some(reply);
+                    }
+                    WriterMessage::Run { task, cost } => {
+                        bytes += cost.estimated_bytes();
+                        group.push(task);
+                    }
                 }
                 if group.len() < self.limits.ops_max && bytes < self.limits.bytes_max {
-                    waiting = asked.try_recv().ok();
+                    next = messages.try_recv().ok();
                 }
             }
             self.commit_group(group);
@@ -122,30 +125,30 @@ impl SqliteWriter {
         self.close(closing);
     }
 
-    /// The next question. While there is none, what was left for later is done; between its steps we listen for a while,
-    /// because those who ask come one after the other, and each would find us busy.
-    fn next_op(&mut self, asked: &mut mpsc::Receiver<WriteOp>) -> Option<WriteOp> {
+    /// Waits for the next message and runs maintenance meanwhile. Between maintenance steps it waits for a while, because
+    /// tasks that arrive one after the other would each find the writer busy.
+    fn next_message(&mut self, messages: &mut mpsc::Receiver<WriterMessage>) -> Option<WriterMessage> {
         let mut pace = MaintenancePace::Yielding;
         loop {
-            match asked.try_recv() {
-                Ok(op) => return Some(op),
+            match messages.try_recv() {
+                Ok(message) => return Some(message),
                 Err(mpsc::error::TryRecvError::Disconnected) => return None,
                 Err(mpsc::error::TryRecvError::Empty) => {}
             }
             if let Some(until) = self.maintenance_not_before.take_if(|_| pace == MaintenancePace::Yielding) {
-                if let Some(op) = recv_until(until, asked) {
+                if let Some(message) = recv_until(until, messages) {
                     self.maintenance_not_before = Some(until);
-                    return op;
+                    return message;
                 }
-                // Nobody asked: until somebody does, there is no one to be polite to.
+                // Nothing arrived, so nothing is delayed by larger steps.
                 pace = MaintenancePace::Idle;
             }
             let begun = Instant::now();
             if !self.run_maintenance(pace) && !self.truncate_wal() {
-                let Some(again) = self.truncate_retry_at else { return asked.blocking_recv() };
-                // A reader was in the way, and perhaps nobody writes any more.
-                match recv_until(again, asked) {
-                    Some(op) => return op,
+                let Some(again) = self.truncate_retry_at else { return messages.blocking_recv() };
+                // A reader prevented truncating the log, and there may be no further write.
+                match recv_until(again, messages) {
+                    Some(message) => return message,
                     None => continue,
                 }
             }
@@ -154,8 +157,7 @@ impl SqliteWriter {
         }
     }
 
-    /// Keeps commits apart. After a pause there is nothing to wait for, nor under load, where groups are large by
-    /// themselves.
+    /// Waits until `commit_spacing` has passed since the last commit.
     fn wait_commit_spacing(&self) {
         let since = self.last_commit.map(|last| last.elapsed());
         if let Some(left) = since.and_then(|since| self.limits.commit_spacing.checked_sub(since)) {
@@ -164,61 +166,49 @@ impl SqliteWriter {
         }
     }
 
-    /// Does a group, commits it and answers.
-    fn commit_group(&mut self, ops: Vec<WriteOp>) {
-        if ops.is_empty() {
+    /// Executes a group in one transaction, commits it and replies.
+    fn commit_group(&mut self, mut tasks: Vec<Box<dyn WriteTask>>) {
+        if tasks.is_empty() {
             return;
         }
-        self.avg_group_size = self.avg_group_size - self.avg_group_size / 8 + ops.len();
+        self.avg_group_size = self.avg_group_size - self.avg_group_size / 8 + tasks.len();
         let Some(conn) = self.take_connection() else {
-            ops.into_iter().for_each(|op| op.fail("the database could not be opened again"));
+            send_replies(tasks, Err("the database could not be opened again"));
             return;
         };
-        let before = conn.total_changes();
-        let mut answers = Vec::with_capacity(ops.len());
-        let mut ops = ops.into_iter();
-        let done = in_transaction(&conn, |conn| {
-            let mut group = WriteTransaction::new(conn, &mut self.state);
-            for op in ops.by_ref() {
-                match group.apply(op) {
-                    Ok(answer) => answers.push(answer),
-                    Err((op, error)) => {
-                        op.fail(&error.to_string());
-                        return Err(error);
-                    }
-                }
-            }
-            Ok((group.index_updates, group.ended_runs, group.records, group.bytes, group.has_deleted_content))
+        let changes_before = conn.total_changes();
+        let committed = in_transaction(&conn, |conn| {
+            let mut transaction = WriteTransaction::new(conn, &mut self.state);
+            tasks.iter_mut().try_for_each(|task| task.apply(&mut transaction))?;
+            Ok(transaction.into_effects())
         });
-        match done {
-            Ok((news, ended, records, bytes, deleted)) => {
-                // Nothing dies here: rows die when they are packed.
-                let _none = self.state.index.publish(news);
-                self.state.ended_runs.extend(ended);
-                self.wal_needs_truncate |= deleted;
-                let wrote = conn.total_changes() != before;
+        match committed {
+            Ok(effects) => {
+                // A commit makes no rows dead: rows die when they are packed.
+                let _none = self.state.index.publish(effects.index_updates);
+                self.state.ended_runs.extend(effects.ended_runs);
+                self.wal_needs_truncate |= effects.has_deleted_content;
+                let wrote = conn.total_changes() != changes_before;
                 self.counters.commits.fetch_add(u64::from(wrote), Relaxed);
                 if wrote {
                     self.last_commit = Some(Instant::now());
                 }
                 self.conn = Some(conn);
-                self.counters.records.fetch_add(records, Relaxed);
-                self.counters.bytes.fetch_add(bytes, Relaxed);
-                send_replies(answers, Ok(()));
+                self.counters.records.fetch_add(effects.records, Relaxed);
+                self.counters.bytes.fetch_add(effects.bytes, Relaxed);
+                send_replies(tasks, Ok(()));
             }
             Err(error) => {
-                let why = error.to_string();
                 drop(conn);
                 self.handle_failure(&error);
-                send_replies(answers, Err(&why));
-                ops.for_each(|op| op.fail(&why));
+                send_replies(tasks, Err(&error.to_string()));
             }
         }
         self.last_commit = Some(Instant::now());
         self.backoff_commits = self.backoff_commits.saturating_sub(1);
     }
 
-    /// Packs some records of runs that ended, or deletes some dead rows; false when there is nothing to do, or no way to.
+    /// Packs some records of ended runs or deletes some dead rows. Returns false when nothing was done.
     fn run_maintenance(&mut self, pace: MaintenancePace) -> bool {
         if self.backoff_commits > 0 {
             return false;
@@ -228,16 +218,16 @@ impl SqliteWriter {
 
     fn pack_ended_runs(&mut self, pace: MaintenancePace) -> bool {
         let Some(conn) = self.conn.take() else { return false };
-        let WriterState { unpackable_threads: unmovable, ended_runs: ended, index, .. } = &mut self.state;
+        let WriterState { unpackable_threads, ended_runs, index, .. } = &mut self.state;
         let bytes_max = if pace == MaintenancePace::Yielding { PACK_STEP_BYTES } else { BLOCK_BYTES };
-        ended.retain(|run| !unmovable.contains(&run.num));
+        ended_runs.retain(|run| !unpackable_threads.contains(&run.num));
         let mut begun = Vec::new();
-        match in_transaction(&conn, |conn| pack_ended_runs(conn, index, ended, &mut begun, bytes_max)) {
-            Ok(PackedBlocks { index_updates: news, bytes }) => {
+        match in_transaction(&conn, |conn| pack_ended_runs(conn, index, ended_runs, &mut begun, bytes_max)) {
+            Ok(PackedBlocks { index_updates, bytes }) => {
                 self.conn = Some(conn);
-                self.counters.blocks.fetch_add(news.len() as u64, Relaxed);
+                self.counters.blocks.fetch_add(index_updates.len() as u64, Relaxed);
                 self.state.dead_rows.add_bytes(bytes as u64);
-                for (thread, extent) in self.state.index.publish(news) {
+                for (thread, extent) in self.state.index.publish(index_updates) {
                     self.state.dead_rows.add(thread, extent);
                 }
                 true
@@ -252,28 +242,28 @@ impl SqliteWriter {
     }
 
     fn delete_dead_rows(&mut self, pace: MaintenancePace) -> bool {
-        let all = pace == MaintenancePace::Closing;
-        if !all && !self.state.dead_rows.is_sweep_due() {
+        let scope = if pace == MaintenancePace::Closing { SweepScope::All } else { SweepScope::LongRanges };
+        if scope != SweepScope::All && !self.state.dead_rows.is_sweep_due() {
             return false;
         }
         let rows_max = if pace == MaintenancePace::Yielding { DELETE_ROWS_YIELDING } else { DELETE_ROWS_IDLE };
-        let stretches = self.state.dead_rows.ranges_to_delete(all, rows_max);
-        let Some(conn) = self.conn.take_if(|_| !stretches.is_empty()) else { return false };
+        let ranges = self.state.dead_rows.ranges_to_delete(scope, rows_max);
+        let Some(conn) = self.conn.take_if(|_| !ranges.is_empty()) else { return false };
         let swept = in_transaction(&conn, |conn| {
             let mut delete = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
-            stretches.iter().try_for_each(|stretch| delete.execute(*stretch).map(drop))
+            ranges.iter().try_for_each(|range| delete.execute(*range).map(drop))
         });
         match swept {
             Ok(()) => {
                 self.conn = Some(conn);
-                stretches.into_iter().for_each(|stretch| self.state.dead_rows.remove(stretch));
+                ranges.into_iter().for_each(|range| self.state.dead_rows.remove(range));
                 true
             }
             Err(error) => self.back_off(conn, &error),
         }
     }
 
-    /// What is not urgent failed: it rests for a while.
+    /// Postpones maintenance after a failure.
     fn back_off(&mut self, conn: Connection, error: &rusqlite::Error) -> bool {
         drop(conn);
         self.backoff_commits = BACKOFF_COMMITS;
@@ -281,7 +271,7 @@ impl SqliteWriter {
         false
     }
 
-    /// Empties the write-ahead log when deleted bytes are still in it; false when there is nothing to empty.
+    /// Truncates the write-ahead log when it has deleted content. Returns false when nothing was done.
     fn truncate_wal(&mut self) -> bool {
         if !self.wal_needs_truncate || self.truncate_retry_at.is_some_and(|again| Instant::now() < again) {
             return false;
@@ -289,7 +279,7 @@ impl SqliteWriter {
         (self.wal_needs_truncate, self.truncate_retry_at) = (false, None);
         match self.conn.as_ref().map(schema::try_checkpoint_wal) {
             Some(Ok(true)) => true,
-            // A reader is in the way: soon is soon enough.
+            // A reader is active.
             Some(Ok(false)) | None => {
                 (self.wal_needs_truncate, self.truncate_retry_at) =
                     (true, Instant::now().checked_add(WAL_TRUNCATE_RETRY));
@@ -303,14 +293,14 @@ impl SqliteWriter {
         }
     }
 
-    /// Something went wrong, and the connection is gone. What was believed is worth nothing now.
+    /// Reopens the database after an error; the connection was dropped.
     fn handle_failure(&mut self, error: &rusqlite::Error) {
         tracing::error!(%error, "a write failed; the database is opened again");
         self.counters.failures.fetch_add(1, Relaxed);
         self.conn = self.take_connection();
     }
 
-    /// The connection, or a new one that has been found good.
+    /// The connection, or a new one.
     fn take_connection(&mut self) -> Option<Connection> {
         if let Some(conn) = self.conn.take() {
             return Some(conn);
@@ -324,8 +314,8 @@ impl SqliteWriter {
         }
     }
 
-    /// Finds out what the disk really has. The write-ahead log is copied out and begun anew, so that nothing that is
-    /// written from now on rests on pages of which nobody knows whether they reached the disk.
+    /// Opens the database and reads what the disk has. The write-ahead log is checkpointed and restarted, so that later
+    /// writes do not depend on pages that may not have reached the disk.
     fn reopen(&mut self) -> Result<Connection, ReopenError> {
         let conn = schema::open_writer(&self.folder.database)?;
         if !schema::checkpoint_wal(&conn)? {
@@ -360,26 +350,25 @@ impl SqliteWriter {
         }
         drop(self);
         if let Some(reply) = closing {
-            // Who no longer waits needs no answer.
+            // A caller that stopped waiting needs no reply.
             let _ = reply.send(());
         }
     }
 }
 
-/// Listens for a while; `None` when nobody asked.
-fn recv_until(until: Instant, asked: &mut mpsc::Receiver<WriteOp>) -> Option<Option<WriteOp>> {
+/// Waits for a message until a moment; `None` when none came.
+fn recv_until(until: Instant, messages: &mut mpsc::Receiver<WriterMessage>) -> Option<Option<WriterMessage>> {
     let waker = Waker::from(Arc::new(UnparkWaker(std::thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {
-        if let Poll::Ready(op) = asked.poll_recv(&mut cx) {
-            return Some(op);
+        if let Poll::Ready(message) = messages.poll_recv(&mut cx) {
+            return Some(message);
         }
         let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         std::thread::park_timeout(left);
     }
 }
 
-/// Wakes the writer's thread.
 struct UnparkWaker(Thread);
 
 impl Wake for UnparkWaker {
@@ -388,28 +377,25 @@ impl Wake for UnparkWaker {
     }
 }
 
-/// Why the database could not be taken up again after a failure.
+/// Why the database could not be reopened after a failure.
 #[derive(Debug, thiserror::Error)]
 enum ReopenError {
-    /// Somebody holds on to the write-ahead log.
     #[error("the write-ahead log is in use")]
     Busy,
-    /// It is another database than before.
     #[error("the database was replaced")]
     Replaced,
-    /// SQLite refuses.
     #[error(transparent)]
     Sql(#[from] rusqlite::Error),
 }
 
-/// Does something in a transaction; an error takes everything back. The statements are kept: parsing them anew would
-/// cost as much as the row of a small group.
+/// Runs `work` in a transaction and rolls back on an error. The statements are cached: parsing them would cost as much as
+/// writing a small group.
 fn in_transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let run = |sql: &str| conn.prepare_cached(sql)?.execute(()).map(drop);
     run("BEGIN IMMEDIATE")?;
     let done = work(conn).and_then(|value| run("COMMIT").map(|()| value));
     if done.is_err() && !conn.is_autocommit() {
-        // The connection is dropped after an error, and what it had begun with it; this only lets go sooner.
+        // Dropping the connection rolls back, too; this only releases the lock sooner.
         let _gone = run("ROLLBACK");
     }
     done

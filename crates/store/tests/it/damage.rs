@@ -1,17 +1,17 @@
 //! Damaged files: noticed and named, never given out.
 
-use model::ports::{Directory, Journal, PageLimit, StoreError};
+use model::ports::{AliasKind, InboxWriter as _, Journal, PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
 use model::{ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
 use rusqlite::Connection;
 use std::path::Path;
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
-use store_conformance::aliases::nth_alias;
 use store_conformance::fixtures::{
     LogWriter, approve, decide_command, nth_run, nth_thread, read_all_records, submission, test_node, test_user,
 };
 use store_conformance::random_log::RandomLogWriter;
+use store_conformance::threads::nth_alias;
 
 fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
@@ -136,7 +136,7 @@ async fn damage_is_named_and_the_other_threads_go_on() {
         }
     }
     assert_eq!(read_all_records(&store, (&test_user(), &nth_thread(3)), PageLimit::WIDE).await.unwrap(), all[2]);
-    store.claim(&test_user(), &nth_thread(3), &test_node()).await.unwrap();
+    store_conformance::fixtures::claim_thread(&store, &test_user(), &nth_thread(3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,7 +214,7 @@ async fn verify_holds_the_rows_against_the_log() {
                     .unwrap();
             }
         }
-        store.create_alias(&test_user(), nth_alias("p", "older than its thread", 9)).await.unwrap();
+        store.create_alias(&test_user(), nth_alias(AliasKind::Conversation, "older than its thread", 9)).await.unwrap();
         drop(store);
         let report = verify_data_folder(dir.path()).unwrap();
         assert_eq!(report.to_string(), "2 threads, 2 runs, 13 records\nno damage found");

@@ -4,7 +4,10 @@ use model::blob;
 use model::content::{ContentPart, ImageBlock, ImageUrl};
 use model::event::{Event, ImageEvent, InputAdded, InputMessage, TaggedImageBlock};
 use model::item::Role;
-use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, Directory, StoreError};
+use model::ports::{
+    AliasKind, AttachmentOutcome, AttachmentRow, AttachmentWriter as _, Attachments as _, ShareWriter as _, StoreError,
+    ThreadWriter as _,
+};
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::{ItemId, ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
@@ -60,7 +63,7 @@ fn step(rng: &mut Rng) -> Step {
     }
 }
 
-async fn take(store: &impl Directory, owner: &UserId, step: Step) -> Said {
+async fn take(store: &impl store_conformance::TestStore, owner: &UserId, step: Step) -> Said {
     match step {
         Step::Expect(path) => Said::Nothing(store.reserve_attachment(owner, &path, 1).await),
         Step::Put(row, bound) => Said::Kept(store.commit_attachment(owner, row, bound).await),
@@ -73,7 +76,7 @@ async fn take(store: &impl Directory, owner: &UserId, step: Step) -> Said {
 }
 
 /// Everything that can be seen of files.
-async fn seen(store: &impl Directory) -> String {
+async fn seen(store: &impl store_conformance::TestStore) -> String {
     let mut seen = vec![format!("{:?}", store.unreferenced_attachments().await.unwrap())];
     seen.push(format!("{:?}", store.stale_attachments().await.unwrap()));
     for owner in [test_user(), other_user()] {
@@ -228,7 +231,10 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     store.link_attachment(&test_user(), &nth_thread(1), &nth_attachment(1, 7).path).await.unwrap();
     store.commit_blob(&test_user(), &nth_thread(1), nth_blob(2, 2, 7), None).await.unwrap();
     store.create_share(store_conformance::shares::nth_share("share_1", 1)).await.unwrap();
-    store.create_alias(&test_user(), store_conformance::aliases::nth_alias("p", "name", 1)).await.unwrap();
+    store
+        .create_alias(&test_user(), store_conformance::threads::nth_alias(AliasKind::Conversation, "name", 1))
+        .await
+        .unwrap();
     assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     for (owner, path) in store.unreferenced_attachments().await.unwrap() {
         assert_eq!(store.delete_attachment(&owner, &path).await, Ok(true));

@@ -1,6 +1,6 @@
 //! Runs read beside the server that works in the folder, and without it.
 
-use model::ports::{AttachmentOutcome, Attachments as _, Directory as _, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, StoreError, ThreadWriter as _};
 use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;

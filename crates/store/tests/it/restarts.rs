@@ -1,6 +1,6 @@
 //! What outlives the process, however it ended.
 
-use model::ports::{Directory, Journal, PageLimit};
+use model::ports::{InboxWriter as _, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;

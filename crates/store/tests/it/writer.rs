@@ -1,7 +1,10 @@
 //! The one writer: groups, spacing, failures, and what readers see meanwhile.
 
 use futures_util::future::join_all;
-use model::ports::{AppendOutcome, Directory, Journal, PageLimit, StoreError, SubmitError};
+use model::ports::{
+    AliasKind, AppendOutcome, Inbox as _, InboxWriter as _, Journal, PageLimit, StoreError, SubmitError,
+    ThreadWriter as _, Threads as _,
+};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
@@ -10,11 +13,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
-use store_conformance::aliases::nth_alias;
 use store_conformance::fixtures::{
     LogWriter, decide_command, new_thread_submission, nth_run, nth_thread, reject, start_command, submission,
     test_node, test_user,
 };
+use store_conformance::threads::{nth_alias, with_conversation_data};
 
 fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
@@ -289,7 +292,7 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
     // Runs that begin on a thread whose rows have all moved are never mistaken for a gap.
     for n in 1..=40 {
         let mut author = LogWriter {
-            lease: store.claim(&test_user(), &nth_thread(n), &test_node()).await.unwrap(),
+            lease: store_conformance::fixtures::claim_thread(&*store, &test_user(), &nth_thread(n)).await,
             ..LogWriter::new(&*store, &*store, 1_000 + n).await
         };
         (author.thread, author.run) = (nth_thread(n), nth_run(2_000 + n));
@@ -332,11 +335,11 @@ async fn what_is_deleted_is_gone_from_the_disk() {
     // The write-ahead log is emptied as soon as the writer has nothing else to do.
     must_go(dir.path(), SECRET).await;
 
-    let mut name = nth_alias("p", "forgotten", 2);
-    name.note = String::from_utf8(SECRET.to_vec()).unwrap();
+    let name = nth_alias(AliasKind::Conversation, "forgotten", 2);
+    let name = with_conversation_data(name, std::str::from_utf8(SECRET).unwrap());
     store.create_alias(&test_user(), name).await.unwrap();
     assert!(is_in(dir.path(), SECRET));
-    assert_eq!(store.delete_alias(&test_user(), "p", "forgotten").await, Ok(true));
+    assert_eq!(store.delete_alias(&test_user(), AliasKind::Conversation, "forgotten").await, Ok(true));
     must_go(dir.path(), SECRET).await;
 }
 

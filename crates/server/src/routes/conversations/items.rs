@@ -1,6 +1,8 @@
-//! `/v1/conversations/{id}/items`: everything that was said and done in a conversation, run by run.
+//! `/v1/conversations/{id}/items`: the items of a conversation, run by run.
 
-use super::{Conversation, find_conversation, parse_new_items};
+use super::{
+    Conversation, ItemsField, change_conversation, conversation_not_found, find_conversation, parse_new_items,
+};
 use crate::app::App;
 use crate::attachments::inline_images;
 use crate::auth::Caller;
@@ -18,10 +20,9 @@ use model::ports::{ListPage, RunFilter, RunRow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The longest page, and the usual one.
 const LIMIT_MAX: usize = 100;
 const LIMIT_DEFAULT: usize = 20;
-/// Runs are listed so many at a time.
+/// Number of runs that are read at a time.
 const RUNS_PAGE_SIZE: usize = 100;
 
 pub(crate) async fn list(
@@ -60,11 +61,13 @@ pub(crate) async fn create(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let _large = json.take_permit();
     let body: JsonObject = json.into_object()?;
-    let new = parse_new_items(&app, &caller.user, &body, true).await?;
-    let mut conversation = find_conversation(&app, &caller.user, &id).await?;
-    conversation.data.items.extend(new.iter().cloned());
-    conversation.save(&app, &caller.user).await?;
-    Ok(axum::Json(list_json(&new, false)).into_response())
+    let items = parse_new_items(&app, &caller.user, &body, ItemsField::Required).await?;
+    let changed = change_conversation(&app, &caller.user, &id, |data| {
+        data.items.extend(items.iter().cloned());
+        Ok(())
+    });
+    changed.await?.ok_or_else(|| conversation_not_found(&id))?;
+    Ok(axum::Json(list_json(&items, MorePages::No)).into_response())
 }
 
 pub(crate) async fn get(
@@ -77,7 +80,7 @@ pub(crate) async fn get(
     if let Some(found) = conversation.data.items.iter().find(|value| is_it(value)) {
         return Ok(axum::Json(found).into_response());
     }
-    // Any id names its run.
+    // The id of an item contains that of its run.
     let run = match model::TaskId::from(item.as_str()).run_id() {
         Some(run) => app.engine.run_of_task(&caller.user, &run).await?,
         None => None,
@@ -92,20 +95,22 @@ pub(crate) async fn get(
     ))
 }
 
-/// What waits can be taken out again; what a run has read stays in the log.
+/// Removes an item that no run has read; an item that was read stays in the log.
 pub(crate) async fn delete(
     State(app): State<App>,
     caller: Caller,
     Path((id, item)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let mut conversation = find_conversation(&app, &caller.user, &id).await?;
-    let before = conversation.data.items.len();
-    conversation.data.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
-    if conversation.data.items.len() == before {
-        let detail = "an item that was read cannot be taken out of its log: delete the conversation's thread";
-        return Err(Problem::new(ErrorCode::Unsupported, detail));
-    }
-    conversation.save(&app, &caller.user).await?;
+    let changed = change_conversation(&app, &caller.user, &id, |data| {
+        let before = data.items.len();
+        data.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
+        if data.items.len() == before {
+            let detail = "an item that was read cannot be taken out of its log: delete the conversation's thread";
+            return Err(Problem::new(ErrorCode::Unsupported, detail));
+        }
+        Ok(())
+    });
+    let conversation = changed.await?.ok_or_else(|| conversation_not_found(&id))?;
     Ok(axum::Json(conversation.to_json()).into_response())
 }
 
@@ -114,7 +119,7 @@ fn item_not_found(id: &str) -> Problem {
     Problem::new(ErrorCode::NotFound, format!("Item with id '{short}' not found."))
 }
 
-/// The runs of a conversation that have begun, newest first.
+/// The runs of a conversation that have started, newest first.
 async fn started_runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<Vec<RunRow>, Problem> {
     let filter = RunFilter { thread: Some(conversation.thread.clone()), ..RunFilter::default() };
     let mut all: Vec<RunRow> = Vec::new();
@@ -128,8 +133,7 @@ async fn started_runs(app: &App, user: &UserId, conversation: &Conversation) -> 
     }
 }
 
-/// What was said and done in a run, in order. What a pause cut in two, or what was asked at several of them, stands where it
-/// was shown last: an item is in a conversation once.
+/// The items of a run, in order. An item that several segments of the run have appears once, at its last position.
 async fn items_of_run(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
     let mut items = Vec::new();
     for segment in 1.. {
@@ -141,23 +145,23 @@ async fn items_of_run(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Valu
             break;
         }
     }
-    let mut shown = BTreeSet::new();
-    let mut once: Vec<Value> = items.into_iter().rev().filter(|item| shown.insert(item_id(item))).collect();
-    once.reverse();
-    Ok(once)
+    let mut seen = BTreeSet::new();
+    let mut unique: Vec<Value> = items.into_iter().rev().filter(|item| seen.insert(item_id(item))).collect();
+    unique.reverse();
+    Ok(unique)
 }
 
 fn item_id(item: &Value) -> Option<String> {
     item.get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Part of a listing, as it is put together.
+/// A page of a listing under construction.
 struct ItemPage {
     newest_first: bool,
-    /// Only what comes after this one.
+    /// Only items after this one.
     after: Option<String>,
     limit: usize,
-    /// One more than asked for, to know whether there is more.
+    /// At most one more than the limit, which says whether there are more.
     items: Vec<Value>,
 }
 
@@ -184,15 +188,15 @@ impl ItemPage {
         self.items.len() > self.limit
     }
 
-    /// More items, oldest first.
+    /// Adds items, oldest first.
     fn push_items(&mut self, mut items: Vec<Value>) {
         if self.newest_first {
             items.reverse();
         }
         if let Some(after) = &self.after {
-            let place = items.iter().position(|item| item.get("id").and_then(Value::as_str) == Some(after));
-            let Some(place) = place else { return };
-            items.drain(..=place);
+            let index = items.iter().position(|item| item.get("id").and_then(Value::as_str) == Some(after));
+            let Some(index) = index else { return };
+            items.drain(..=index);
             self.after = None;
         }
         let room = (self.limit + 1).saturating_sub(self.items.len());
@@ -200,24 +204,32 @@ impl ItemPage {
     }
 
     fn into_json(mut self) -> Result<Value, Problem> {
-        // Silence would look like the end.
+        // An empty page would look like the end.
         if let Some(after) = &self.after {
             let short: String = after.chars().take(80).collect();
             return Err(Problem::invalid_param("after", format!("no item `{short}` in this conversation")));
         }
-        let has_more = self.is_full();
+        let more = if self.is_full() { MorePages::Yes } else { MorePages::No };
         self.items.truncate(self.limit);
-        Ok(list_json(&self.items, has_more))
+        Ok(list_json(&self.items, more))
     }
 }
 
-fn list_json(items: &[Value], has_more: bool) -> Value {
+/// Are there more items after a page?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MorePages {
+    Yes,
+    No,
+}
+
+fn list_json(items: &[Value], more: MorePages) -> Value {
     let id = |item: Option<&Value>| item.and_then(|item| item.get("id")).cloned();
     let (first, last) = (id(items.first()), id(items.last()));
+    let has_more = more == MorePages::Yes;
     json!({ "object": "list", "data": items, "first_id": first, "last_id": last, "has_more": has_more })
 }
 
-/// A page of items that are all at hand, oldest first.
+/// A page of a complete list of items, oldest first.
 pub(crate) fn page_of_items(uri: &Uri, items: Vec<Value>) -> Result<Value, Problem> {
     let mut page = ItemPage::parse(uri)?;
     page.push_items(items);

@@ -1,12 +1,12 @@
 //! `DELETE /v1/responses/{id}`: a response is no longer shown. Its thread keeps the log, and goes with it.
 
-use super::{DELETED_RESPONSES, ResponsePath, find_response};
+use super::{ResponsePath, find_response};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use model::ports::AliasRow;
+use model::ports::{AliasData, AliasRow};
 use serde_json::json;
 
 pub(crate) async fn handle(
@@ -17,12 +17,11 @@ pub(crate) async fn handle(
     let (found, _) = find_response(&app, &caller.user, &id).await?;
     let ports = app.engine.ports();
     let row = AliasRow {
-        protocol: DELETED_RESPONSES.to_owned(),
         name: id.clone(),
         thread: found.run.thread,
-        note: String::new(),
+        data: AliasData::DeletedResponse,
         created_at: ports.clock.now(),
     };
-    ports.directory.create_alias(&caller.user, row).await?;
+    ports.directory.writer(&caller.user)?.create_alias(&caller.user, row).await?;
     Ok(axum::Json(json!({ "id": id, "object": "response", "deleted": true })).into_response())
 }

@@ -5,7 +5,8 @@ use model::command::{Command, StartCommand};
 use model::content::ContentPart;
 use model::event::{Event, RunHidden};
 use model::ports::{
-    AppendBatch, AppendOutcome, Directory as _, DirectoryChange, Journal as _, Lease, Submission, Submitted,
+    AppendBatch, AppendOutcome, DirectoryChange, Inbox as _, InboxWriter as _, Journal as _, Lease, Submission,
+    Submitted, ThreadMode,
 };
 use model::record::{Record, RecordDraft};
 use model::task::TaskStatus;
@@ -109,12 +110,12 @@ impl HistoryWriter {
         });
         let start: StartCommand = serde_json::from_value(start).unwrap();
         let command = Command::Start(Box::new(start));
-        let new_thread = self.lease.is_none();
-        let submission = Submission { thread: self.thread.clone(), new_thread, at, command, idempotency_key: None };
+        let thread_mode = if self.lease.is_none() { ThreadMode::CreateNew } else { ThreadMode::MustExist };
+        let submission = Submission { thread: self.thread.clone(), thread_mode, at, command, idempotency_key: None };
         match self.store.submit(&self.user, submission).await.unwrap() {
             Submitted::ThreadCreated { row, .. } => {
                 let node = NodeId::from("past");
-                self.lease = Some(self.store.claim(&self.user, &self.thread, &node).await.unwrap());
+                self.lease = self.store.claim(&self.user, &self.thread, &node).await.unwrap().lease();
                 row
             }
             Submitted::Queued => self.store.inbox(&self.user, &self.thread).await.unwrap().last().unwrap().id,

@@ -1,14 +1,15 @@
-//! The directory's law, sentence by sentence.
+//! The law of [`model::ports::Inbox`].
 
+use super::TestStore;
 use super::fixtures::{
-    LogWriter, cancel_command, new_thread_submission, nth_run, nth_thread, other_user, start_command, steer_command,
-    submission, test_node, test_user, with_idempotency_key,
+    LogWriter, cancel_command, claim_thread, new_thread_submission, nth_run, nth_thread, other_user, start_command,
+    steer_command, submission, test_user, with_idempotency_key,
 };
 use futures_util::future::join_all;
 use model::command::Command;
 use model::ports::{
-    AccessKeyRow, AppendOutcome, Checkpoint, Directory, DirectoryChange, InboxRow, Journal, ListPage, PageLimit,
-    RunFilter, RunRow, StoreError, SubmitError, Submitted,
+    AppendOutcome, Checkpoint, DirectoryChange, InboxRow, Journal, ListPage, PageLimit, RunFilter, RunRow,
+    ScheduledWakeup, StoreError, SubmitError, Submitted,
 };
 use model::seq::Seq;
 use model::task::TaskStatus;
@@ -20,7 +21,7 @@ fn page_before(before: Option<&str>, limit: usize) -> ListPage {
     ListPage { before: before.map(str::to_owned), limit }
 }
 
-async fn inbox_commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) -> Vec<Command> {
+async fn inbox_commands(directory: &dyn TestStore, owner: &UserId, thread: &ThreadId) -> Vec<Command> {
     let rows = directory.inbox(owner, thread).await.unwrap();
     assert!(rows.is_sorted_by(|one, other| one.id < other.id));
     rows.into_iter().map(|row| row.command).collect()
@@ -31,7 +32,7 @@ fn assert_thread_created(submitted: &Result<Submitted, SubmitError>) {
 }
 
 /// 1: who made a thread may append to it, and consume the row that made it, until somebody else claims it.
-pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let made = directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
     let Ok(Submitted::ThreadCreated { lease, row }) = made else { panic!("{made:?}") };
@@ -46,13 +47,13 @@ pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory:
     author.changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.start_run().must_append().await;
     assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await, []);
-    let next = journal.claim(&owner, &nth_thread(1), &test_node()).await.unwrap();
+    let next = claim_thread(journal, &owner, &nth_thread(1)).await;
     assert!(next.epoch > lease.epoch);
     assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced);
 }
 
 /// 1: a thread whose only run was given up is a thread without records.
-pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 3_000 });
     author.must_append().await;
@@ -65,7 +66,7 @@ pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal
 }
 
 /// 1: a start makes its run (queued), and its thread where that is new.
-pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, thread) = (test_user(), nth_thread(1));
     assert_eq!(directory.thread(&owner, &thread).await, Ok(None));
     let first = new_thread_submission(&thread, start_command(&nth_run(1)));
@@ -99,7 +100,7 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
 }
 
 /// A command for nobody is not written down.
-pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
     for command in [start_command(&nth_run(1)), cancel_command(&nth_run(1)), steer_command(&nth_run(1), "hm")] {
@@ -114,7 +115,7 @@ pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal
 }
 
 /// An inbox has a bound. Nothing of a submission that is refused stays.
-pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
     let mut taken = 1;
@@ -142,7 +143,7 @@ pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
 }
 
 /// 2: the same key with the same body gives the same run, with another it is refused.
-pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let made = with_idempotency_key(new_thread_submission(&nth_thread(1), start_command(&nth_run(1))), "key", "digest");
     assert_thread_created(&directory.submit(&owner, made.clone()).await);
@@ -163,7 +164,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
         with_idempotency_key(new_thread_submission(&nth_thread(3), start_command(&nth_run(3))), "key", "another");
     assert_thread_created(&directory.submit(&other_user(), theirs).await);
     // The key outlives the row and the run.
-    let lease = journal.claim(&owner, &nth_thread(1), &test_node()).await.unwrap();
+    let lease = claim_thread(journal, &owner, &nth_thread(1)).await;
     let mut author = LogWriter {
         journal,
         owner: owner.clone(),
@@ -182,7 +183,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
 }
 
 /// 2: … whoever comes first.
-pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let tries = (1..=20).map(|n| {
         let submission =
@@ -198,7 +199,7 @@ pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, direct
 }
 
 /// 3: rows come out in the order in which they went in, until an append consumes them.
-pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let mut expected = vec![start_command(&nth_run(1))];
@@ -237,7 +238,7 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
 }
 
 /// 4: a run's row changes only with the records that change the run.
-pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let row = async || directory.run(&owner, &nth_run(1)).await.unwrap().unwrap();
@@ -278,7 +279,7 @@ pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, director
 }
 
 /// 4: a queued run can be given up; it leaves no records.
-pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 77 });
     author.must_append().await;
@@ -295,7 +296,7 @@ pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn
 }
 
 /// 4: a run may be made by the records that begin it.
-pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut other = LogWriter::new(journal, directory, 2).await;
     author.start_run().complete_run().must_append().await;
@@ -312,8 +313,8 @@ pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, d
     assert_eq!(directory.run(&author.owner, &nth_run(7)).await.unwrap().unwrap().thread, nth_thread(1));
 }
 
-/// 5: what belongs to another owner does not exist.
-pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
+/// What belongs to another owner does not exist.
+pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
     author.must_append().await;
@@ -333,8 +334,8 @@ pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal,
     assert_eq!(inbox_commands(directory, &author.owner, &nth_thread(1)).await.len(), 1);
 }
 
-/// 6: listings are newest first; a place in one stays good whatever is deleted meanwhile.
-pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, directory: &dyn Directory) {
+/// Listings are newest first; a place in one stays good whatever is deleted meanwhile.
+pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     // The order in which they were written down is not what counts, but the order that their names have.
     for n in [3, 1, 2, 5, 4, 6, 7] {
@@ -362,7 +363,7 @@ pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, dir
 }
 
 /// Runs are found by state and by thread.
-pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut authors = Vec::new();
     for n in 1..=4 {
         authors.push(LogWriter::new(journal, directory, n).await);
@@ -387,7 +388,7 @@ pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory
 }
 
 /// A run that has not ended and is not paused, or an inbox that is not empty.
-pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let waiting = LogWriter::for_owner(journal, directory, other_user(), 2).await;
     let claimable = async || {
@@ -415,7 +416,7 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
 }
 
 /// The newest checkpoint is the one.
-pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(directory.checkpoint(&author.owner, &nth_thread(1)).await, Ok(None));
     author.start_run();
@@ -429,58 +430,49 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
 }
 
-/// A thread goes with everything in it.
-pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = LogWriter::new(journal, directory, 1).await;
-    let owner = author.owner.clone();
-    let mut other = LogWriter::new(journal, directory, 2).await;
-    let kept = other.start_run().push_notes(2).must_append().await;
-    author.start_run().complete_run().must_append().await;
-    let again = with_idempotency_key(submission(&nth_thread(1), start_command(&nth_run(3))), "key", "digest");
-    directory.submit(&owner, again.clone()).await.unwrap();
-    author.run = nth_run(3);
-    author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
-    author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(9) });
-    let asked = author.request_approval(1);
-    author.must_append().await;
-
-    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
-    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(false));
-    assert_eq!(directory.thread(&owner, &nth_thread(1)).await, Ok(None));
-    assert_eq!(directory.run(&owner, &nth_run(1)).await, Ok(None));
-    assert_eq!(directory.run(&owner, &nth_run(3)).await, Ok(None));
-    assert_eq!(directory.checkpoint(&owner, &nth_thread(1)).await, Ok(None));
-    assert_eq!(directory.approval(&owner, &asked.key).await, Ok(None));
-    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
-    let read = journal.read_page(&owner, &nth_thread(1), Seq(0), PageLimit::WIDE).await;
-    assert_eq!(read.map(|page| page.records), Err(StoreError::ThreadNotFound));
-    assert!(matches!(author.push_notes(1).append().await, AppendOutcome::Rejected(_)));
-    assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::ThreadNotFound)));
-    assert_eq!(other.read_all().await, kept);
-
-    // The name is free, and what comes under it is new.
-    let mut author = LogWriter::new(journal, directory, 1).await;
-    assert_eq!(author.lease.head, Seq::ZERO);
-    assert_eq!(author.read_all().await, []);
-    let fresh = author.start_run().must_append().await;
-    assert_eq!(author.read_all().await, fresh);
+/// 1: who is to make a thread that is theirs already learns that; of another's they learn nothing but that the name is not
+/// to be had.
+pub async fn a_thread_is_made_once_and_its_owner_is_told(_: &dyn Journal, directory: &dyn TestStore) {
+    let owner = test_user();
+    let tries =
+        (1..=10).map(|n| directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(n)))));
+    let answers = join_all(tries).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| **answer == Err(SubmitError::ThreadExists)).count(), 9);
+    let theirs =
+        directory.submit(&other_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(11)))).await;
+    assert!(matches!(theirs, Err(SubmitError::Store(_))), "{theirs:?}");
+    assert_eq!(directory.inbox(&owner, &nth_thread(1)).await.unwrap().len(), 1);
 }
 
-/// Keys come and go.
-pub async fn keys_come_and_go(_: &dyn Journal, directory: &dyn Directory) {
-    let key = |id: &str, created_at| AccessKeyRow {
-        id: id.to_owned(),
-        user: test_user(),
-        digest: format!("digest of {id}"),
-        created_at,
-        revoked_at: None,
-    };
-    assert_eq!(directory.create_access_key(key("b", 1)).await, Ok(()));
-    assert_eq!(directory.create_access_key(key("a", 2)).await, Ok(()));
-    assert!(directory.create_access_key(key("a", 3)).await.is_err());
-    assert_eq!(directory.revoke_access_key("b", 9).await, Ok(true));
-    assert_eq!(directory.revoke_access_key("b", 10).await, Ok(true));
-    assert_eq!(directory.revoke_access_key("c", 10).await, Ok(false));
-    let revoked = AccessKeyRow { revoked_at: Some(9), ..key("b", 1) };
-    assert_eq!(directory.access_keys().await, Ok(vec![revoked, key("a", 2)]));
+/// The newest word on when a thread is to be woken counts, until it is taken back or the thread is gone.
+pub async fn a_thread_is_woken_at_the_newest_moment_that_was_said(journal: &dyn Journal, directory: &dyn TestStore) {
+    let mut one = LogWriter::new(journal, directory, 1).await;
+    let mut two = LogWriter::new(journal, directory, 2).await;
+    let mut theirs = LogWriter::for_owner(journal, directory, other_user(), 3).await;
+    let row =
+        |author: &LogWriter<'_>, at| ScheduledWakeup { owner: author.owner.clone(), thread: author.thread.clone(), at };
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
+    one.changes.push(DirectoryChange::ScheduleWakeup { at: Some(900) });
+    one.must_append().await;
+    for (author, at) in [(&mut one, 600), (&mut two, 500), (&mut theirs, 700)] {
+        author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(at) });
+        author.must_append().await;
+    }
+    // Of all users, the soonest first.
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&two, 500), row(&one, 600), row(&theirs, 700)]));
+
+    one.changes =
+        vec![DirectoryChange::ScheduleWakeup { at: None }, DirectoryChange::ConsumeInboxRow { row: 1_000_000 }];
+    assert!(matches!(one.append().await, AppendOutcome::Rejected(_)));
+    assert_eq!(directory.scheduled_wakeups().await.unwrap().len(), 3);
+    one.changes = vec![DirectoryChange::ScheduleWakeup { at: Some(1) }, DirectoryChange::ScheduleWakeup { at: None }];
+    one.must_append().await;
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&two, 500), row(&theirs, 700)]));
+    assert_eq!(directory.delete_thread(&two.owner, &two.thread).await, Ok(true));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&theirs, 700)]));
+    // A new thread of that name sleeps for nobody.
+    let again = LogWriter::new(journal, directory, 2).await;
+    assert_eq!(again.thread, two.thread);
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&theirs, 700)]));
 }

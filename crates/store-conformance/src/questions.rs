@@ -1,5 +1,6 @@
-//! The directory's law on questions to people, sentence by sentence.
+//! The law of [`model::ports::PendingQuestions`].
 
+use super::TestStore;
 use super::fixtures::{
     LogWriter, approve, decide_command, decide_command_as, nth_run, nth_thread, other_user, pending_approval, reject,
     start_command, steer_command, submission, test_user, with_idempotency_key,
@@ -10,8 +11,8 @@ use model::command::{AnswerBody, AnswerCommand, ClientToolResult, Command};
 use model::content::ContentPart;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::ports::{
-    AppendOutcome, ApprovalAnswer, ApprovalRow, Directory, DirectoryChange, Journal, ListPage, StoreError, Submission,
-    SubmitError, Submitted,
+    AppendOutcome, ApprovalAnswer, ApprovalFilter, ApprovalRow, DirectoryChange, Journal, ListPage, StoreError,
+    Submission, SubmitError, Submitted,
 };
 use model::seq::Millis;
 use model_testing::{Rng, test_seeds};
@@ -53,7 +54,7 @@ fn decided_error(question: &ApprovalRow) -> Result<Submitted, SubmitError> {
 /// Somebody whose run has asked its first question, and nothing waits in the inbox.
 async fn thread_with_approval<'a>(
     journal: &'a dyn Journal,
-    directory: &dyn Directory,
+    directory: &dyn TestStore,
     n: usize,
 ) -> (LogWriter<'a>, ApprovalRow) {
     let mut author = LogWriter::new(journal, directory, n).await;
@@ -64,19 +65,19 @@ async fn thread_with_approval<'a>(
     (author, asked)
 }
 
-async fn inbox_commands(directory: &dyn Directory, n: usize) -> Vec<Command> {
+async fn inbox_commands(directory: &dyn TestStore, n: usize) -> Vec<Command> {
     let rows = directory.inbox(&test_user(), &nth_thread(n)).await.unwrap();
     rows.into_iter().map(|row| row.command).collect()
 }
 
-async fn find_approval(directory: &dyn Directory, question: &ApprovalRow) -> Option<ApprovalRow> {
+async fn find_approval(directory: &dyn TestStore, question: &ApprovalRow) -> Option<ApprovalRow> {
     directory.approval(&test_user(), &question.key).await.unwrap()
 }
 
-/// 6: open from the records that ask it until a submitted decision, or the records that close it.
+/// 1: open from the records that ask it until a submitted decision, or the records that close it.
 pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     journal: &dyn Journal,
-    directory: &dyn Directory,
+    directory: &dyn TestStore,
 ) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
@@ -88,7 +89,10 @@ pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     assert_eq!(find_approval(directory, &second).await, None);
     assert_eq!(author.request_approval(2), second);
     author.must_append().await;
-    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![second.clone(), first.clone()]));
+    assert_eq!(
+        directory.approvals(&owner, ApprovalFilter::Pending, ALL_ROWS).await,
+        Ok(vec![second.clone(), first.clone()])
+    );
 
     assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &approve())).await, Ok(Submitted::Queued));
     assert_eq!(inbox_commands(directory, 1).await, [decide_command(&first, &approve())]);
@@ -98,14 +102,14 @@ pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     let second = with_answer(&second, &reject("nobody came"), Initiator::Timeout, 7_000);
     assert_eq!(find_approval(directory, &first).await.as_ref(), Some(&first));
     assert_eq!(find_approval(directory, &second).await.as_ref(), Some(&second));
-    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![]));
-    assert_eq!(directory.approvals(&owner, false, ALL_ROWS).await, Ok(vec![second.clone(), first]));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, ALL_ROWS).await, Ok(vec![]));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::All, ALL_ROWS).await, Ok(vec![second.clone(), first]));
     // What records decided is decided for submissions too.
     assert_eq!(directory.submit(&owner, decision_at(8_000, &second, &approve())).await, decided_error(&second));
 }
 
-/// 6: the same decision again changes nothing, another one learns what was decided.
-pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Directory) {
+/// 2: the same decision again changes nothing, another one learns what was decided.
+pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, Ok(Submitted::Queued));
@@ -123,7 +127,7 @@ pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Di
 }
 
 /// 2 comes before 6: what a key was used for is what is said, whatever became of the question.
-pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     let first = with_idempotency_key(decision_at(5_000, &asked, &approve()), "key", "digest");
@@ -140,8 +144,8 @@ pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, direc
     assert_eq!(directory.submit(&owner, other).await, Ok(Submitted::Queued));
 }
 
-/// 6: … whoever comes first.
-pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Journal, directory: &dyn Directory) {
+/// 2: … whoever comes first.
+pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     let opposite = |n: u64| if n.is_multiple_of(2) { approve() } else { reject("no") };
@@ -164,8 +168,8 @@ pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Jour
     }
 }
 
-/// 6: a question that is not there, not in this thread, or not this user's.
-pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn Journal, directory: &dyn Directory) {
+/// 2: a question that is not there, not in this thread, or not this user's.
+pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (author, asked) = thread_with_approval(journal, directory, 1).await;
     let (_other, elsewhere) = thread_with_approval(journal, directory, 2).await;
@@ -186,12 +190,12 @@ pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn
     // Deleted with its thread.
     assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
     assert_eq!(find_approval(directory, &asked).await, None);
-    assert_eq!(directory.approvals(&owner, false, ALL_ROWS).await, Ok(vec![elsewhere]));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::All, ALL_ROWS).await, Ok(vec![elsewhere]));
     assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, no_thread);
 }
 
 /// From the moment at which its time is up a question waits for nobody but the records that say so.
-pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     for at in [asked.expires_at, asked.expires_at + 1] {
@@ -203,7 +207,7 @@ pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal
 }
 
 /// Asked again, the question is open again, with the time that it now has.
-pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &asked, &approve())).await.unwrap();
@@ -213,7 +217,7 @@ pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal,
     author.changes.push(DirectoryChange::ApprovalRequested(Box::new(change)));
     author.must_append().await;
     assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&again));
-    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![again.clone()]));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, ALL_ROWS).await, Ok(vec![again.clone()]));
     assert_eq!(directory.submit(&owner, decision_at(2_999_999, &asked, &reject("no"))).await, Ok(Submitted::Queued));
     assert_eq!(
         find_approval(directory, &asked).await,
@@ -225,8 +229,8 @@ pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal,
     );
 }
 
-/// 6: what the log says of a question is what its row says, in the end.
-pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn Directory) {
+/// 4: what the log says of a question is what its row says, in the end.
+pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &first, &approve())).await.unwrap();
@@ -253,8 +257,8 @@ pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn D
     );
 }
 
-/// 6: the clock is one more who decides. Whichever is first, the other learns of it, and one row carries it out.
-pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, directory: &dyn Directory) {
+/// 2: the clock is one more who decides. Whichever is first, the other learns of it, and one row carries it out.
+pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     let late = first.expires_at + 1;
@@ -303,8 +307,8 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
     }
 }
 
-/// 4: what does not fit changes nothing, nor does anything that comes with it.
-pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, directory: &dyn Directory) {
+/// What does not fit changes nothing, nor does anything that comes with it.
+pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     let (_other, elsewhere) = thread_with_approval(journal, directory, 2).await;
@@ -330,14 +334,14 @@ pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, dir
         assert!(matches!(author.append().await, AppendOutcome::Rejected(_)), "{shown}");
     }
     assert_eq!(author.read_all().await, log);
-    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![elsewhere, asked]));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, ALL_ROWS).await, Ok(vec![elsewhere, asked]));
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
 }
 
 /// A decision that was stored is compared with one that was not, and numbers are not to differ on the way.
 pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
     journal: &dyn Journal,
-    directory: &dyn Directory,
+    directory: &dyn TestStore,
 ) {
     let owner = test_user();
     let seed = test_seeds().next().unwrap_or_default();
@@ -361,7 +365,7 @@ pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
 }
 
 /// A decision that finds no room has decided nothing; one that was taken before needs none.
-pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     let second = author.request_approval(2);
@@ -393,7 +397,7 @@ pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, director
 }
 
 /// A paused run waits for its answer, and an answer is work.
-pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, directory: &dyn Directory) {
+pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     author.pause_run().changes.push(DirectoryChange::ScheduleWakeup { at: Some(asked.expires_at) });
@@ -408,7 +412,7 @@ pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, director
 /// What a client's tools gave is for the run to judge: no row beside the log knows those calls.
 pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
     journal: &dyn Journal,
-    directory: &dyn Directory,
+    directory: &dyn TestStore,
 ) {
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     let result =
@@ -425,8 +429,8 @@ pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
     assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&asked));
 }
 
-/// 7: by when they were asked, whatever is answered meanwhile.
-pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory: &dyn Directory) {
+/// 5: by when they were asked, whatever is answered meanwhile.
+pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let mut authors = [LogWriter::new(journal, directory, 1).await, LogWriter::new(journal, directory, 2).await];
     for author in &mut authors {
@@ -447,7 +451,7 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
         let mut listed: Vec<ApprovalRow> = Vec::new();
         loop {
             let before = listed.last().map(|last| last.key.as_str().to_owned());
-            let page = directory.approvals(&owner, true, ListPage { before, limit }).await.unwrap();
+            let page = directory.approvals(&owner, ApprovalFilter::Pending, ListPage { before, limit }).await.unwrap();
             assert!(page.len() <= limit);
             if page.is_empty() {
                 break;
@@ -456,25 +460,28 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
         }
         assert_eq!(listed, all, "in pages of {limit}");
     }
-    assert_eq!(directory.approvals(&owner, true, ListPage { before: None, limit: 0 }).await, Ok(vec![]));
+    assert_eq!(
+        directory.approvals(&owner, ApprovalFilter::Pending, ListPage { before: None, limit: 0 }).await,
+        Ok(vec![])
+    );
 
     // An answered question still has its place.
     let place = all[5].clone();
     directory.submit(&owner, decision_at(5_000, &place, &approve())).await.unwrap();
     let after = ListPage { before: Some(place.key.as_str().to_owned()), limit: 100 };
-    assert_eq!(directory.approvals(&owner, true, after.clone()).await, Ok(all[6..].to_vec()));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, after.clone()).await, Ok(all[6..].to_vec()));
     // One that was deleted with its thread has none: what is left is listed from the newest on.
     assert_eq!(directory.delete_thread(&owner, &place.thread_id).await, Ok(true));
     all.retain(|left| left.thread_id != place.thread_id);
-    assert_eq!(directory.approvals(&owner, true, after).await, Ok(all));
+    assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, after).await, Ok(all));
 }
 
-/// 5: another user's questions are not there, under the same name neither.
-pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
+/// Another user's questions are not there, under the same name neither.
+pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let (_author, mine) = thread_with_approval(journal, directory, 1).await;
     assert_eq!(directory.approval(&other, &mine.key).await, Ok(None));
-    assert_eq!(directory.approvals(&other, false, ALL_ROWS).await, Ok(vec![]));
+    assert_eq!(directory.approvals(&other, ApprovalFilter::All, ALL_ROWS).await, Ok(vec![]));
     assert_eq!(directory.approval(&owner, &ApprovalKey::from("apr_never")).await, Ok(None));
 
     // The same name in both worlds.

@@ -1,0 +1,81 @@
+//! Access keys, and what users have spent.
+
+use super::StoreFuture;
+use crate::id::UserId;
+use crate::limits::CostMicros;
+use crate::seq::Millis;
+use crate::usage::Usage;
+use serde::{Deserialize, Serialize};
+
+/// The access keys of all users, for authentication and for the operator. No user's request reaches these operations, so
+/// they are not part of [`super::Directory`].
+///
+/// 1. A key's id is unique.
+/// 2. A revoked key stays listed. Revoking is final, and the first time counts.
+pub trait Accounts: Send + Sync {
+    /// All keys, the oldest first, revoked ones included.
+    fn access_keys(&self) -> StoreFuture<'_, Vec<AccessKeyRow>>;
+
+    /// Creates a key.
+    fn create_access_key(&self, key: AccessKeyRow) -> StoreFuture<'_, ()>;
+
+    /// Revokes a key. Returns false when there is no key with this id.
+    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> StoreFuture<'a, bool>;
+}
+
+/// What users have spent.
+///
+/// 1. Spending is added by appends ([`super::DirectoryChange::AddSpend`]), per user and day.
+/// 2. It outlives the threads that caused it: a daily limit must hold for users who delete their threads.
+/// 3. A sum that would overflow stays at its maximum.
+pub trait UsageLedger: Send + Sync {
+    /// What a user has spent on a day.
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend>;
+}
+
+/// A UTC day, counted from 1970-01-01.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Day(pub u32);
+
+impl Day {
+    /// The day of a moment.
+    #[must_use]
+    pub fn from_millis(at: Millis) -> Self {
+        Self(u32::try_from(at / (24 * 60 * 60 * 1000)).unwrap_or(u32::MAX))
+    }
+}
+
+/// Tokens and money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spend {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money.
+    pub cost: CostMicros,
+}
+
+impl Spend {
+    /// The sum of both. It saturates, so that counting on does not get around a limit.
+    #[must_use]
+    pub fn saturating_add(self, other: Self) -> Self {
+        let mut usage = self.usage;
+        usage.add(other.usage);
+        Self { usage, cost: CostMicros(self.cost.0.saturating_add(other.cost.0)) }
+    }
+}
+
+/// An access key. The store has the digest of its secret, never the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessKeyRow {
+    /// The key's id. It is not a secret.
+    pub id: String,
+    /// The user that it authenticates.
+    pub user: UserId,
+    /// The digest of the secret.
+    pub digest: String,
+    /// When it was created.
+    pub created_at: Millis,
+    /// When it was revoked.
+    pub revoked_at: Option<Millis>,
+}

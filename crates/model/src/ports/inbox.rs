@@ -1,0 +1,190 @@
+//! Inboxes and runs: what was asked of a thread and what became of it.
+
+use super::{ApprovalRow, BoxFuture, Lease, ListPage, StoreError, StoreFuture};
+use crate::command::Command;
+use crate::id::{TaskId, ThreadId, UserId};
+use crate::seq::{Millis, Seq};
+use crate::task::TaskStatus;
+
+/// Commands that wait for a thread's executor, and the runs they started.
+///
+/// 1. [`InboxWriter::submit`] writes a command into its thread's inbox. A [`Command::Start`] also creates its run as
+///    `queued`, and its thread with [`ThreadMode::CreateNew`]; whoever creates a thread holds its first lease.
+/// 2. An idempotency key is bound to one body and one run by the same transaction. Submitting it again with that body
+///    returns that run and changes nothing; another body is [`SubmitError::KeyReused`].
+/// 3. Rows leave an inbox in the order in which they entered it, when an append consumes them
+///    ([`super::DirectoryChange::ConsumeInboxRow`]).
+/// 4. A run's row changes only together with the records that change the run ([`super::DirectoryChange`]).
+/// 5. A submitted decision is checked against its question: see [`super::PendingQuestions`].
+pub trait Inbox: Send + Sync {
+    /// The result of an earlier submission with this key, if there was one: what `submit` would return, without a change.
+    fn find_submission<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a IdempotencyKey,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>>;
+
+    /// The rows that wait for a thread's executor, oldest first.
+    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>>;
+
+    /// Threads of all owners that an executor should claim: those with a run that is neither terminal nor paused, or
+    /// with a non-empty inbox.
+    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>>;
+
+    /// Threads of all owners with a scheduled wake-up ([`super::DirectoryChange::ScheduleWakeup`]), the earliest first.
+    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>>;
+
+    /// A user's runs.
+    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>>;
+
+    /// One run.
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>>;
+
+    /// The newest checkpoint of a thread. It is a cache: without one, folding the log gives the same state more slowly.
+    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>>;
+}
+
+/// Writes to inboxes. The law is [`Inbox`]'s.
+pub trait InboxWriter: Send + Sync {
+    /// Writes a command into its thread's inbox.
+    fn submit<'a>(&'a self, owner: &'a UserId, submission: Submission)
+    -> BoxFuture<'a, Result<Submitted, SubmitError>>;
+}
+
+/// A command to be written into an inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    /// The thread that the command is for.
+    pub thread: ThreadId,
+    /// Whether the thread exists already.
+    pub thread_mode: ThreadMode,
+    /// When the command was submitted.
+    pub at: Millis,
+    /// The command.
+    pub command: Command,
+    /// The client's idempotency key.
+    pub idempotency_key: Option<IdempotencyKey>,
+}
+
+/// What a submission expects of its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadMode {
+    /// The thread exists.
+    MustExist,
+    /// The submission creates the thread and fails if it exists. Only a [`Command::Start`] can.
+    CreateNew,
+}
+
+/// A client's idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The key, qualified by its route.
+    pub key: String,
+    /// The digest of the request body.
+    pub request_digest: String,
+}
+
+/// The result of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// The command is in the inbox.
+    Queued,
+    /// The command created its thread and is the only row of its inbox. The caller holds the thread's first lease.
+    ThreadCreated {
+        /// The first lease.
+        lease: Lease,
+        /// The id of the inbox row.
+        row: u64,
+    },
+    /// The same was submitted before.
+    Duplicate {
+        /// The run of the first submission.
+        task: TaskId,
+        /// Its thread.
+        thread: ThreadId,
+    },
+}
+
+/// Why a submission was refused. Nothing was written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SubmitError {
+    /// The idempotency key was used with another body.
+    #[error("this Idempotency-Key was used with another request: use a new key for a new request")]
+    KeyReused,
+    /// The thread that was to be created exists and is the caller's.
+    #[error("there is a thread of this name already")]
+    ThreadExists,
+    /// The question was answered before, with another answer.
+    #[error("this was decided before")]
+    AlreadyDecided(Box<ApprovalRow>),
+    /// There is no such question.
+    #[error("there is no such question")]
+    ApprovalNotFound,
+    /// The inbox is full.
+    #[error("{0} commands wait for this thread already: let it work some off, or use another thread")]
+    InboxFull(usize),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A row of an inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxRow {
+    /// Unique in the store, and increasing.
+    pub id: u64,
+    /// When the command was submitted.
+    pub at: Millis,
+    /// The command.
+    pub command: Command,
+}
+
+/// A thread with a scheduled wake-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduledWakeup {
+    /// The owner of the thread.
+    pub owner: UserId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// When to wake it.
+    pub at: Millis,
+}
+
+/// A serialized `ThreadFold`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The last record that the fold includes.
+    pub seq: Seq,
+    /// The fold as JSON.
+    pub body: String,
+}
+
+/// Selects runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only runs with one of these states; empty selects all.
+    pub status: Vec<TaskStatus>,
+    /// Only runs of this thread.
+    pub thread: Option<ThreadId>,
+}
+
+/// A run's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// The run's id: that of its root task.
+    pub id: TaskId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// The agent that it runs.
+    pub agent: String,
+    /// Its state.
+    pub status: TaskStatus,
+    /// Its first record, once it has started.
+    pub first_seq: Option<Seq>,
+    /// The newest record that changed its state.
+    pub last_seq: Option<Seq>,
+    /// When it was submitted.
+    pub created_at: Millis,
+    /// When it ended.
+    pub ended_at: Option<Millis>,
+}

@@ -1,0 +1,62 @@
+//! Shares: threads that their owners show to others.
+
+use super::StoreFuture;
+use crate::id::{ThreadId, UserId};
+use crate::seq::{Millis, Seq};
+
+/// The shares of threads.
+///
+/// 1. A share belongs to an existing thread of its owner and is deleted with it. Its id is unique.
+/// 2. Only the owner lists and revokes it. Revoking is final, and the first time counts.
+/// 3. A share that expired or was revoked is listed, but not active.
+pub trait ThreadShares: Send + Sync {
+    /// A thread's shares, the oldest first, inactive ones included.
+    fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>>;
+
+    /// The shares of all owners that are active at this moment, for authentication.
+    fn active_shares(&self, at: Millis) -> StoreFuture<'_, Vec<ShareRow>>;
+}
+
+/// Changes shares. The law is [`ThreadShares`]'.
+pub trait ShareWriter: Send + Sync {
+    /// Creates a share.
+    fn create_share(&self, share: ShareRow) -> StoreFuture<'_, ()>;
+
+    /// Revokes a share. Returns false when the thread has no share with this id.
+    fn revoke_share<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        id: &'a str,
+        at: Millis,
+    ) -> StoreFuture<'a, bool>;
+}
+
+/// A share. The store has the digest of its token, never the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareRow {
+    /// The share's id. It is not a secret.
+    pub id: String,
+    /// The shared thread.
+    pub thread: ThreadId,
+    /// The owner of the thread.
+    pub owner: UserId,
+    /// The digest of the token.
+    pub digest: String,
+    /// The last visible record; `None` shows new records as they come.
+    pub until_seq: Option<Seq>,
+    /// When it was created.
+    pub created_at: Millis,
+    /// When it expires.
+    pub expires_at: Millis,
+    /// When its owner revoked it.
+    pub revoked_at: Option<Millis>,
+}
+
+impl ShareRow {
+    /// Does the share grant access at this moment?
+    #[must_use]
+    pub const fn is_active(&self, at: Millis) -> bool {
+        self.revoked_at.is_none() && at < self.expires_at
+    }
+}

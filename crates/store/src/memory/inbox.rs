@@ -1,0 +1,157 @@
+//! Inboxes and runs.
+
+use super::{MemoryStore, MemoryTables, MemoryThread, run_of_start};
+use crate::validation;
+use model::command::Command;
+use model::ports::{
+    ApprovalAnswer, BoxFuture, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, Lease, ListPage, RunFilter,
+    RunRow, ScheduledWakeup, StoreError, StoreFuture, Submission, SubmitError, Submitted, ThreadMode,
+};
+use model::seq::{Epoch, Seq};
+use model::task::TaskStatus;
+use model::{TaskId, ThreadId, UserId};
+
+impl Inbox for MemoryStore {
+    fn find_submission<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a IdempotencyKey,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
+        Box::pin(async move {
+            let tables = self.lock_tables();
+            let known = tables.idempotency.get(&(owner.clone(), idempotency.key.clone()));
+            match known {
+                None => Ok(None),
+                Some((digest, _, _)) if *digest != idempotency.request_digest => Err(SubmitError::KeyReused),
+                Some((_, task, thread)) => {
+                    Ok(Some(Submitted::Duplicate { task: task.clone(), thread: thread.clone() }))
+                }
+            }
+        })
+    }
+
+    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>> {
+        Box::pin(async move {
+            let tables = self.lock_tables();
+            let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
+            Ok(thread.inbox.clone())
+        })
+    }
+
+    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>> {
+        Box::pin(async move {
+            let goes_on = |run: &RunRow| !run.status.is_terminal() && run.status != TaskStatus::Paused;
+            let tables = self.lock_tables();
+            let wanting = |thread: &MemoryThread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on);
+            let found = tables.threads.iter().filter(|(_, thread)| wanting(thread));
+            Ok(found.map(|(id, thread)| (thread.owner.clone(), id.clone())).collect())
+        })
+    }
+
+    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
+        Box::pin(async move {
+            let tables = self.lock_tables();
+            let wake = |(id, thread): (&ThreadId, &MemoryThread)| {
+                thread.wake_at.map(|at| ScheduledWakeup { owner: thread.owner.clone(), thread: id.clone(), at })
+            };
+            let mut wakes: Vec<ScheduledWakeup> = tables.threads.iter().filter_map(wake).collect();
+            wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
+            Ok(wakes)
+        })
+    }
+
+    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>> {
+        Box::pin(async move {
+            let tables = self.lock_tables();
+            let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
+            let mut runs: Vec<&RunRow> = mine.flat_map(|thread| &thread.runs).collect();
+            runs.sort_by(|one, other| other.id.cmp(&one.id));
+            runs.retain(|run| filter.status.is_empty() || filter.status.contains(&run.status));
+            runs.retain(|run| filter.thread.as_ref().is_none_or(|thread| run.thread == *thread));
+            runs.retain(|run| page.before.as_ref().is_none_or(|before| run.id.as_str() < before.as_str()));
+            Ok(runs.into_iter().take(page.limit).cloned().collect())
+        })
+    }
+
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>> {
+        Box::pin(async move { Ok(self.lock_tables().find_run(owner, run).cloned()) })
+    }
+
+    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>> {
+        Box::pin(
+            async move { Ok(self.lock_tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone())) },
+        )
+    }
+}
+
+impl InboxWriter for MemoryStore {
+    fn submit<'a>(
+        &'a self,
+        owner: &'a UserId,
+        submission: Submission,
+    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
+        Box::pin(async move { self.lock_tables().submit(owner, submission, self.inbox_rows_max) })
+    }
+}
+
+impl MemoryTables {
+    fn submit(
+        &mut self,
+        owner: &UserId,
+        submission: Submission,
+        inbox_rows_max: usize,
+    ) -> Result<Submitted, SubmitError> {
+        let Submission { thread: id, thread_mode, at, command, idempotency_key } = submission;
+        let key = idempotency_key.map(|key| ((owner.clone(), key.key), key.request_digest));
+        if let Some((key, digest)) = &key
+            && let Some((known, task, thread)) = self.idempotency.get(key)
+        {
+            let repeated = Submitted::Duplicate { task: task.clone(), thread: thread.clone() };
+            return if known == digest { Ok(repeated) } else { Err(SubmitError::KeyReused) };
+        }
+        if thread_mode == ThreadMode::CreateNew && self.threads.contains_key(&id) {
+            let is_own = self.thread(owner, &id).is_some();
+            return Err(if is_own { SubmitError::ThreadExists } else { validation::id_taken_error(id.as_str()) });
+        }
+        let creates = thread_mode == ThreadMode::CreateNew && matches!(command, Command::Start(_));
+        if !creates && self.thread(owner, &id).is_none() {
+            return Err(SubmitError::Store(StoreError::ThreadNotFound));
+        }
+        let decision =
+            validation::approval_decision(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
+        if let Some((key, decision, by)) = &decision {
+            let question = self.find_approval(owner, key).filter(|question| question.thread_id == id);
+            if let Some(result) =
+                validation::closed_approval_result(question.ok_or(SubmitError::ApprovalNotFound)?, (decision, *by), at)
+            {
+                return result;
+            }
+        }
+        let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
+        if waiting >= inbox_rows_max && !validation::bypasses_inbox_limit(&command) {
+            return Err(SubmitError::InboxFull(waiting));
+        }
+        let run = run_of_start(&command, &id, at);
+        if let Some(run) = run.as_ref().filter(|run| self.find_run(owner, &run.id).is_some()) {
+            return Err(validation::id_taken_error(run.id.as_str()));
+        }
+        if let Some((key, digest)) = key {
+            self.idempotency.insert(key, (digest, command.task_id().clone(), id.clone()));
+        }
+        self.last_inbox_row += 1;
+        let row = InboxRow { id: self.last_inbox_row, at, command };
+        let thread = self.threads.entry(id).or_insert_with(|| MemoryThread::new(owner.clone(), at));
+        thread.runs.extend(run);
+        thread.inbox.push(row);
+        if let Some((key, decision, by)) = decision {
+            thread.close_approval(&key, ApprovalAnswer { decision, by, at });
+        }
+        if !creates {
+            return Ok(Submitted::Queued);
+        }
+        self.last_epoch += 1;
+        let epoch = Epoch(self.last_epoch);
+        thread.epoch = Some(epoch);
+        Ok(Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row: self.last_inbox_row })
+    }
+}

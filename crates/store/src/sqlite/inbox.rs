@@ -1,0 +1,298 @@
+//! Inboxes and runs.
+
+use super::columns::{from_json_column, get_opt_u64, get_text, get_u64, to_json_column};
+use super::transaction::{INSERT_QUEUED_RUN, WriteTransaction};
+use super::write_task::TaskCost;
+use super::{SqliteStore, page, questions, record_row};
+use crate::validation;
+use model::command::Command;
+use model::ports::{
+    ApprovalAnswer, BoxFuture, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
+    ScheduledWakeup, StoreError, StoreFuture, Submission, SubmitError, Submitted, ThreadMode,
+};
+use model::seq::Seq;
+use model::task::TaskStatus;
+use model::{TaskId, ThreadId, UserId};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
+
+/// Idempotency keys are kept for a week; the documentation promises 24 hours.
+const IDEMPOTENCY_KEY_TTL_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Number of submissions between two deletions of old keys.
+const EXPIRE_EVERY: u32 = 256;
+/// Maximum number of keys that one deletion removes.
+const EXPIRE_MAX: u32 = 1_000;
+
+impl Inbox for SqliteStore {
+    fn find_submission<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a IdempotencyKey,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
+        let (owner, key) = (owner.clone(), idempotency.clone());
+        Box::pin(async move {
+            let found = self.readers.query(move |conn| find_submission(conn, &owner, &key)).await?;
+            found.transpose()
+        })
+    }
+
+    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.with_connection(move |conn| list_inbox(conn, &owner, &thread)))
+    }
+
+    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>> {
+        Box::pin(self.readers.query(|conn| {
+            let sql = "SELECT owner, id FROM threads WHERE num IN
+                       (SELECT thread FROM runs WHERE ended_at IS NULL AND status <> 'paused'
+                        UNION SELECT thread FROM inbox) ORDER BY num";
+            let pair = |row: &Row<'_>| Ok((UserId::from(get_text(row, 0)?), ThreadId::from(get_text(row, 1)?)));
+            conn.prepare_cached(sql)?.query_map((), pair)?.collect()
+        }))
+    }
+
+    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
+        Box::pin(self.readers.query(|conn| {
+            let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
+            conn.prepare_cached(sql)?.query_map((), wakeup_row)?.collect()
+        }))
+    }
+
+    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| list_runs(conn, &owner, &filter, &page)))
+    }
+
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>> {
+        let (owner, run) = (owner.clone(), run.clone());
+        let read = self.readers.query(move |conn| {
+            let sql = format!("{SELECT_RUNS} WHERE r.owner = ?1 AND r.id = ?2");
+            conn.prepare_cached(&sql)?.query_row((owner.as_str(), run.as_str()), run_row).optional()
+        });
+        Box::pin(async move {
+            let row = read.await?;
+            // A commit is readable a moment before the index knows its records, and a caller that has the row may read them.
+            if let Some(row) = &row
+                && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.is_behind(&row.thread, seq))
+            {
+                // The reply comes after the index was updated, which is what this waits for; readers of the log see damage.
+                let _head = self.check_head(&row.thread).await;
+            }
+            Ok(row)
+        })
+    }
+
+    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.query(move |conn| {
+            let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
+                       WHERE t.id = ?1 AND t.owner = ?2";
+            let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(get_u64(row, 0)?), body: get_text(row, 1)? });
+            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
+        }))
+    }
+}
+
+impl InboxWriter for SqliteStore {
+    fn submit<'a>(
+        &'a self,
+        owner: &'a UserId,
+        submission: Submission,
+    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
+        let owner = owner.clone();
+        Box::pin(self.call_writer(TaskCost::ROW, move |tx| tx.submit(&owner, &submission)))
+    }
+}
+
+impl WriteTransaction<'_> {
+    fn submit(&mut self, owner: &UserId, submission: &Submission) -> rusqlite::Result<Result<Submitted, SubmitError>> {
+        if let Some(idempotency) = &submission.idempotency_key
+            && let Some(known) = find_submission(self.conn, owner, idempotency)?
+        {
+            return Ok(known);
+        }
+        let thread = match self.resolve_thread(owner, submission)? {
+            Ok(thread) => thread,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(known) = questions::closed_approval_result(self.conn, owner, submission)? {
+            return Ok(known);
+        }
+        let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
+        let waiting = count.query_row([thread.unwrap_or_default()], |row| row.get::<_, u32>(0))? as usize;
+        if waiting >= self.state.inbox_rows_max && !validation::bypasses_inbox_limit(&submission.command) {
+            return Ok(Err(SubmitError::InboxFull(waiting)));
+        }
+        if let Command::Start(start) = &submission.command
+            && self.run_exists(owner, &start.task_id)?
+        {
+            return Ok(Err(validation::id_taken_error(start.task_id.as_str())));
+        }
+        self.insert_submission(owner, submission, thread).map(Ok)
+    }
+
+    /// The number of the submission's thread; `None` when the submission creates it.
+    fn resolve_thread(
+        &self,
+        owner: &UserId,
+        submission: &Submission,
+    ) -> rusqlite::Result<Result<Option<i64>, SubmitError>> {
+        let found = page::find_thread(self.conn, &submission.thread)?;
+        Ok(match (found, submission.thread_mode, &submission.command) {
+            (Some((_, of)), ThreadMode::CreateNew, _) if of == owner.as_str() => Err(SubmitError::ThreadExists),
+            (Some(_), ThreadMode::CreateNew, _) => Err(validation::id_taken_error(submission.thread.as_str())),
+            (Some((num, of)), ThreadMode::MustExist, _) if of == owner.as_str() => Ok(Some(num)),
+            (None, ThreadMode::CreateNew, Command::Start(_)) => Ok(None),
+            (Some(_) | None, ..) => Err(SubmitError::Store(StoreError::ThreadNotFound)),
+        })
+    }
+
+    fn run_exists(&self, owner: &UserId, run: &TaskId) -> rusqlite::Result<bool> {
+        let mut select = self.conn.prepare_cached("SELECT 1 FROM runs WHERE owner = ?1 AND id = ?2")?;
+        select.exists((owner.as_str(), run.as_str()))
+    }
+
+    fn insert_submission(
+        &mut self,
+        owner: &UserId,
+        submission: &Submission,
+        known: Option<i64>,
+    ) -> rusqlite::Result<Submitted> {
+        if let Some((key, decision, by)) = validation::approval_decision(&submission.command) {
+            let answer = ApprovalAnswer { decision: decision.clone(), by, at: submission.at };
+            questions::close_approval(self.conn, owner, key, &answer)?;
+        }
+        let at = submission.at.cast_signed();
+        let thread = match known {
+            Some(num) => num,
+            None => {
+                let sql = "INSERT INTO threads (id, owner, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)";
+                self.conn.prepare_cached(sql)?.insert((submission.thread.as_str(), owner.as_str(), at))?
+            }
+        };
+        if let Command::Start(start) = &submission.command {
+            let mut insert = self.conn.prepare_cached(INSERT_QUEUED_RUN)?;
+            insert.execute((start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
+        }
+        let command = to_json_column(&submission.command)?;
+        let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
+        let row = insert.insert((thread, at, command))?;
+        if let Some(IdempotencyKey { key, request_digest: digest }) = &submission.idempotency_key {
+            let task = submission.command.task_id().as_str();
+            let mut insert =
+                self.conn.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+            insert.execute((owner.as_str(), key, digest, task, thread, at))?;
+        }
+        self.state.submissions_since_expiry += 1;
+        if self.state.submissions_since_expiry >= EXPIRE_EVERY {
+            self.state.submissions_since_expiry = 0;
+            expire_idempotency_keys(self.conn)?;
+        }
+        Ok(match known {
+            Some(_) => Submitted::Queued,
+            None => Submitted::ThreadCreated {
+                lease: self.claim_new_thread(&submission.thread, thread, owner),
+                row: row.cast_unsigned(),
+            },
+        })
+    }
+}
+
+const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at
+                           FROM runs r JOIN threads t ON t.num = r.thread";
+
+fn list_inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<InboxRow>, StoreError> {
+    let fault = |error: rusqlite::Error| record_row::unavailable_error(&error);
+    let snapshot = conn.unchecked_transaction().map_err(fault)?;
+    let found = page::find_owned_thread(&snapshot, owner, thread).map_err(fault)?;
+    let num = found.ok_or(StoreError::ThreadNotFound)?;
+    let mut select =
+        snapshot.prepare_cached("SELECT id, at, command FROM inbox WHERE thread = ?1 ORDER BY id").map_err(fault)?;
+    let rows = select.query_map([num], inbox_row).and_then(Iterator::collect).map_err(fault)?;
+    Ok(rows)
+}
+
+fn list_runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListPage) -> rusqlite::Result<Vec<RunRow>> {
+    let mut sql = format!("{SELECT_RUNS} WHERE r.owner = ?");
+    let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(owner.as_str().to_owned())];
+    if let Some(thread) = &filter.thread {
+        sql.push_str(" AND t.id = ?");
+        values.push(Box::new(thread.as_str().to_owned()));
+    }
+    if let Some(before) = &page.before {
+        sql.push_str(" AND r.id < ?");
+        values.push(Box::new(before.clone()));
+    }
+    if !filter.status.is_empty() {
+        if !filter.status.iter().any(|status| status.is_terminal()) {
+            // Few runs are active, and they have an index of their own.
+            sql.push_str(" AND r.ended_at IS NULL");
+        }
+        sql.push_str(" AND r.status IN (");
+        for (index, status) in filter.status.iter().enumerate() {
+            sql.push_str(if index == 0 { "?" } else { ", ?" });
+            values.push(Box::new(status.as_str()));
+        }
+        sql.push(')');
+    }
+    sql.push_str(" ORDER BY r.id DESC LIMIT ?");
+    values.push(Box::new(i64::try_from(page.limit).unwrap_or(i64::MAX)));
+    conn.prepare_cached(&sql)?.query_map(params_from_iter(values), run_row)?.collect()
+}
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    let status = TaskStatus::parse(&get_text(row, 3)?);
+    let seq = |column: usize| get_opt_u64(row, column).map(|seq| seq.map(Seq));
+    Ok(RunRow {
+        id: TaskId::from(get_text(row, 0)?),
+        thread: ThreadId::from(get_text(row, 1)?),
+        agent: get_text(row, 2)?,
+        status: status.ok_or_else(|| rusqlite::Error::InvalidColumnType(3, "status".to_owned(), Type::Text))?,
+        first_seq: seq(4)?,
+        last_seq: seq(5)?,
+        created_at: get_u64(row, 6)?,
+        ended_at: get_opt_u64(row, 7)?,
+    })
+}
+
+fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
+    Ok(InboxRow { id: get_u64(row, 0)?, at: get_u64(row, 1)?, command: from_json_column(&get_text(row, 2)?, 2)? })
+}
+
+fn wakeup_row(row: &Row<'_>) -> rusqlite::Result<ScheduledWakeup> {
+    Ok(ScheduledWakeup {
+        owner: UserId::from(get_text(row, 0)?),
+        thread: ThreadId::from(get_text(row, 1)?),
+        at: get_u64(row, 2)?,
+    })
+}
+
+/// Deletes some idempotency keys that are older than the newest by more than their lifetime. The clock is not read: the
+/// submissions carry their time.
+pub(crate) fn expire_idempotency_keys(conn: &Connection) -> rusqlite::Result<usize> {
+    let newest: Option<i64> = conn.query_row("SELECT max(at) FROM idempotency", (), |row| row.get(0))?;
+    let limit = newest.unwrap_or_default().saturating_sub_unsigned(IDEMPOTENCY_KEY_TTL_MS);
+    let sql = "DELETE FROM idempotency WHERE (owner, key) IN
+               (SELECT owner, key FROM idempotency WHERE at < ?1 LIMIT ?2)";
+    conn.execute(sql, (limit, EXPIRE_MAX))
+}
+
+fn find_submission(
+    conn: &Connection,
+    owner: &UserId,
+    idempotency: &IdempotencyKey,
+) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
+    let sql = "SELECT i.digest, i.task, t.id FROM idempotency i JOIN threads t ON t.num = i.thread
+               WHERE i.owner = ?1 AND i.key = ?2";
+    let mut select = conn.prepare_cached(sql)?;
+    let found = select.query_row((owner.as_str(), &idempotency.key), |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+    });
+    Ok(found.optional()?.map(|(digest, task, thread)| {
+        if digest == idempotency.request_digest {
+            Ok(Submitted::Duplicate { task: TaskId::from(task), thread: ThreadId::from(thread) })
+        } else {
+            Err(SubmitError::KeyReused)
+        }
+    }))
+}

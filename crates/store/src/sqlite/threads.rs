@@ -1,0 +1,120 @@
+//! Threads and their aliases.
+
+use super::columns::{get_text, get_u64, page_bounds};
+use super::record_index::{Extent, IndexUpdate};
+use super::transaction::WriteTransaction;
+use super::write_task::TaskCost;
+use super::{SqliteStore, aliases, attachment_links, page};
+use model::ports::{
+    AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreFuture, ThreadRow, ThreadWriter, Threads,
+};
+use model::seq::Seq;
+use model::{ThreadId, UserId};
+use rusqlite::{OptionalExtension, Row};
+
+impl Threads for SqliteStore {
+    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| {
+            let sql = "SELECT id, created_at, updated_at FROM threads
+                       WHERE owner = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
+            let (before, limit) = page_bounds(&page);
+            conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
+        }))
+    }
+
+    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<ThreadRow>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.query(move |conn| {
+            let sql = "SELECT id, created_at, updated_at FROM threads WHERE id = ?1 AND owner = ?2";
+            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), thread_row).optional()
+        }))
+    }
+
+    fn alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, Option<AliasRow>> {
+        let (owner, name) = (owner.clone(), name.to_owned());
+        Box::pin(self.readers.query(move |conn| aliases::find_alias(conn, &owner, kind, &name)))
+    }
+}
+
+impl ThreadWriter for SqliteStore {
+    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, bool> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.call_writer(TaskCost::ROW, move |tx| tx.delete_thread(&owner, &thread).map(Ok)))
+    }
+
+    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> StoreFuture<'a, AliasRow> {
+        let (owner, cost) = (owner.clone(), TaskCost::row_with_text(&row.data.to_stored()));
+        Box::pin(self.call_writer(cost, move |tx| aliases::insert_alias(tx.conn, &owner, row).map(Ok)))
+    }
+
+    fn update_conversation<'a>(
+        &'a self,
+        owner: &'a UserId,
+        current: &'a AliasRow,
+        data: ConversationData,
+    ) -> StoreFuture<'a, AliasUpdate> {
+        let (owner, current) = (owner.clone(), current.clone());
+        let cost = TaskCost::row_with_text(&data.to_stored());
+        Box::pin(
+            self.call_writer(cost, move |tx| aliases::update_conversation(tx.conn, &owner, &current, &data).map(Ok)),
+        )
+    }
+
+    fn delete_alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, bool> {
+        let (owner, name) = (owner.clone(), name.to_owned());
+        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+            let deleted = aliases::delete_alias(tx.conn, &owner, kind, &name)?;
+            tx.has_deleted_content |= deleted;
+            Ok(Ok(deleted))
+        }))
+    }
+}
+
+impl WriteTransaction<'_> {
+    /// Deletes a thread with everything that belongs to it. A thread that does not exist may have attachments all the same.
+    fn delete_thread(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
+        self.has_deleted_content |= attachment_links::unlink_thread(self.conn, owner, thread)?;
+        let Some(num) = page::find_owned_thread(self.conn, owner, thread)? else { return Ok(false) };
+        if self.state.index.read_plan(thread, Seq::ZERO, 0).is_some_and(|plan| plan.damaged_at.is_some()) {
+            // The index does not know all rows of a damaged thread: scan the table.
+            self.conn.execute("DELETE FROM records WHERE thread = ?1", [num])?;
+        }
+        let mut delete =
+            self.conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2 AND thread = ?3")?;
+        let dead: Vec<_> = self.state.dead_rows.ranges_of_thread(num).collect();
+        let live = self.thread_extents(thread, num).into_iter().map(|extent| (extent.pos, extent.end_pos()));
+        for (pos, end) in live.chain(dead) {
+            delete.execute((pos, end, num))?;
+        }
+        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "shares"] {
+            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
+        }
+        let mut aliases = self.conn.prepare_cached("DELETE FROM names WHERE thread = ?1 AND owner = ?2")?;
+        aliases.execute((thread.as_str(), owner.as_str()))?;
+        self.conn.prepare_cached("DELETE FROM threads WHERE num = ?1")?.execute([num])?;
+        self.state.threads.remove(thread);
+        self.state.epochs.remove(&num);
+        self.index_updates.push(IndexUpdate::ThreadDeleted { thread: thread.clone() });
+        self.has_deleted_content = true;
+        Ok(true)
+    }
+
+    /// Where the thread's rows are, including those of this transaction.
+    fn thread_extents(&self, thread: &ThreadId, num: i64) -> Vec<Extent> {
+        let published = self.state.index.read_plan(thread, Seq::ZERO, usize::MAX).filter(|plan| plan.num == num);
+        let mut extents = published.map(|plan| plan.extents).unwrap_or_default();
+        extents.extend(self.index_updates.iter().filter_map(|update| match update {
+            IndexUpdate::Appended { num: appended_to, extent, .. } if *appended_to == num => Some(*extent),
+            IndexUpdate::Appended { .. }
+            | IndexUpdate::ThreadCreated { .. }
+            | IndexUpdate::Packed { .. }
+            | IndexUpdate::ThreadDeleted { .. } => None,
+        }));
+        extents
+    }
+}
+
+fn thread_row(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
+    Ok(ThreadRow { id: ThreadId::from(get_text(row, 0)?), created_at: get_u64(row, 1)?, updated_at: get_u64(row, 2)? })
+}
