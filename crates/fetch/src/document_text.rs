@@ -279,7 +279,7 @@ mod tests {
                 let limits = ReadLimits { text_bytes_max, ..ReadLimits::default() };
                 match extract_content(&file, &limits) {
                     Ok(DocumentContent::Text { text, .. }) => {
-                        assert!(text.len() <= text_bytes_max, "SEED={seed} {kind:?}")
+                        assert!(text.len() <= text_bytes_max, "SEED={seed} {kind:?}");
                     }
                     Ok(DocumentContent::Image { content_type, .. }) => {
                         assert_eq!(content_type, kind.content_type(), "SEED={seed}");

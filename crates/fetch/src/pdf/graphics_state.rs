@@ -91,7 +91,7 @@ impl GraphicsState {
             }
             "BT" => self.set_text_matrix(TransformMatrix::IDENTITY),
             "Tm" => {
-                self.set_text_matrix(TransformMatrix::from_operands(&operation.operands).unwrap_or(self.line_matrix))
+                self.set_text_matrix(TransformMatrix::from_operands(&operation.operands).unwrap_or(self.line_matrix));
             }
             "Td" => self.move_line(number(0), number(1)),
             "TD" => {
