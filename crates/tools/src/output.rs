@@ -38,11 +38,11 @@ pub(crate) fn parse_output(text: &str, pointer: Option<&str>) -> Result<ToolOutp
 
 fn output_from_json(json: &str) -> Result<ToolOutput, ErrorInfo> {
     if let Ok(text) = serde_json::from_str::<String>(json) {
-        return Ok(text_output(&text));
+        return Ok(text_output(text));
     }
     match serde_json::from_str::<JsonObject>(json) {
         Ok(object) if is_tool_output(&object) => output_from_object(object),
-        Ok(_) | Err(_) => Ok(text_output(&compact_json(json))),
+        Ok(_) | Err(_) => Ok(text_output(compact_json(json))),
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> HistoryNormalizer<'a, '_> {
                 None => self.generated_images.extend(generated_image_part(&raw.item)),
             },
             HistoryEntry::GeneratedImages { content } => {
-                self.generated_images.extend(content.iter().filter(|part| !is_blank_part(part)).cloned())
+                self.generated_images.extend(content.iter().filter(|part| !is_blank_part(part)).cloned());
             }
             HistoryEntry::Call { call_id, name, arguments, raw, .. } => {
                 // A repeated call is one call.

@@ -81,7 +81,7 @@ async fn what_goes_wrong_is_told() {
     let message = refused(&command(&["sh", "-c", "echo why >&2; exit 2"])).await;
     assert_eq!(message, "the input hook failed: the program exited with status 2: why");
     assert!(refused(&command(&["no-such-program"])).await.contains("cannot start `no-such-program`"));
-    assert!(refused(&command(&[])).await.contains("no program is named"));
+    assert!(refused(&command(&[])).await.contains("the command is empty"));
     assert!(refused(&url("nowhere".to_owned())).await.contains("`nowhere` is not a URL"));
     assert!(refused(&command(&["yes"])).await.contains("exceeds 8388608 bytes"));
 }

@@ -52,9 +52,9 @@ impl Ingest for ChatIngest {
             let is_truncated =
                 self.finish_reason.is_none() && !(self.has_choice && self.calls.are_arguments_complete());
             return if is_truncated {
-                self.fail(provider_error::truncated_stream_failure(), out)
+                self.fail(provider_error::truncated_stream_failure(), out);
             } else {
-                self.complete(out)
+                self.complete(out);
             };
         }
         match model::json::parse_lenient_json(data) {

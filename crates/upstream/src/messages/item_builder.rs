@@ -123,7 +123,7 @@ impl MessagesUsage {
         }
     }
 
-    pub(super) const fn to_usage(&self) -> Usage {
+    pub(super) const fn to_usage(self) -> Usage {
         Usage {
             input_tokens: self.input.saturating_add(self.cache_write).saturating_add(self.cache_read),
             cached_tokens: self.cache_read,

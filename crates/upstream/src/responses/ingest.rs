@@ -61,7 +61,7 @@ impl ResponsesIngest {
         };
         match kind {
             ResponsesEventKind::Lifecycle => {
-                self.update_metadata(non_null_field(&event, "response").unwrap_or(&Value::Null))
+                self.update_metadata(non_null_field(&event, "response").unwrap_or(&Value::Null));
             }
             ResponsesEventKind::Terminal(status) => self.on_terminal_event(status, event, out),
             ResponsesEventKind::Error => {
