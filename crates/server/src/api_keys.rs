@@ -5,6 +5,7 @@
 
 use crate::hex::encode_hex;
 use model::UserId;
+use model::error::truncate_text;
 use model::id::is_valid_id;
 use model::ports::{AccessKeyRow, Clock as _, Directory, StoreError};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ pub(crate) struct NewApiKey {
 /// Makes a key.
 pub(crate) async fn create_api_key(directory: &dyn Directory, user: &str) -> Result<NewApiKey, ApiKeyError> {
     if !is_valid_id(user) {
-        return Err(ApiKeyError::InvalidUser(user.chars().take(64).collect()));
+        return Err(ApiKeyError::InvalidUser(truncate_text(user, 64).into_owned()));
     }
     let mut name = [0; 8];
     getrandom::fill(&mut name).map_err(ApiKeyError::Random)?;
@@ -64,7 +65,7 @@ pub(crate) async fn create_api_key(directory: &dyn Directory, user: &str) -> Res
 /// Lets a key in no longer.
 pub(crate) async fn revoke_api_key(directory: &dyn Directory, id: &str) -> Result<(), ApiKeyError> {
     let known = directory.revoke_access_key(id, engine::SystemClock.now()).await?;
-    if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(id.chars().take(64).collect())) }
+    if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(truncate_text(id, 64).into_owned())) }
 }
 
 /// The keys that let somebody in now.

@@ -9,8 +9,9 @@
 use crate::api_keys::ApiKeys;
 use crate::app::App;
 use crate::problem::Problem;
+use crate::query_params;
 use crate::shares::{self, SHARE_RECHECK_INTERVAL, Share};
-use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
@@ -133,11 +134,11 @@ fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
     if is_followed && bare { app.tickets.redeem(&ticket, Instant::now()) } else { None }
 }
 
-/// Is it a stream that is asked for, and nothing else beside? Who says `stream` twice may mean anything.
+/// Whether the request asks for a stream and for nothing else; with two values of `stream` that is not clear.
 fn asks_for_stream(uri: &Uri) -> bool {
-    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|pairs| pairs.0).unwrap_or_default();
-    let mut said = pairs.iter().filter(|(name, _)| name == "stream").map(|(_, value)| value.as_str());
-    (said.next(), said.next()) == (Some("true"), None)
+    let pairs = query_params::parse_pairs(uri).unwrap_or_default();
+    let mut values = pairs.iter().filter(|(name, _)| name == "stream").map(|(_, value)| value.as_str());
+    (values.next(), values.next()) == (Some("true"), None)
 }
 
 fn has_ticket(uri: &Uri) -> bool {

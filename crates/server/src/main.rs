@@ -3,6 +3,7 @@
 //! Everything is wired together here and in [`cli`]; the floors below know nothing of each other. Only this file and the
 //! verbs in [`cli`] speak `anyhow`: everywhere else an error is a type that says what can go wrong.
 
+mod accept;
 mod api_keys;
 mod app;
 mod attachments;

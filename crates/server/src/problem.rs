@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{AnswerError, StartError, WatchError};
 use model::cursor::CursorError;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::event::{ApprovalDecisionKind, Initiator};
 use model::id::IdError;
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
@@ -17,7 +17,8 @@ use protocol::client_input::InvalidField;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
-/// How long a client waits before it tries again what was not possible just now.
+/// Details may quote what a client sent.
+const DETAIL_CHARS_MAX: usize = 300;
 const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// A refusal.
@@ -75,7 +76,7 @@ impl Problem {
 
     /// The body is JSON but does not have the shape that the route accepts.
     pub(crate) fn invalid_body(detail: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidBody, truncate_detail(&detail.into()))
+        Self::new(ErrorCode::InvalidBody, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
     }
 
     /// One field of the body is not valid.
@@ -84,7 +85,7 @@ impl Problem {
     }
 
     pub(crate) fn invalid_query(detail: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidQuery, truncate_detail(&detail.into()))
+        Self::new(ErrorCode::InvalidQuery, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
     }
 
     /// One query parameter is not valid.
@@ -196,7 +197,8 @@ impl From<StartError> for Problem {
         let detail = error.to_string();
         match error {
             StartError::UnknownAgent(_) => {
-                let detail = format!("{}; GET /v1/models lists those that there are", truncate_detail(&detail));
+                let detail =
+                    format!("{}; GET /v1/models lists those that there are", truncate_text(&detail, DETAIL_CHARS_MAX));
                 Self::new(ErrorCode::UnknownAgent, detail)
             }
             StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
@@ -254,13 +256,4 @@ fn describe_decision(answer: &ApprovalAnswer) -> String {
         Initiator::System | Initiator::Cancel => "the end of its run",
     };
     format!("this was decided before: {what}, by {who}")
-}
-
-/// Enough of a text to see what is meant; what a client sent may be long.
-fn truncate_detail(text: &str) -> String {
-    const CHARS_MAX: usize = 300;
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }

@@ -4,6 +4,7 @@
 
 use super::diagnostics::{Diagnostics, Severity};
 use super::suggest;
+use model::error::truncate_text;
 use serde_json::{Number, Value};
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
@@ -300,11 +301,7 @@ fn quote_key(key: &str) -> String {
     if plain { key.to_owned() } else { format!("{key:?}") }
 }
 
-/// Somebody's words in a sentence of ours.
+/// Quotes text of the file in a message.
 pub(super) fn quote_text(text: &str) -> String {
-    const CHARS_MAX: usize = 80;
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("`{}…`", text.get(..end).unwrap_or_default()),
-        None => format!("`{text}`"),
-    }
+    format!("`{}`", truncate_text(text, 80))
 }

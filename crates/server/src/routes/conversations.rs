@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::json::JsonObject;
 use model::ports::AliasRow;
 use model::{ThreadId, UserId};
@@ -112,7 +112,7 @@ pub(crate) async fn find_conversation(app: &App, user: &UserId, id: &str) -> Res
         false => None,
     };
     let Some(row) = row else {
-        let short: String = id.chars().take(80).collect();
+        let short = truncate_text(id, 80);
         let detail = format!("Conversation with id '{short}' not found.");
         return Err(Problem::new(ErrorCode::NotFound, detail));
     };
