@@ -14,8 +14,11 @@ mod diagnostics;
 mod error;
 mod fetch;
 mod files;
+mod headers;
 mod http_tool;
+mod input_hook;
 mod limits;
+mod names;
 mod providers;
 mod secrets;
 mod source;
@@ -24,6 +27,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod urls;
 
 pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;

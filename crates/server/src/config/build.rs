@@ -1,12 +1,13 @@
 //! The file as settings. Every table is read to its end, whatever was wrong before it.
 
-use super::agents::{self, DefinedNames};
 use super::diagnostics::{Diagnostic, Diagnostics};
+use super::names::DefinedNames;
 use super::source::ConfigSource;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
+use super::urls::{is_host, is_origin};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides};
-use super::{fetch, files, limits, providers, tools};
+use super::{agents, fetch, files, limits, providers, tools};
 use crate::hex::encode_hex;
 use ::tools::Toolbox;
 use model::definition::Definitions;
@@ -147,13 +148,4 @@ fn read_checked_list(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool,
         text.to_ascii_lowercase()
     };
     texts.into_iter().map(check).collect()
-}
-
-pub(super) fn is_host(text: &str) -> bool {
-    !text.contains('@') && text.parse::<axum::http::uri::Authority>().is_ok()
-}
-
-fn is_origin(text: &str) -> bool {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(is_host)
 }

@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::table::{ConfigTable, quote_text};
+use super::urls::is_http_base_url;
 use ::files::StorageLocation;
 use model::id::is_valid_id;
 use std::time::Duration;
@@ -115,11 +116,4 @@ fn read_checked_text(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool,
         return None;
     }
     Some(text.trim_end_matches('/').to_owned())
-}
-
-fn is_http_base_url(text: &str) -> bool {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let (authority, path) = rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
-    super::build::is_host(authority)
-        && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-.~".contains(&byte))
 }

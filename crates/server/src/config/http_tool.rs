@@ -1,31 +1,27 @@
 //! `kind = "http"`: the address, what is sent there, and where in the answer the result is.
 
-use super::secrets;
+use super::headers::read_headers;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use super::tools::property_names;
-use axum::http::{HeaderName, HeaderValue};
+use super::urls;
 use model::definition::HttpTool;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Methods that send what the address does not use as a query, and those that send a body.
 const QUERY_METHODS: [&str; 3] = ["GET", "HEAD", "DELETE"];
 const BODY_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
-/// Headers that let somebody in.
-const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
 
-pub(super) fn read_http_tool(table: &ConfigTable<'_>, parameters: &Value) -> Option<HttpTool> {
+/// `known` are the names of the parameters.
+pub(super) fn read_http_tool(table: &ConfigTable<'_>, known: &[&str]) -> Option<HttpTool> {
     let Some(item) = table.get("url") else {
         table.report_error("`url` is missing; write `url = \"https://…\"`");
         return None;
     };
     let url = item.text()?;
-    let known = property_names(parameters);
-    let used = url_placeholders(&item, url, &known)?;
+    let used = url_placeholders(&item, url, known)?;
     let body = table.get("body").and_then(|body| Some((body.clone(), body.json()?)));
     if let Some((item, body)) = &body {
-        check_body_placeholders(item, body, &known);
+        check_body_placeholders(item, body, known);
     }
     let all_used = known.iter().all(|name| used.contains(name));
     let method = table.get("method").and_then(|item| read_method(&item));
@@ -67,33 +63,6 @@ fn read_json_pointer(item: &ConfigValue<'_>) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// The table `headers`; a value may name secrets.
-pub(super) fn read_headers(table: &ConfigTable<'_>) -> BTreeMap<String, String> {
-    let mut headers = BTreeMap::new();
-    for (name, item) in table.free_table("headers").items() {
-        if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            item.report_error(format!("{} is not the name of a header; use letters, digits and `-`", quote_text(name)));
-        }
-        let Some(text) = item.text() else { continue };
-        if HeaderValue::from_str(text).is_err() {
-            item.report_error("a header cannot have this value; leave out line breaks and control characters");
-        }
-        let secret = SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-        if secret && !secrets::has_secret_ref(text) {
-            item.report_warning(
-                "a secret does not belong in this file; write `env:NAME`, `file:PATH`, or `Bearer {env:NAME}`",
-            );
-        }
-        headers.insert(name.to_owned(), secrets::check_secrets(&item, text));
-    }
-    headers
-}
-
-/// An address without places for arguments.
-pub(super) fn check_url(item: &ConfigValue<'_>, text: &str) -> Option<String> {
-    is_http_url(item, text).then(|| text.to_owned())
-}
-
 /// The arguments that an address has a place for.
 fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) -> Option<Vec<&'a str>> {
     let mut names: Vec<&str> = Vec::new();
@@ -121,31 +90,12 @@ fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) ->
         rest = after;
     }
     filled.push_str(rest);
-    is_http_url(item, &filled).then_some(names)
+    urls::check_http_url(item, &filled).map(|_| names)
 }
 
 /// Does the text have a whole `http://host` and the beginning of a path or a query after it?
 fn has_authority(text: &str) -> bool {
     text.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
-}
-
-fn is_http_url(item: &ConfigValue<'_>, text: &str) -> bool {
-    let (scheme, rest) = text.split_once("://").unwrap_or_default();
-    if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
-        item.report_error("this is not an address that can be asked; begin it with `http://` or `https://`");
-        return false;
-    }
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if authority.contains('@') {
-        item.report_error("a password does not belong in an address; use `headers` and `env:NAME`");
-        return false;
-    }
-    // The parser takes a backslash for a slash, and so would end the host where we do not see it.
-    let whole = !text.contains('\\') && reqwest::Url::parse(text).is_ok_and(|url| url.has_host());
-    if !whole {
-        item.report_error("this is not an address; write it like `https://example.com/items/{id}`");
-    }
-    whole
 }
 
 /// Texts like `{name}` in a body are arguments.

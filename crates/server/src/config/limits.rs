@@ -1,7 +1,7 @@
 //! `[limits]`, what a run and what a request may use up, and `[prices]`, what models cost.
 
 use super::HttpLimits;
-use super::agents::{DefinedNames, check_model_exists};
+use super::names::{DefinedNames, check_model_exists};
 use super::table::ConfigTable;
 use crate::json_body::LargeBodySemaphore;
 use model::definition::Price;
@@ -37,6 +37,9 @@ pub(super) const KEYS: [&str; 25] = [
     "input_files_max",
     "tools_max",
 ];
+/// The longest duration that can be set: a year.
+pub(super) const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
+pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
 /// Costs are counted in millionths.
 const MICROS_PER_UNIT: u32 = 1_000_000;

@@ -3,8 +3,8 @@
 
 mod http_service;
 
-use super::agents::check_name;
 use super::diagnostics::Diagnostics;
+use super::names::check_name;
 use super::source::{ConfigBase, read_bounded};
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};

@@ -5,6 +5,7 @@
 use super::diagnostics::{Diagnostics, Severity};
 use super::suggest;
 use model::error::truncate_text;
+use model::json::JsonObject;
 use serde_json::{Number, Value};
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
@@ -262,6 +263,17 @@ impl<'a> ConfigValue<'a> {
             self.report_error("this cannot be JSON; leave out dates, `nan` and `inf`, and nest less deeply");
         }
         json
+    }
+
+    /// The value as a JSON object.
+    pub(super) fn json_object(&self) -> Option<JsonObject> {
+        match self.json()? {
+            Value::Object(object) => Some(object),
+            _ => {
+                self.report_error("must be a table, such as `{ temperature = 0.2 }`");
+                None
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! `[tools.NAME]`: what all kinds have in common, and what belongs to which.
 
-use super::agents::{DefinedNames, check_name};
 use super::http_tool;
+use super::limits::{DURATION_MS_MAX, DURATION_SECONDS_MAX};
+use super::names::{DefinedNames, check_name};
 use super::secrets;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
@@ -12,10 +13,6 @@ use model::definition::ToolSpec;
 use model::definition::{Agent, ApprovalOnTimeout, ApprovalPolicy, CommandTool, Tool, ToolExecutor};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// The longest time that can be set: a year.
-pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
-const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 const KEYS: [&str; 22] = [
     "kind",
@@ -119,7 +116,7 @@ fn read_tool(
         ToolKind::Builtin => builtin_tool(name, &table)?,
         ToolKind::Http => {
             let spec = spec();
-            let http = http_tool::read_http_tool(&table, &spec.parameters)?;
+            let http = http_tool::read_http_tool(&table, &property_names(&spec.parameters))?;
             Tool::new(spec, ToolExecutor::Http(http))
         }
         ToolKind::Command => Tool::new(spec(), ToolExecutor::Command(read_command_tool(&table)?)),
@@ -306,8 +303,7 @@ fn empty_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// What the arguments are called.
-pub(super) fn property_names(parameters: &Value) -> Vec<&str> {
+fn property_names(parameters: &Value) -> Vec<&str> {
     let properties = parameters.get("properties").and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect()
 }

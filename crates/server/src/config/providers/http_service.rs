@@ -2,9 +2,9 @@
 
 use super::super::ConfigError;
 use super::super::diagnostics::Diagnostics;
+use super::super::limits::DURATION_MS_MAX;
 use super::super::table::{ConfigTable, ConfigValue};
-use super::super::tools::DURATION_MS_MAX;
-use super::super::{agents, http_tool, secrets};
+use super::super::{headers, secrets, urls};
 use providers::http::{
     HttpProvider, HttpProviderSettings, HttpTimeouts, ProviderClient, ProviderClientError, ResponseLimits,
     UpstreamDialect, Url,
@@ -67,7 +67,7 @@ pub(super) fn read_service(
     table: &ConfigTable<'_>,
 ) -> Option<(HttpProviderSettings, Duration)> {
     let base_url = match table.get("base_url") {
-        Some(item) => http_tool::check_url(&item, item.text()?)?,
+        Some(item) => urls::check_http_url(&item, item.text()?)?,
         None => kind.default_base_url().to_owned(),
     };
     let ms = |key: &str| table.number(key, 1..=DURATION_MS_MAX).map(Duration::from_millis);
@@ -84,8 +84,8 @@ pub(super) fn read_service(
         dialect: kind,
         base_url: Url::parse(&base_url).ok()?,
         api_key_ref: table.get("api_key").and_then(|item| read_api_key(&item)),
-        headers: http_tool::read_headers(table),
-        options: table.get("options").and_then(|item| agents::read_options(&item)).unwrap_or_default(),
+        headers: headers::read_headers(table),
+        options: table.get("options").and_then(|item| item.json_object()).map(Arc::new).unwrap_or_default(),
         timeouts,
         limits,
         cassette_dir: None,
