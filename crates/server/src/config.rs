@@ -35,7 +35,7 @@ pub(crate) use fetch::FetchConfig;
 pub(crate) use files::FilesConfig;
 pub(crate) use secrets::read_env;
 
-use crate::json_body::LargeBodySemaphore;
+use crate::body_permits::LargeBodySemaphore;
 use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;

@@ -37,7 +37,7 @@ fn read_agent(name: &str, item: &ConfigValue<'_>, names: &DefinedNames<'_>) -> O
     let table = item.table(&KEYS)?;
     let upstream = table.get("upstream");
     if let Some(upstream) = &upstream {
-        upstream.report_error("agents that run elsewhere are not supported yet; give it a `model`");
+        upstream.report_error("remote agents are not supported yet; set `model`");
     } else if table.get("model").is_none() {
         table.report_error("`model` is missing; write `model = \"provider/model\"`");
     }
@@ -63,7 +63,7 @@ fn read_tool_names(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>
     let mut tools: Vec<String> = Vec::new();
     for (item, wanted) in table.get("tools").and_then(|item| item.text_list()).unwrap_or_default() {
         if tools.iter().any(|tool| tool == wanted) {
-            item.report_error(format!("agent `{name}` has {} twice; leave one out", quote_text(wanted)));
+            item.report_error(format!("agent `{name}` has {} twice; remove one", quote_text(wanted)));
         } else if !names.tools.contains(&wanted) && !names.agents.contains(&wanted) {
             let known: Vec<&str> = names.tools.iter().chain(&names.agents).copied().collect();
             let instead = suggest::suggest_name(wanted, &known);
@@ -84,7 +84,7 @@ fn read_handoffs(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>) 
         let heir = handoff.agent.as_str();
         let tool = handoff_tool_name(heir);
         if heir == name {
-            item.report_error(format!("agent `{name}` cannot hand over to itself; leave it out"));
+            item.report_error(format!("agent `{name}` cannot hand over to itself"));
         } else if !names.agents.contains(&heir) {
             let others: Vec<&str> = names.agents.iter().copied().filter(|other| *other != name).collect();
             let instead = suggest::suggest_name(heir, &others);
@@ -95,10 +95,10 @@ fn read_handoffs(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>) 
         } else if tool.len() > TOOL_NAME_BYTES_MAX {
             let most = TOOL_NAME_BYTES_MAX;
             item.report_error(format!(
-                "`{tool}` has more than {most} letters, which providers refuse; shorten the agent's name"
+                "`{tool}` is longer than {most} characters, which providers reject; shorten the agent's name"
             ));
         } else if handoffs.iter().any(|other| handoff_tool_name(&other.agent) == tool) {
-            item.report_error(format!("agent `{name}` has `{tool}` twice; leave one out, or rename an agent"));
+            item.report_error(format!("agent `{name}` has `{tool}` twice; remove one, or rename an agent"));
         }
         handoffs.push(handoff);
     }
@@ -113,7 +113,7 @@ fn read_handoff(item: &ConfigValue<'_>) -> Option<Handoff> {
     let table = item.table(&["agent", "history"])?;
     let history = table.get("history").and_then(|history| history.one_of(&HANDOFF_HISTORIES)).unwrap_or_default();
     if table.get("agent").is_none() {
-        table.report_error("`agent` is missing; write the name of the agent that takes over");
+        table.report_error("`agent` is missing; write the name of the agent to hand over to");
     }
     Some(Handoff { agent: table.text("agent")?.to_owned(), history })
 }
@@ -126,7 +126,7 @@ fn read_history(item: &ConfigValue<'_>) -> Option<HistoryWindow> {
 fn read_compaction(item: &ConfigValue<'_>, names: &DefinedNames<'_>) -> Option<CompactionPolicy> {
     let table = item.table(&["after_tokens", "keep_turns", "model"])?;
     if table.get("after_tokens").is_none() {
-        table.report_error("`after_tokens` is missing; write after how many tokens the past is summed up");
+        table.report_error("`after_tokens` is missing; write the number of tokens that triggers compaction");
     }
     let model = table.get("model").and_then(|model| Some((model.clone(), model.text()?)));
     if let Some((item, model)) = &model {

@@ -70,7 +70,7 @@ fn read_settings(
             .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR)),
         auth,
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
-        origins: read_checked_list(&server, "origins", is_origin, "an origin; write it like https://example.com"),
+        origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
         files: files::read_files(&file.table("files", &files::KEYS), findings, overrides.env),
@@ -114,7 +114,7 @@ fn read_listen(server: &ConfigTable<'_>, findings: &Diagnostics<'_>, told: Optio
     let written = server.get("listen").and_then(|item| {
         let address = parse(item.text()?);
         if address.is_none() {
-            item.report_error("not an address; write ip:port, like 127.0.0.1:8787");
+            item.report_error("not a socket address; write ip:port, such as 127.0.0.1:8787");
         }
         address
     });
@@ -133,7 +133,7 @@ fn read_auth_mode(table: &ConfigTable<'_>) -> AuthMode {
     let Some(item) = table.get("mode") else { return AuthMode::None };
     if item.is_text("jwt") {
         let known: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
-        item.report_error(format!("`jwt` is not supported yet; write one of {}", suggest::list_names(&known)));
+        item.report_error(format!("`jwt` is not supported yet; expected one of {}", suggest::list_names(&known)));
         return AuthMode::None;
     }
     item.one_of(&MODES).unwrap_or(AuthMode::None)

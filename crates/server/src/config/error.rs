@@ -36,10 +36,10 @@ pub(crate) enum ConfigError {
     #[error(transparent)]
     Client(#[from] providers::http::ProviderClientError),
     /// A variable of the environment.
-    #[error("`{0}` in the environment is not an address; write it like https://example.com/v1")]
+    #[error("`{0}` in the environment is not a URL such as https://example.com/v1")]
     EnvUrl(&'static str),
     /// An address that is none.
-    #[error("`{0}` is not an address to listen on: use ip:port, like 127.0.0.1:8787")]
+    #[error("`{0}` is not an address to listen on: use ip:port, such as 127.0.0.1:8787")]
     Listen(String),
     /// Everybody would be let in.
     #[error(

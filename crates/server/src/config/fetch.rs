@@ -60,7 +60,7 @@ fn read_private_networks(item: &ConfigValue<'_>) -> PrivateAddresses {
     let address = |(item, text): (ConfigValue<'_>, &str)| {
         let address = text.parse::<IpAddr>();
         if address.is_err() {
-            item.report_error(format!("{} is not an IP address; write it like 10.0.0.5", quote_text(text)));
+            item.report_error(format!("{} is not an IP address such as 10.0.0.5", quote_text(text)));
         }
         address.ok()
     };

@@ -77,12 +77,7 @@ pub(super) fn read_files(
         location: place,
         env_vars: variables,
         bucket: read_checked_text(table, "bucket", is_valid_id, "1 to 64 letters, digits, `_` or `-`"),
-        public_url: read_checked_text(
-            table,
-            "public_url",
-            is_http_base_url,
-            "an address; write it like https://agents.example",
-        ),
+        public_url: read_checked_text(table, "public_url", is_http_base_url, "a URL such as https://agents.example"),
         upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(UPLOAD_BYTES_MAX),
         image_bytes_max: table.number("image_bytes_max", 1..=u64::MAX >> 1).unwrap_or(IMAGE_BYTES_MAX),
         user_bytes_max: table.number("user_bytes_max", 0..=u64::MAX >> 1),

@@ -22,7 +22,7 @@ pub(super) fn read_headers(table: &ConfigTable<'_>) -> BTreeMap<String, String> 
         let secret = SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
         if secret && !secrets::has_secret_ref(text) {
             item.report_warning(
-                "do not write secrets into this file; write `env:NAME`, `file:PATH`, or `Bearer {env:NAME}`",
+                "do not write secrets into this file; use `env:NAME`, `file:PATH`, or `Bearer {env:NAME}`",
             );
         }
         headers.insert(name.to_owned(), secrets::check_secrets(&item, text));

@@ -29,7 +29,7 @@ pub(super) fn read_http_tool(table: &ConfigTable<'_>, known: &[&str]) -> Option<
     if let Some((item, _)) = &body
         && QUERY_METHODS.contains(&method)
     {
-        item.report_error(format!("{method} sends no body; write `method = \"POST\"`, or leave the body out"));
+        item.report_error(format!("{method} sends no body; write `method = \"POST\"`, or remove the body"));
     }
     Some(HttpTool {
         method: method.to_owned(),
@@ -46,7 +46,7 @@ fn read_method(item: &ConfigValue<'_>) -> Option<&'static str> {
     let found = QUERY_METHODS.into_iter().chain(BODY_METHODS).find(|method| method.eq_ignore_ascii_case(text));
     if found.is_none() {
         item.report_error(format!(
-            "{} is not a method; write one of {}",
+            "{} is not a supported method; expected one of {}",
             quote_text(text),
             suggest::list_names(&known)
         ));
@@ -70,17 +70,17 @@ fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) ->
     let mut rest = url;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            item.report_error("`{` is never closed; write `{name}` for the argument of that name");
+            item.report_error("unclosed `{`; write `{name}` for the argument of that name");
             return None;
         };
         filled.push_str(before);
         if !has_authority(&filled) {
-            item.report_error(format!("`{{{name}}}` may stand in the path and in the query only; write out the host"));
+            item.report_error(format!("`{{{name}}}` is allowed in the path and the query only; write out the host"));
             return None;
         }
         if !known.contains(&name) {
             item.report_error(format!(
-                "{} is no parameter; {}",
+                "{} is not a parameter; {}",
                 quote_text(&format!("{{{name}}}")),
                 suggest::suggest_name(name, known)
             ));
@@ -105,7 +105,7 @@ fn check_body_placeholders(item: &ConfigValue<'_>, body: &Value, known: &[&str])
             let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
             if let Some(name) = name.filter(|name| !known.contains(name)) {
                 item.report_error(format!(
-                    "{} is no parameter; {}",
+                    "{} is not a parameter; {}",
                     quote_text(text),
                     suggest::suggest_name(name, known)
                 ));

@@ -3,7 +3,7 @@
 use super::HttpLimits;
 use super::names::{DefinedNames, check_model_exists};
 use super::table::ConfigTable;
-use crate::json_body::LargeBodySemaphore;
+use crate::body_permits::LargeBodySemaphore;
 use model::definition::Price;
 use model::fold::TASK_FILES_MAX;
 use model::limits::{CostMicros, RunLimits};
@@ -95,7 +95,7 @@ pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) ->
         let Some(table) = item.table(&PRICE_KEYS) else { continue };
         let price = |key| table.get(key).and_then(|item| item.decimal());
         for key in ["input", "output"].into_iter().filter(|key| table.get(key).is_none()) {
-            table.report_error(format!("`{key}` is missing; write what a million tokens cost"));
+            table.report_error(format!("`{key}` is missing; write the price of a million tokens"));
         }
         let price = Price {
             input: price("input").unwrap_or_default(),

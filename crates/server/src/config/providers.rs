@@ -79,21 +79,17 @@ fn read_provider(name: &str, item: &ConfigValue<'_>, clients: &mut HttpClients) 
     let table = item.table(&keys)?;
     match read_kind(&table)? {
         ProviderKind::Scripted => {
-            reject_keys(
-                &table,
-                &http_service::KEYS,
-                "has no place in a scripted provider; it is for those behind an address",
-            );
+            reject_keys(&table, &http_service::KEYS, "does not apply to a scripted provider; only to HTTP services");
             match table.get("cassettes") {
                 Some(folder) => Some(Arc::new(read_cassettes(&folder, &table)?)),
                 None => {
-                    reject_keys(&table, &["speed"], "is how fast `cassettes` are played, and there are none");
+                    reject_keys(&table, &["speed"], "applies to `cassettes` only");
                     Some(Arc::new(read_scripted(item, &table)?))
                 }
             }
         }
         ProviderKind::Service(dialect) => {
-            reject_keys(&table, &SCRIPTED_KEYS, "has no place in a provider of this kind; it is for `scripted`");
+            reject_keys(&table, &SCRIPTED_KEYS, "does not apply to this kind of provider; only to `scripted`");
             let (settings, connect) = http_service::read_service(name, dialect, &table)?;
             match clients.build_upstream(settings, connect) {
                 Ok(service) => Some(Arc::new(service)),
@@ -115,14 +111,18 @@ fn reject_keys(table: &ConfigTable<'_>, keys: &[&str], why: &str) {
 fn read_kind(table: &ConfigTable<'_>) -> Option<ProviderKind> {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
     let Some(item) = table.get("kind") else {
-        table.report_error(format!("`kind` is missing; there is {}", suggest::list_names(&words)));
+        table.report_error(format!("`kind` is missing; expected one of {}", suggest::list_names(&words)));
         return None;
     };
     let word = item.text()?;
     let found = KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind);
     if found.is_none() {
         let what = if PLANNED_KINDS.contains(&word) { "is not supported yet" } else { "does not exist" };
-        item.report_error(format!("the kind {} {what}; there is {}", quote_text(word), suggest::list_names(&words)));
+        item.report_error(format!(
+            "the kind {} {what}; expected one of {}",
+            quote_text(word),
+            suggest::list_names(&words)
+        ));
     }
     found
 }
@@ -140,7 +140,7 @@ fn read_scripted(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Scri
 
 /// What was recorded is played in place of a scenario file.
 fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<CassetteProvider> {
-    reject_keys(table, &["file"], "has no place beside `cassettes`; a provider plays one or the other");
+    reject_keys(table, &["file"], "cannot be combined with `cassettes`");
     let speed = match table.get("speed") {
         None => PlaybackSpeed::default(),
         Some(item) => {
@@ -149,7 +149,7 @@ fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Cas
             if known.is_none() {
                 let words: Vec<&str> = SPEEDS.iter().map(|(word, _)| *word).collect();
                 item.report_error(format!(
-                    "the speed {} does not exist; there is {}",
+                    "unknown value {}; expected one of {}",
                     quote_text(word),
                     suggest::list_names(&words)
                 ));

@@ -106,7 +106,7 @@ fn check_secret_exists(source: &ConfigSource, reference: &SecretRef<'_>) -> Resu
         SecretRef::Env(_) => Err("the variable is not set; set it before the server starts".to_owned()),
         SecretRef::File(path) => match read_bounded(&source.resolve_path(path), SECRET_BYTES_MAX) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("{error}; put the file there")),
+            Err(error) => Err(format!("{error}")),
         },
     }
 }

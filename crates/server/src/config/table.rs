@@ -99,7 +99,7 @@ impl<'a> ConfigTable<'a> {
 
     fn reject_unknown_keys(&self, keys: &[&str]) {
         for (name, item) in self.items().filter(|(name, _)| !keys.contains(name)) {
-            item.report_error(format!("there is no key {}; {}", quote_text(name), suggest::suggest_name(name, keys)));
+            item.report_error(format!("unknown key {}; {}", quote_text(name), suggest::suggest_name(name, keys)));
         }
     }
 }
@@ -126,7 +126,7 @@ impl<'a> ConfigValue<'a> {
 
     fn expect_type<T>(&self, read: Option<T>, wanted: &str) -> Option<T> {
         if read.is_none() {
-            self.report_error(format!("this is {}; write {wanted}", type_name(self.value)));
+            self.report_error(format!("expected {wanted}, found {}", type_name(self.value)));
         }
         read
     }
@@ -162,16 +162,16 @@ impl<'a> ConfigValue<'a> {
     }
 
     pub(super) fn text(&self) -> Option<&'a str> {
-        self.expect_type(self.value.as_str(), "a text, in quotes")
+        self.expect_type(self.value.as_str(), "a string")
     }
 
     pub(super) fn flag(&self) -> Option<bool> {
-        self.expect_type(self.value.as_bool(), "`true` or `false`")
+        self.expect_type(self.value.as_bool(), "a boolean")
     }
 
     /// A list; its items have the list's key and their own place.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
-        let list = self.expect_type(self.value.as_array(), "a list, in square brackets")?;
+        let list = self.expect_type(self.value.as_array(), "a list")?;
         let item = |value: &'a toml::Spanned<DeValue<'a>>| Self {
             offset: value.span().start,
             value: value.get_ref(),
@@ -191,9 +191,9 @@ impl<'a> ConfigValue<'a> {
         if let Some(text) = self.value.as_str() {
             return Some(vec![(self.clone(), text)]);
         }
-        let list = self.expect_type(self.value.as_array(), "a text or a list of texts")?;
+        let list = self.expect_type(self.value.as_array(), "a string or a list of strings")?;
         if list.is_empty() {
-            self.report_error("the list is empty; write at least one");
+            self.report_error("the list must not be empty");
             return None;
         }
         self.text_list()
@@ -201,14 +201,14 @@ impl<'a> ConfigValue<'a> {
 
     /// A whole number within these bounds.
     pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let number = self.expect_type(self.value.as_integer(), "a whole number")?;
+        let number = self.expect_type(self.value.as_integer(), "an integer")?;
         let number = u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|number| range.contains(number));
         if number.is_none() {
-            let most = match *range.end() {
-                u64::MAX => String::new(),
-                most => format!(" to {most}"),
+            let expected = match *range.end() {
+                u64::MAX => format!("at least {}", range.start()),
+                max => format!("{} to {max}", range.start()),
             };
-            self.report_error(format!("the number is out of bounds; write one from {}{most}", range.start()));
+            self.report_error(format!("out of range; expected {expected}"));
         }
         number
     }
@@ -223,7 +223,7 @@ impl<'a> ConfigValue<'a> {
         let number: f64 = self.expect_type(text, "a number")?.parse().unwrap_or(f64::NAN);
         let fits = number.is_finite() && number >= 0.0;
         if !fits {
-            self.report_error("the number is out of bounds; write one from 0");
+            self.report_error("out of range; expected at least 0");
         }
         fits.then_some(number)
     }
@@ -235,7 +235,7 @@ impl<'a> ConfigValue<'a> {
         // By way of its digits: there is no conversion that refuses what does not fit.
         let parts = format!("{parts:.0}").parse().ok().filter(|parts| range.contains(parts));
         if parts.is_none() || (parts == Some(0) && number > 0.0) {
-            self.report_error("the number is out of bounds, or finer than is counted");
+            self.report_error("out of range, or too precise");
             return None;
         }
         parts
@@ -248,7 +248,7 @@ impl<'a> ConfigValue<'a> {
         if found.is_none() {
             let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
             self.report_error(format!(
-                "{} is not known here; write one of {}",
+                "unknown value {}; expected one of {}",
                 quote_text(text),
                 suggest::list_names(&known)
             ));
@@ -260,7 +260,7 @@ impl<'a> ConfigValue<'a> {
     pub(super) fn json(&self) -> Option<Value> {
         let json = toml_to_json(self.value, JSON_DEPTH_MAX);
         if json.is_none() {
-            self.report_error("this cannot be JSON; leave out dates, `nan` and `inf`, and nest less deeply");
+            self.report_error("cannot be converted to JSON; remove dates, `nan` and `inf`, and reduce the nesting");
         }
         json
     }
@@ -297,10 +297,10 @@ fn toml_to_json(value: &DeValue<'_>, depth: usize) -> Option<Value> {
 
 const fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with decimals",
-        DeValue::Boolean(_) => "`true` or `false`",
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",

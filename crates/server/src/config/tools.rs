@@ -93,7 +93,7 @@ fn read_tool(
 ) -> Option<Tool> {
     check_name(name, item);
     if names.agents.contains(&name) {
-        item.report_error(format!("there is an agent `{name}`, too, and both would be called so; rename one"));
+        item.report_error(format!("an agent is called `{name}`, too; rename one of them"));
     }
     let table = item.table(&KEYS)?;
     let kind = read_kind(&table)?;
@@ -101,10 +101,7 @@ fn read_tool(
         if let Some(item) = table.get(key) {
             let places: Vec<&str> =
                 KINDS.iter().filter(|(_, kind)| kinds.contains(kind)).map(|(word, _)| *word).collect();
-            item.report_error(format!(
-                "has no place in a tool of this kind; it is for {}",
-                suggest::list_names(&places)
-            ));
+            item.report_error(format!("does not apply to this kind of tool; only to {}", suggest::list_names(&places)));
         }
     }
     let spec = || ToolSpec {
@@ -129,11 +126,14 @@ fn read_tool(
 fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
     let Some(item) = table.get("kind") else {
-        table.report_error(format!("`kind` is missing; write one of {}", suggest::list_names(&words)));
+        table.report_error(format!("`kind` is missing; expected one of {}", suggest::list_names(&words)));
         return None;
     };
     if item.is_text("mcp") {
-        item.report_error(format!("the kind `mcp` is not supported yet; there is {}", suggest::list_names(&words)));
+        item.report_error(format!(
+            "the kind `mcp` is not supported yet; expected one of {}",
+            suggest::list_names(&words)
+        ));
         return None;
     }
     item.one_of(&KINDS)
@@ -166,7 +166,7 @@ fn apply_common_keys(base: Tool, table: &ConfigTable<'_>) -> Tool {
 fn read_timeout_ms(table: &ConfigTable<'_>) -> Option<u64> {
     let seconds = table.get("timeout");
     if let (Some(seconds), Some(_)) = (&seconds, table.get("timeout_ms")) {
-        seconds.report_error("`timeout` and `timeout_ms` say the same; leave one out");
+        seconds.report_error("`timeout` and `timeout_ms` are the same setting; remove one");
     }
     match seconds {
         Some(seconds) => seconds.scaled(1000, 1..=DURATION_MS_MAX),
@@ -187,14 +187,16 @@ fn read_approval(item: &ConfigValue<'_>, parameters: &Value) -> Option<ApprovalP
             for name in rule.argument_names().filter(|name| !known.contains(name)) {
                 let instead = suggest::suggest_name(name, &known);
                 item.report_warning(format!(
-                    "{} is no parameter, so this may ask every time; {instead}",
+                    "{} is not a parameter, so every call may need approval; {instead}",
                     quote_text(name)
                 ));
             }
             Some(ApprovalPolicy::When(rule))
         }
         Err(error) => {
-            item.report_error(format!("not a rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"));
+            item.report_error(format!(
+                "invalid rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"
+            ));
             None
         }
     }
@@ -204,7 +206,7 @@ fn builtin_tool(name: &str, table: &ConfigTable<'_>) -> Option<Tool> {
     let found = ::tools::builtin::builtin_definition(name);
     if found.is_none() {
         let instead = suggest::suggest_name(name, ::tools::builtin::builtin_names());
-        table.report_error(format!("there is no builtin tool {}; {instead}", quote_text(name)));
+        table.report_error(format!("unknown builtin tool {}; {instead}", quote_text(name)));
     }
     found
 }
@@ -216,13 +218,13 @@ fn agent_tool(
     names: &DefinedNames<'_>,
 ) -> Option<Tool> {
     let Some(item) = table.get("agent") else {
-        table.report_error("`agent` is missing; write the name of the agent that is asked");
+        table.report_error("`agent` is missing; write the name of the agent to call");
         return None;
     };
     let wanted = item.text()?;
     if !names.agents.contains(&wanted) {
         item.report_error(format!(
-            "there is no agent {}; {}",
+            "unknown agent {}; {}",
             quote_text(wanted),
             suggest::suggest_name(wanted, &names.agents)
         ));
@@ -261,12 +263,12 @@ fn read_command_tool(table: &ConfigTable<'_>) -> Option<CommandTool> {
 pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
     let words = item.string_or_list()?;
     if let Some((item, _)) = words.iter().find(|(_, word)| word.contains('\0')) {
-        item.report_error("a program is not given NUL characters; leave it out");
+        item.report_error("arguments cannot contain NUL characters");
     }
     let mut words: Vec<String> = words.into_iter().map(|(_, word)| word.to_owned()).collect();
     let program = words.first_mut()?;
     if program.is_empty() {
-        item.report_error("the program has no name; write one");
+        item.report_error("the program name must not be empty");
     } else if program.contains('/') {
         *program = item.source().resolve_path(program).display().to_string();
     }
@@ -275,7 +277,7 @@ pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
 
 fn check_variable_name(item: &ConfigValue<'_>, name: &str) {
     if name.is_empty() || name.contains(['=', '\0']) {
-        item.report_error(format!("{} is not the name of a variable; leave out `=`", quote_text(name)));
+        item.report_error(format!("{} is not a variable name; remove `=`", quote_text(name)));
     }
 }
 
@@ -284,9 +286,7 @@ fn read_parameters(item: &ConfigValue<'_>) -> Option<Value> {
     item.free_table()?;
     let mut parameters = item.json()?;
     if parameters.get("type") != Some(&json!("object")) {
-        item.report_error(
-            "arguments are always an object; write `type = \"object\"`, and what they are under `properties`",
-        );
+        item.report_error("arguments are an object; write `type = \"object\"` and describe them under `properties`");
         return None;
     }
     if let Err(why) = json_schema::check_object_schema(&parameters) {

@@ -1,7 +1,6 @@
 //! `POST /api/v1/agent/runs`: somebody says something to an agent.
 
 use super::{agent_threads, parse_idempotency_key};
-use crate::accept::EventStreamAccept;
 use crate::app::App;
 use crate::attachments::uploads::Uploads;
 use crate::auth::Caller;
@@ -156,9 +155,15 @@ async fn run_response(
     Ok(response)
 }
 
-/// Every client sends `*/*`: only one that names the type wants a stream.
+/// Only who names the type wants a stream: `*/*` is what everybody sends.
 fn accepts_event_stream(headers: &HeaderMap) -> bool {
-    EventStreamAccept::from_headers(headers) == EventStreamAccept::Named
+    let texts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).any(|range| {
+        let mut pieces = range.split(';').map(str::trim);
+        let kind = pieces.next().unwrap_or_default();
+        let refused = pieces.any(|piece| matches!(piece, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+        kind.eq_ignore_ascii_case("text/event-stream") && !refused
+    })
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ pub(super) fn read_service(
 fn read_api_key(item: &ConfigValue<'_>) -> Option<String> {
     let text = item.text()?;
     if !secrets::is_secret_ref(text) {
-        item.report_error("a key does not belong in this file; write `env:NAME` or `file:PATH`");
+        item.report_error("do not write keys into this file; use `env:NAME` or `file:PATH`");
         return None;
     }
     Some(secrets::check_secrets(item, text))
