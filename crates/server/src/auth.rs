@@ -1,10 +1,10 @@
-//! Who is asking.
+//! Authentication.
 //!
-//! Mode `none`: everybody is the user `local`, and the server listens on this machine only. Mode `keys`: a request
-//! carries `Authorization: Bearer hw_…`, or `x-api-key: hw_…`, which is the same in other words. In both, whoever sends a
-//! share's token (`hws_…`) in that place is its viewer. Tokens in a URL are refused like any unknown parameter, because
-//! URLs end up in logs; a browser's `EventSource` or `WebSocket`, which cannot send headers, has a ticket there
-//! (`?ticket=hwt_…`), which is taken out of the URL before anybody else sees it.
+//! Mode `none`: every caller is the user `local`, and the server listens on the loopback interface only. Mode `keys`: a
+//! request has `Authorization: Bearer hw_…` or `x-api-key: hw_…`. In both modes a share's token (`hws_…`) in their place
+//! makes the caller its viewer. Tokens in a URL are rejected like any unknown parameter, because URLs end up in logs. A
+//! browser's `EventSource` or `WebSocket`, which cannot send headers, has a ticket there (`?ticket=hwt_…`), which is
+//! removed from the URL before anything else sees it.
 
 use crate::api_keys::ApiKeys;
 use crate::app::App;
@@ -21,31 +21,29 @@ use model::error::ErrorCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The user when nobody has to say who they are.
+/// The user of mode `none`.
 const LOCAL_USER: &str = "local";
-/// Where clients of Anthropic's protocol send their key.
+/// The header of Anthropic's clients.
 const API_KEY_HEADER: &str = "x-api-key";
-/// Longer is no key of ours.
+/// All our tokens are shorter.
 const TOKEN_BYTES_MAX: usize = 128;
-/// How a ticket stands in a URL. Written in any other way it is none.
+/// Other spellings, such as percent-encoded ones, are not recognized.
 const TICKET_PARAM: &str = "ticket=";
-/// Where tickets are taken: what a browser follows without headers.
+/// Routes that accept tickets: the streams that browsers open without headers.
 const TICKET_ROUTES: [&str; 4] =
     ["/v1/tasks/{task}/events", "/v1/threads/{thread}/events", "/api/v1/agent/runs/{thread}/events", "/ws"];
-/// … and this one, where it streams.
+/// Accepts tickets if the request asks for a stream.
 const RESPONSE_ROUTE: &str = "/v1/responses/{response}";
 
-/// How requests are told apart.
 #[derive(Clone, Debug)]
 pub(crate) enum Authenticator {
-    /// Not at all.
+    /// Every caller is the user `local`.
     Disabled,
-    /// By key.
     Keys(Arc<ApiKeys>),
 }
 
 impl Authenticator {
-    /// Is this still a user? For what was given to somebody who need not say any more who they are.
+    /// Whether the user still has access. For shares and signed URLs, which outlive the request of their owner.
     pub(crate) fn is_known_user(&self, user: &UserId) -> bool {
         match self {
             Self::Disabled => user.as_str() == LOCAL_USER,
@@ -54,14 +52,13 @@ impl Authenticator {
     }
 }
 
-/// Who is asking, and what lets them.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) user: UserId,
     pub(crate) credential: Credential,
 }
 
-/// What lets somebody in. Held by open streams, which end when it no longer does.
+/// Open streams hold it and end when it becomes invalid.
 #[derive(Clone, Debug)]
 pub(crate) enum Credential {
     Local,
@@ -70,7 +67,7 @@ pub(crate) enum Credential {
 }
 
 impl Caller {
-    /// What they are a viewer of.
+    /// The share, if the caller is its viewer.
     pub(crate) const fn share(&self) -> Option<&Arc<Share>> {
         match &self.credential {
             Credential::Share(share) => Some(share),
@@ -78,19 +75,18 @@ impl Caller {
         }
     }
 
-    /// How often a stream has to look whether it may go on, where its heartbeat is not often enough.
+    /// How often a stream checks the credential, if each heartbeat is not often enough.
     pub(crate) fn recheck_interval(&self) -> Option<Duration> {
         self.share().map(|_| SHARE_RECHECK_INTERVAL)
     }
 
-    /// May a stream go on? Cheap: for every piece of it.
+    /// Cheap enough for every chunk of a stream.
     pub(crate) fn is_still_allowed(&self) -> bool {
         self.share().is_none_or(|share| share.is_open())
     }
 }
 
 impl Credential {
-    /// Does it still?
     pub(crate) fn is_valid(&self) -> bool {
         match self {
             Self::Local => true,
@@ -100,7 +96,6 @@ impl Credential {
     }
 }
 
-/// Who sends this request, by what it carries in a header.
 fn caller_from_token(app: &App, headers: &HeaderMap) -> Option<Caller> {
     let token = request_token(headers).filter(|token| token.len() <= TOKEN_BYTES_MAX);
     if let Some(token) = token.filter(|token| token.starts_with(shares::SHARE_TOKEN_PREFIX)) {
@@ -115,8 +110,7 @@ fn caller_from_token(app: &App, headers: &HeaderMap) -> Option<Caller> {
     }
 }
 
-/// Who sends this request, by the ticket in its URL, which is gone from there when this returns. One ticket is taken, by
-/// itself, and where headers cannot be sent.
+/// Removes the ticket from the URL. Accepts exactly one ticket, without another credential, on [`TICKET_ROUTES`].
 fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
     let query = request.uri().query().unwrap_or_default();
     let (tickets, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(|pair| pair.starts_with(TICKET_PARAM));
@@ -127,11 +121,11 @@ fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
     let uri = with_query(request.uri(), &rest.join("&"))?;
     let route = matched_route(request);
     let is_stream = TICKET_ROUTES.contains(&route.as_str()) || route == RESPONSE_ROUTE && asks_for_stream(&uri);
-    let is_followed = *request.method() == Method::GET && is_stream;
+    let accepts_ticket = *request.method() == Method::GET && is_stream;
     *request.uri_mut() = uri;
-    let bare =
+    let has_no_token =
         !request.headers().contains_key(header::AUTHORIZATION) && !request.headers().contains_key(API_KEY_HEADER);
-    if is_followed && bare { app.tickets.redeem(&ticket, Instant::now()) } else { None }
+    if accepts_ticket && has_no_token { app.tickets.redeem(&ticket, Instant::now()) } else { None }
 }
 
 /// Whether the request asks for a stream and for nothing else; with two values of `stream` that is not clear.
@@ -156,7 +150,7 @@ fn matched_route(request: &Request) -> String {
     request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default()
 }
 
-/// The one key that a request carries. Two are none: nobody could say which counts.
+/// Two tokens count as none, because it is not clear which one applies.
 fn request_token(headers: &HeaderMap) -> Option<&str> {
     let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
     let mut plain = headers.get_all(API_KEY_HEADER).iter();
@@ -170,7 +164,7 @@ fn request_token(headers: &HeaderMap) -> Option<&str> {
     }
 }
 
-/// Lets a request through that says who it is from.
+/// Rejects requests without a valid credential.
 pub(crate) async fn require_caller(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let had_ticket = has_ticket(request.uri());
     let caller = match had_ticket {
@@ -178,12 +172,10 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
         false => caller_from_token(&app, request.headers()),
     };
     let Some(caller) = caller else {
-        // The same for no key, a malformed one and a revoked one.
+        // The same for a missing, a malformed and a revoked key.
         let detail = match had_ticket {
-            true => {
-                "this ticket was used, is over, or opens nothing here: POST /v1/tickets gives a new one for a stream"
-            }
-            false => "this needs a key: send Authorization: Bearer hw_…",
+            true => "the ticket is used, expired, or not valid for this route: get a new one with POST /v1/tickets",
+            false => "a key is required: send Authorization: Bearer hw_…",
         };
         let problem = Problem::new(ErrorCode::Unauthorized, detail);
         return problem.with_header(header::WWW_AUTHENTICATE, "Bearer").into_response();
@@ -201,7 +193,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Missing only where a route was mounted outside `require`.
+        // Missing only if a route was mounted outside `require_caller`.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::internal)
     }
 }

@@ -1,8 +1,11 @@
-//! Whether a request may come in at all: Host, Origin, and what browsers are told about it.
+//! Checks of `Host` and `Origin`, CORS, and the headers of every response.
 //!
-//! A page on another site can make a browser send requests here, and with DNS rebinding even read the answers. So the
-//! name under which the server was addressed must be one of its own, and a page that asks must be of an origin that
-//! may. `X-Forwarded-*` is ignored: nobody vouches for it. Every response leaves through here with its fixed headers.
+//! A page of another site can make a browser send requests to the server, and with DNS rebinding even read the
+//! responses. So `Host` must be one of the server's names, and `Origin` must be allowed. `X-Forwarded-*` is ignored,
+//! because anybody can send it.
+//!
+//! CORS is implemented here and not with `tower_http::cors`, which answers every `OPTIONS` request, also one that is no
+//! preflight, and cannot allow both the listed and the requested headers.
 
 use crate::app::App;
 use crate::error_format::ErrorFormat;
@@ -23,7 +26,6 @@ const EXPOSED_HEADERS: &str =
 const PREFLIGHT_MAX_AGE_SECONDS: &str = "600";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Who may ask, and under which name.
 #[derive(Clone, Debug)]
 pub(crate) struct OriginPolicy {
     is_loopback: bool,
@@ -36,7 +38,6 @@ impl OriginPolicy {
         Self { is_loopback: listen.ip().is_loopback(), hosts, origins }
     }
 
-    /// Is this one of the server's own names?
     fn is_own_host(&self, authority: &str) -> bool {
         let Ok(parsed) = authority.parse::<Authority>() else { return false };
         if authority.contains('@') {
@@ -44,38 +45,39 @@ impl OriginPolicy {
         }
         let host = parsed.host().to_ascii_lowercase();
         let with_port = authority.to_ascii_lowercase();
-        let named = self.hosts.iter().any(|own| *own == host || *own == with_port);
-        // Names can be made to lead anywhere; addresses and `localhost` cannot.
-        let numbered = match parse_ip_host(&host) {
+        let is_listed = self.hosts.iter().any(|own| *own == host || *own == with_port);
+        // A name can be made to resolve to any address; addresses and `localhost` cannot.
+        let is_local = match parse_ip_host(&host) {
             Some(address) => !self.is_loopback || address.is_loopback(),
             None => host == "localhost",
         };
-        named || numbered
+        is_listed || is_local
     }
 
     fn check_host(&self, request: &Request) -> Result<(), Problem> {
-        let mut given = request.headers().get_all(header::HOST).iter();
-        let host = given.next().and_then(|host| host.to_str().ok());
-        // A request can also carry the name in its first line, and then that one counts.
-        let in_line = request.uri().authority().map(Authority::as_str);
-        let fits = |authority: Option<&str>| authority.is_some_and(|authority| self.is_own_host(authority));
-        if fits(host) && given.next().is_none() && in_line.is_none_or(|authority| self.is_own_host(authority)) {
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok());
+        // The request line may have a host, too, which then takes precedence.
+        let request_target = request.uri().authority().map(Authority::as_str);
+        let is_own = |authority: Option<&str>| authority.is_some_and(|authority| self.is_own_host(authority));
+        if is_own(host) && hosts.next().is_none() && request_target.is_none_or(|authority| self.is_own_host(authority))
+        {
             return Ok(());
         }
-        let detail = "the server does not go by this name; [server] hosts lists those that it does";
+        let detail = "the server does not answer for this host; add it to [server] hosts";
         Err(Problem::new(ErrorCode::HostNotAllowed, detail).closing_connection())
     }
 
-    /// The origin of the page that asks, where it may.
+    /// Returns the origin of a request from a web page.
     fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
-        let mut given = headers.get_all(header::ORIGIN).iter();
-        let Some(origin) = given.next() else { return Ok(None) };
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else { return Ok(None) };
         let text = origin.to_str().unwrap_or_default();
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if given.next().is_none() && self.is_allowed_origin(text, host) {
+        if origins.next().is_none() && self.is_allowed_origin(text, host) {
             return Ok(Some(origin.clone()));
         }
-        let detail = "pages of this origin may not use the server; [server] origins lists those that may";
+        let detail = "pages of this origin may not use the server; add it to [server] origins";
         Err(Problem::new(ErrorCode::OriginNotAllowed, detail).closing_connection())
     }
 
@@ -87,9 +89,9 @@ impl OriginPolicy {
             return true;
         }
         let Ok(parsed) = authority.parse::<Authority>() else { return false };
-        let here =
+        let is_local =
             parsed.host() == "localhost" || parse_ip_host(parsed.host()).is_some_and(|address| address.is_loopback());
-        self.is_loopback && here && !authority.contains('@')
+        self.is_loopback && is_local && !authority.contains('@')
     }
 }
 
@@ -101,15 +103,15 @@ fn parse_ip_host(host: &str) -> Option<IpAddr> {
 pub(crate) async fn enforce_origin_policy(State(app): State<App>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
-    let tongue = ErrorFormat::for_path(request.uri().path());
+    let error_format = ErrorFormat::for_path(request.uri().path());
     let checked =
         app.origin_policy.check_host(&request).and_then(|()| app.origin_policy.check_origin(request.headers()));
     let (mut response, origin) = match checked {
         Err(problem) => (problem.into_response(), None),
-        Ok(origin) => (route_request(&app, request, next, origin.is_some()).await, origin),
+        Ok(origin) => (route_request(&app, request, next, origin.as_ref()).await, origin),
     };
     let id = next_request_id();
-    response = tongue.format_error(response, &id);
+    response = error_format.format_error(response, &id);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -122,12 +124,12 @@ pub(crate) async fn enforce_origin_policy(State(app): State<App>, request: Reque
     response
 }
 
-async fn route_request(app: &App, request: Request, next: Next, cross_origin: bool) -> Response {
+async fn route_request(app: &App, request: Request, next: Next, origin: Option<&HeaderValue>) -> Response {
     if request.method() == Method::CONNECT || request.method() == Method::TRACE {
         return method_not_allowed().with_header(header::ALLOW, ALLOWED_METHODS).closing_connection().into_response();
     }
-    let asks_first = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    if request.method() == Method::OPTIONS && cross_origin && asks_first {
+    let is_preflight = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    if request.method() == Method::OPTIONS && origin.is_some() && is_preflight {
         return preflight_response(request.headers());
     }
     if app.is_shutting_down() && request.method() == Method::POST {
@@ -136,24 +138,24 @@ async fn route_request(app: &App, request: Request, next: Next, cross_origin: bo
     next.run(request).await
 }
 
-/// A page that may ask may send what it likes: every SDK has headers of its own.
-fn preflight_response(asked: &HeaderMap) -> Response {
+/// Allows all headers that the page requests, because every SDK has headers of its own.
+fn preflight_response(request: &HeaderMap) -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS),
         (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE_SECONDS),
     ];
     let mut response = (StatusCode::NO_CONTENT, headers).into_response();
-    let wanted = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
-    let named = wanted.map_or(ALLOWED_HEADERS.to_owned(), |names| format!("{ALLOWED_HEADERS}, {names}"));
-    if let Ok(named) = HeaderValue::try_from(named) {
-        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_HEADERS, named);
+    let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
+    let allowed = requested.map_or(ALLOWED_HEADERS.to_owned(), |names| format!("{ALLOWED_HEADERS}, {names}"));
+    if let Ok(allowed) = HeaderValue::try_from(allowed) {
+        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }
     response
 }
 
-/// What a route answers to a method that it does not have; axum adds which it has.
+/// Axum adds the `Allow` header.
 pub(crate) fn method_not_allowed() -> Problem {
-    Problem::new(ErrorCode::MethodNotAllowed, "this route does not take this method")
+    Problem::new(ErrorCode::MethodNotAllowed, "the route does not support this method")
 }
 
 fn next_request_id() -> HeaderValue {
@@ -166,7 +168,7 @@ fn next_request_id() -> HeaderValue {
 
 fn count_request(route: Option<&MatchedPath>, method: &Method, status: StatusCode) {
     let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
-    // Methods can be invented by whoever asks: only known ones become a label.
+    // Clients can send any method, and labels must be bounded.
     let known = [Method::GET, Method::HEAD, Method::POST, Method::DELETE, Method::OPTIONS];
     let method = known.iter().find(|known| *known == method).map_or("other", Method::as_str).to_owned();
     let status = status.as_str().to_owned();

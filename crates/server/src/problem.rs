@@ -1,7 +1,7 @@
-//! What a client is told when something is not right: RFC 9457 bodies with stable codes.
+//! Error responses: RFC 9457 bodies with stable codes.
 //!
-//! Two texts for two readers: what stands here is for clients, and names no path, table or stack. What an operator needs
-//! is logged. A missing thing and another user's are the same bytes; the request's id is in a header, never in the body.
+//! They are for clients, and name no path, table or stack; the log has what an operator needs. A missing resource and
+//! another user's give the same bytes, so the request id is in a header and not in the body.
 
 use crate::native_api;
 use axum::body::Body;
@@ -21,7 +21,6 @@ use std::fmt::Display;
 const DETAIL_CHARS_MAX: usize = 300;
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// A refusal.
 #[derive(Debug)]
 pub(crate) struct Problem(Box<ProblemFields>);
 
@@ -71,7 +70,7 @@ impl Problem {
 
     /// The resource does not exist, or belongs to another user.
     pub(crate) fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "there is no such thing here")
+        Self::new(ErrorCode::NotFound, "no such resource")
     }
 
     /// The body is JSON but does not have the shape that the route accepts.
@@ -95,7 +94,7 @@ impl Problem {
 
     /// A bug of ours. The caller logs what happened.
     pub(crate) fn internal() -> Self {
-        Self::new(ErrorCode::Internal, "a fault of the server, which has been logged")
+        Self::new(ErrorCode::Internal, "internal error; the server has logged it")
     }
 
     pub(crate) fn too_many_uploads(detail: impl Into<String>) -> Self {
@@ -103,7 +102,7 @@ impl Problem {
     }
 
     pub(crate) fn shutting_down() -> Self {
-        let problem = Self::new(ErrorCode::Stopping, "the server is stopping: come back soon");
+        let problem = Self::new(ErrorCode::Stopping, "the server is stopping: try again soon");
         problem.with_retry_after()
     }
 }

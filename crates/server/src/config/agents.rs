@@ -1,4 +1,4 @@
-//! `[agents.NAME]`, and what an agent may refer to.
+//! `[agents.NAME]`.
 
 use super::input_hook::read_hook;
 use super::names::{DefinedNames, check_model_exists, check_name};
@@ -20,9 +20,9 @@ const KEYS: [&str; 10] = [
     "upstream",
     "options",
 ];
-/// So many of the last runs stay as they are when the past is summed up.
+/// Number of runs that compaction keeps.
 const KEEP_TURNS_DEFAULT: usize = 4;
-/// The longest name of a tool that providers take.
+/// The limit of providers.
 const TOOL_NAME_BYTES_MAX: usize = 64;
 
 const HANDOFF_HISTORIES: [(&str, HandoffHistory); 3] =
@@ -81,16 +81,16 @@ fn read_handoffs(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>) 
     let mut handoffs: Vec<Handoff> = Vec::new();
     for item in table.get("handoffs").and_then(|item| item.list()).unwrap_or_default() {
         let Some(handoff) = read_handoff(&item) else { continue };
-        let heir = handoff.agent.as_str();
-        let tool = handoff_tool_name(heir);
-        if heir == name {
+        let target = handoff.agent.as_str();
+        let tool = handoff_tool_name(target);
+        if target == name {
             item.report_error(format!("agent `{name}` cannot hand over to itself"));
-        } else if !names.agents.contains(&heir) {
+        } else if !names.agents.contains(&target) {
             let others: Vec<&str> = names.agents.iter().copied().filter(|other| *other != name).collect();
-            let instead = suggest::suggest_name(heir, &others);
+            let instead = suggest::suggest_name(target, &others);
             item.report_error(format!(
                 "agent `{name}` hands over to {}, which is not defined; {instead}",
-                quote_text(heir)
+                quote_text(target)
             ));
         } else if tool.len() > TOOL_NAME_BYTES_MAX {
             let most = TOOL_NAME_BYTES_MAX;
@@ -105,7 +105,7 @@ fn read_handoffs(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>) 
     handoffs
 }
 
-/// A name, or a table with more than that.
+/// A name or a table.
 fn read_handoff(item: &ConfigValue<'_>) -> Option<Handoff> {
     if !item.is_table() {
         return Some(Handoff { agent: item.text()?.to_owned(), history: HandoffHistory::default() });

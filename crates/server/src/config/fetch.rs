@@ -1,4 +1,4 @@
-//! `[fetch]`: the files that people point at, and how far the server goes to read one.
+//! `[fetch]`: limits of the files that the server fetches from the web.
 
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use ::fetch::{FetchLimits, PrivateAddresses, ReadLimits};

@@ -1,4 +1,4 @@
-//! `kind = "http"`: the address, what is sent there, and where in the answer the result is.
+//! Tools of `kind = "http"`.
 
 use super::headers::read_headers;
 use super::suggest;
@@ -7,8 +7,9 @@ use super::urls;
 use model::definition::HttpTool;
 use serde_json::Value;
 
-/// Methods that send what the address does not use as a query, and those that send a body.
+/// The arguments that are not in the URL become the query of these methods.
 const QUERY_METHODS: [&str; 3] = ["GET", "HEAD", "DELETE"];
+/// … and the body of these.
 const BODY_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 
 /// `known` are the names of the parameters.
@@ -63,7 +64,7 @@ fn read_json_pointer(item: &ConfigValue<'_>) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// The arguments that an address has a place for.
+/// The names of the arguments in the URL.
 fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) -> Option<Vec<&'a str>> {
     let mut names: Vec<&str> = Vec::new();
     let mut filled = String::new();
@@ -93,12 +94,12 @@ fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) ->
     urls::check_http_url(item, &filled).map(|_| names)
 }
 
-/// Does the text have a whole `http://host` and the beginning of a path or a query after it?
+/// Whether the text has a complete `http://host` and the start of a path or query.
 fn has_authority(text: &str) -> bool {
     text.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
 }
 
-/// Texts like `{name}` in a body are arguments.
+/// A string `{name}` in the body stands for an argument.
 fn check_body_placeholders(item: &ConfigValue<'_>, body: &Value, known: &[&str]) {
     match body {
         Value::String(text) => {

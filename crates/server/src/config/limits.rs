@@ -1,4 +1,4 @@
-//! `[limits]`, what a run and what a request may use up, and `[prices]`, what models cost.
+//! `[limits]` of runs and requests, and `[prices]` of models.
 
 use super::HttpLimits;
 use super::names::{DefinedNames, check_model_exists};
@@ -41,7 +41,6 @@ pub(super) const KEYS: [&str; 25] = [
 pub(super) const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
-/// Costs are counted in millionths.
 const MICROS_PER_UNIT: u32 = 1_000_000;
 const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
 
@@ -69,7 +68,7 @@ pub(super) fn read_run_limits(table: &ConfigTable<'_>) -> RunLimits {
 
 pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
     let base = HttpLimits::default();
-    // No time at all is no limit that anybody could keep.
+    // A time-out of 0 would reject every request.
     let ms = |key, base| table.number(key, 1..=u64::MAX).map_or(base, Duration::from_millis);
     let size = |key, base| table.size(key).unwrap_or(base);
     let most = |number: Option<u64>, base| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(base);

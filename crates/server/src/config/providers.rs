@@ -1,5 +1,4 @@
-//! `[providers.NAME]`: whom runs ask. `service` are those behind an address; what the environment says of them is read
-//! there, too.
+//! `[providers.NAME]`. [`http_service`] has those behind a URL, also those that the environment enables.
 
 mod http_service;
 
@@ -18,7 +17,7 @@ use providers::scripted::{SCENARIO_FILE_BYTES_MAX, ScenarioError, Scenarios, Scr
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What has a place in the table of a scripted provider, beside `kind`.
+/// Keys of a scripted provider, in addition to `kind`.
 const SCRIPTED_KEYS: [&str; 3] = ["file", "cassettes", "speed"];
 const SPEEDS: [(&str, PlaybackSpeed); 2] = [("original", PlaybackSpeed::Original), ("fast", PlaybackSpeed::Fast)];
 
@@ -34,13 +33,13 @@ const KINDS: [(&str, ProviderKind); 4] = [
     (Dialect::Messages.config_name(), ProviderKind::Service(Dialect::Messages)),
     (Dialect::Chat.config_name(), ProviderKind::Service(Dialect::Chat)),
 ];
-/// Kinds that are to come: a config that names one is right, only early.
+/// Kinds that are planned and get an error message of their own.
 const PLANNED_KINDS: [&str; 4] = ["ag-ui", "responses", "ui-stream", "task"];
 
-/// Providers that the environment switches on, by name.
+/// Providers that the environment enables, by name.
 pub(super) type EnvProviders = Vec<(&'static str, HttpProviderSettings)>;
 
-/// What the environment says of providers that the file does not name.
+/// Skips providers that the file defines.
 pub(super) fn providers_from_env(
     environment: Option<fn(&str) -> Option<String>>,
     tables: &ConfigTable<'_>,
@@ -53,7 +52,7 @@ pub(super) fn providers_from_env(
 
 pub(super) fn read_providers(
     tables: &ConfigTable<'_>,
-    told: EnvProviders,
+    env_providers: EnvProviders,
     record: Option<PathBuf>,
     findings: &Diagnostics<'_>,
 ) -> ProviderRouter {
@@ -65,7 +64,7 @@ pub(super) fn read_providers(
             router = router.with_provider(name, provider);
         }
     }
-    for (name, settings) in told {
+    for (name, settings) in env_providers {
         match clients.build_upstream(settings, ProviderClient::CONNECT_TIMEOUT) {
             Ok(service) => router = router.with_provider(name, Arc::new(service)),
             Err(error) => findings.push(error.into()),
@@ -138,7 +137,7 @@ fn read_scripted(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Scri
     }
 }
 
-/// What was recorded is played in place of a scenario file.
+/// Recorded responses instead of a scenario file.
 fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<CassetteProvider> {
     reject_keys(table, &["file"], "cannot be combined with `cassettes`");
     let speed = match table.get("speed") {
@@ -159,7 +158,7 @@ fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Cas
     };
     let wanted = item.text()?;
     let ConfigBase::Folder(folder) = &item.source().base else {
-        item.report_error("there is no such folder");
+        item.report_error("no such folder");
         return None;
     };
     match CassetteProvider::open(&folder.join(wanted), speed) {
@@ -181,7 +180,7 @@ fn read_scenario_text(table: &ConfigTable<'_>) -> Option<(String, String)> {
         ConfigBase::Embedded(files) => {
             let found = files.iter().find(|(name, _)| *name == wanted);
             if found.is_none() {
-                file.report_error("there is no such file");
+                file.report_error("no such file");
             }
             found.map(|(name, text)| ((*text).to_owned(), (*name).to_owned()))
         }

@@ -1,6 +1,6 @@
-//! Tables and values of the file, each with its place and its full key.
+//! Tables and values of the file, each with its offset and its full key.
 //!
-//! Whoever reads a value gets `None` when it is not there or not right; in the second case that has been said already.
+//! Methods return `None` for a missing value and for an invalid one, which they have reported then.
 
 use super::diagnostics::{Diagnostics, Severity};
 use super::suggest;
@@ -10,10 +10,8 @@ use serde_json::{Number, Value};
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 
-/// JSON in the file is nested at most so deeply.
 const JSON_DEPTH_MAX: usize = 64;
 
-/// A table of the file.
 #[derive(Clone)]
 pub(super) struct ConfigTable<'a> {
     findings: &'a Diagnostics<'a>,
@@ -22,31 +20,27 @@ pub(super) struct ConfigTable<'a> {
     entries: Option<&'a DeTable<'a>>,
 }
 
-/// A value of the file.
 #[derive(Clone)]
 pub(super) struct ConfigValue<'a> {
     findings: &'a Diagnostics<'a>,
-    /// Its key, with the tables that it is in.
+    /// With its tables.
     key: String,
-    /// Its place, or for a table that of its name.
+    /// Of a table, the offset of its name.
     offset: usize,
     value: &'a DeValue<'a>,
 }
 
 impl<'a> ConfigTable<'a> {
-    /// The whole file.
     pub(super) fn root(findings: &'a Diagnostics<'a>, entries: &'a DeTable<'a>, keys: &[&str]) -> Self {
         let table = Self { findings, key: String::new(), offset: 0, entries: Some(entries) };
         table.reject_unknown_keys(keys);
         table
     }
 
-    /// What stands under a key.
     pub(super) fn get(&self, key: &str) -> Option<ConfigValue<'a>> {
         self.items().find(|(name, _)| *name == key).map(|(_, item)| item)
     }
 
-    /// Everything in it, by name.
     pub(super) fn items(&self) -> impl Iterator<Item = (&'a str, ConfigValue<'a>)> {
         let entries = self.entries.into_iter().flat_map(DeTable::iter);
         entries.map(|(name, value)| {
@@ -57,17 +51,16 @@ impl<'a> ConfigTable<'a> {
         })
     }
 
-    /// The names of what is in it.
     pub(super) fn names(&self) -> Vec<&'a str> {
         self.items().map(|(name, _)| name).collect()
     }
 
-    /// The table under a key, which has these keys and no others. One that is not there is empty.
+    /// The table under `key`, which may have these keys only. A missing table is empty.
     pub(super) fn table(&self, key: &str, keys: &[&str]) -> Self {
         self.get(key).and_then(|item| item.table(keys)).unwrap_or_else(|| self.empty())
     }
 
-    /// The table under a key, whose keys are names that the operator chose. One that is not there is empty.
+    /// The table under `key`, whose keys are chosen by the operator. A missing table is empty.
     pub(super) fn free_table(&self, key: &str) -> Self {
         self.get(key).and_then(|item| item.free_table()).unwrap_or_else(|| self.empty())
     }
@@ -92,7 +85,6 @@ impl<'a> ConfigTable<'a> {
         self.get(key)?.number(0..=u64::MAX).and_then(|number| usize::try_from(number).ok())
     }
 
-    /// Something is wrong with the table as a whole.
     pub(super) fn report_error(&self, what: impl AsRef<str>) {
         self.findings.push_at(Severity::Error, self.offset, self.key.clone(), what.as_ref());
     }
@@ -105,17 +97,14 @@ impl<'a> ConfigTable<'a> {
 }
 
 impl<'a> ConfigValue<'a> {
-    /// This is wrong.
     pub(super) fn report_error(&self, what: impl AsRef<str>) {
         self.findings.push_at(Severity::Error, self.offset, self.key.clone(), what.as_ref());
     }
 
-    /// This is unwise.
     pub(super) fn report_warning(&self, what: impl AsRef<str>) {
         self.findings.push_at(Severity::Warning, self.offset, self.key.clone(), what.as_ref());
     }
 
-    /// The file that it stands in.
     pub(super) fn source(&self) -> &'a super::source::ConfigSource {
         self.findings.source
     }
@@ -131,14 +120,14 @@ impl<'a> ConfigValue<'a> {
         read
     }
 
-    /// A table with these keys and no others.
+    /// A table that may have these keys only.
     pub(super) fn table(&self, keys: &[&str]) -> Option<ConfigTable<'a>> {
         let table = self.free_table()?;
         table.reject_unknown_keys(keys);
         Some(table)
     }
 
-    /// A table with whatever keys.
+    /// A table with any keys.
     pub(super) fn free_table(&self) -> Option<ConfigTable<'a>> {
         let entries = self.expect_type(self.value.as_table(), "a table")?;
         Some(ConfigTable {
@@ -169,7 +158,7 @@ impl<'a> ConfigValue<'a> {
         self.expect_type(self.value.as_bool(), "a boolean")
     }
 
-    /// A list; its items have the list's key and their own place.
+    /// The items have the list's key and offsets of their own.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
         let list = self.expect_type(self.value.as_array(), "a list")?;
         let item = |value: &'a toml::Spanned<DeValue<'a>>| Self {
@@ -180,13 +169,13 @@ impl<'a> ConfigValue<'a> {
         Some(list.iter().map(item).collect())
     }
 
-    /// A list of texts; what is no text is left out, and has been refused.
+    /// Omits items that are not strings, after reporting them.
     pub(super) fn text_list(&self) -> Option<Vec<(Self, &'a str)>> {
         let list = self.list()?;
         Some(list.into_iter().filter_map(|item| item.text().map(|text| (item, text))).collect())
     }
 
-    /// A text, or a list of at least one.
+    /// A string, or a list of at least one.
     pub(super) fn string_or_list(&self) -> Option<Vec<(Self, &'a str)>> {
         if let Some(text) = self.value.as_str() {
             return Some(vec![(self.clone(), text)]);
@@ -199,7 +188,6 @@ impl<'a> ConfigValue<'a> {
         self.text_list()
     }
 
-    /// A whole number within these bounds.
     pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let number = self.expect_type(self.value.as_integer(), "an integer")?;
         let number = u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|number| range.contains(number));
@@ -213,7 +201,7 @@ impl<'a> ConfigValue<'a> {
         number
     }
 
-    /// A number that is not negative, with or without decimals.
+    /// A non-negative integer or float.
     pub(super) fn decimal(&self) -> Option<f64> {
         let text = match self.value {
             DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
@@ -228,11 +216,11 @@ impl<'a> ConfigValue<'a> {
         fits.then_some(number)
     }
 
-    /// So many times the number, as a whole one: 0.25 seconds are 250 thousandths.
+    /// The number times `of_one`, as an integer: with 1000, 0.25 seconds are 250 ms.
     pub(super) fn scaled(&self, of_one: u32, range: RangeInclusive<u64>) -> Option<u64> {
         let number = self.decimal()?;
         let parts = (number * f64::from(of_one)).round();
-        // By way of its digits: there is no conversion that refuses what does not fit.
+        // Through its digits: no conversion from `f64` checks the range.
         let parts = format!("{parts:.0}").parse().ok().filter(|parts| range.contains(parts));
         if parts.is_none() || (parts == Some(0) && number > 0.0) {
             self.report_error("out of range, or too precise");
@@ -241,7 +229,6 @@ impl<'a> ConfigValue<'a> {
         parts
     }
 
-    /// One of these words.
     pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
@@ -256,7 +243,6 @@ impl<'a> ConfigValue<'a> {
         found
     }
 
-    /// The value as JSON.
     pub(super) fn json(&self) -> Option<Value> {
         let json = toml_to_json(self.value, JSON_DEPTH_MAX);
         if json.is_none() {
@@ -265,7 +251,6 @@ impl<'a> ConfigValue<'a> {
         json
     }
 
-    /// The value as a JSON object.
     pub(super) fn json_object(&self) -> Option<JsonObject> {
         match self.json()? {
             Value::Object(object) => Some(object),
@@ -307,7 +292,6 @@ const fn type_name(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// A key as TOML writes it.
 fn quote_key(key: &str) -> String {
     let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { key.to_owned() } else { format!("{key:?}") }

@@ -1,4 +1,4 @@
-//! `[tools.NAME]`: what all kinds have in common, and what belongs to which.
+//! `[tools.NAME]`: the keys of all kinds of tools.
 
 use super::http_tool;
 use super::limits::{DURATION_MS_MAX, DURATION_SECONDS_MAX};
@@ -56,7 +56,7 @@ const KINDS: [(&str, ToolKind); 5] = [
     ("agent", ToolKind::Agent),
 ];
 
-/// What has a place in some kinds only. What is not here has one in all.
+/// Keys of some kinds only; the others apply to all kinds.
 const KEY_KINDS: [(&str, &[ToolKind]); 13] = [
     ("parameters", &[ToolKind::Http, ToolKind::Command, ToolKind::Client, ToolKind::Agent]),
     ("idempotent", &[ToolKind::Builtin, ToolKind::Http, ToolKind::Command]),
@@ -139,7 +139,7 @@ fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
     item.one_of(&KINDS)
 }
 
-/// What every kind may say of itself. It wins over what the kind says.
+/// Keys of all kinds, which take precedence over the defaults of the kind.
 fn apply_common_keys(base: Tool, table: &ConfigTable<'_>) -> Tool {
     let spec =
         ToolSpec { description: table.text("description").map_or(base.spec.description, str::to_owned), ..base.spec };
@@ -229,7 +229,7 @@ fn agent_tool(
             suggest::suggest_name(wanted, &names.agents)
         ));
     }
-    // One that is there and has a mistake of its own is missing here.
+    // An agent with an error of its own is missing here.
     let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
     tool.spec.name = name.to_owned();
     if let Some(parameters) = table.get("parameters").and_then(|item| read_parameters(&item)) {
@@ -259,7 +259,7 @@ fn read_command_tool(table: &ConfigTable<'_>) -> Option<CommandTool> {
     Some(CommandTool { command: read_command(&item)?, dir, env_pass, env })
 }
 
-/// A program and its arguments. A program that is a path is one beside the file.
+/// A program and its arguments. A path is relative to the config file.
 pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
     let words = item.string_or_list()?;
     if let Some((item, _)) = words.iter().find(|(_, word)| word.contains('\0')) {
@@ -293,7 +293,7 @@ fn read_parameters(item: &ConfigValue<'_>) -> Option<Value> {
         item.report_error(why);
         return None;
     }
-    // Some providers want it even if it is empty.
+    // Some providers require it even if it is empty.
     let members = parameters.as_object_mut()?;
     members.entry("properties").or_insert_with(|| json!({}));
     Some(parameters)
