@@ -18,6 +18,7 @@ mod json_body;
 mod json_schema;
 mod lingering_close;
 mod listen;
+mod middleware;
 mod native_api;
 mod origin_policy;
 mod pagination;
