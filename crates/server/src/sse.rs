@@ -18,7 +18,6 @@ use engine::Viewer;
 use futures_util::stream;
 use model::TaskId;
 use model::error::ErrorCode;
-use sse;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};

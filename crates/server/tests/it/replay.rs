@@ -468,6 +468,6 @@ fn the_help_names_the_exit_codes() {
     let output = headwater_command(Path::new(".")).args(["replay", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let codes =
-        "Exit code 0: replayed, 1: replayed as far as it is, for the run has not ended, 2: it could not be replayed.";
+        "Exit code 0: replayed, 1: the run has not ended and was replayed so far, 2: the run could not be replayed.";
     assert!(help.contains(codes), "{help}");
 }
