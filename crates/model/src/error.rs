@@ -6,6 +6,7 @@ pub use code::{ErrorCode, ErrorScope};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// An error as records store it and clients read it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,5 +46,14 @@ impl ErrorInfo {
     #[must_use]
     pub fn known_code(&self) -> Option<ErrorCode> {
         ErrorCode::parse(&self.code)
+    }
+}
+
+/// Shortens what a client or a file says before it is quoted in an error message.
+#[must_use]
+pub fn truncate_text(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
     }
 }

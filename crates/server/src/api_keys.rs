@@ -1,10 +1,11 @@
-//! Keys that let people in: 256 random bits, shown once; what is kept is a digest.
+//! API keys: 256 random bits each, shown once and stored as a digest.
 //!
-//! The table here is what requests are held against, so that a request costs no look into the store. It is read again
-//! whenever keys change, and they change only through this process (see [`crate::control`]).
+//! Requests are checked against a table in memory, so that they need no query. The table is reloaded when keys change,
+//! and they change only through this process (see [`crate::control_socket`]).
 
 use crate::hex::encode_hex;
 use model::UserId;
+use model::error::truncate_text;
 use model::id::is_valid_id;
 use model::ports::{AccessKeyRow, Accounts, Clock as _, StoreError};
 use serde::{Deserialize, Serialize};
@@ -16,39 +17,34 @@ use tokio::sync::Mutex;
 const API_KEY_PREFIX: &str = "hw_";
 const SECRET_BYTES: usize = 32;
 
-/// Why keys could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiKeyError {
-    #[error("`{0}` is not a user's name: use 1 to 64 letters, digits, `_` or `-`")]
+    #[error("`{0}` is not a valid user name: use 1 to 64 letters, digits, `_` or `-`")]
     InvalidUser(String),
-    #[error("there is no key `{0}`")]
+    #[error("no such key: `{0}`")]
     UnknownKey(String),
-    #[error("no randomness: {0}")]
+    #[error("the system has no random numbers: {0}")]
     Random(getrandom::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A key as it is shown when it is made, and never again.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NewApiKey {
-    /// Its name.
     pub(crate) id: String,
-    /// Whom it lets in.
     pub(crate) user: String,
-    /// The key itself.
+    /// Not stored, so it cannot be shown again.
     pub(crate) secret: String,
 }
 
-/// Makes a key.
 pub(crate) async fn create_api_key(accounts: &dyn Accounts, user: &str) -> Result<NewApiKey, ApiKeyError> {
     if !is_valid_id(user) {
-        return Err(ApiKeyError::InvalidUser(user.chars().take(64).collect()));
+        return Err(ApiKeyError::InvalidUser(truncate_text(user, 64).into_owned()));
     }
-    let mut name = [0; 8];
-    getrandom::fill(&mut name).map_err(ApiKeyError::Random)?;
+    let mut id = [0; 8];
+    getrandom::fill(&mut id).map_err(ApiKeyError::Random)?;
     let secret = generate_secret(API_KEY_PREFIX).map_err(ApiKeyError::Random)?;
-    let id = format!("key_{}", encode_hex(&name));
+    let id = format!("key_{}", encode_hex(&id));
     let created_at = engine::SystemClock.now();
     let row = AccessKeyRow {
         id: id.clone(),
@@ -61,17 +57,15 @@ pub(crate) async fn create_api_key(accounts: &dyn Accounts, user: &str) -> Resul
     Ok(NewApiKey { id, user: user.to_owned(), secret })
 }
 
-/// Lets a key in no longer.
 pub(crate) async fn revoke_api_key(accounts: &dyn Accounts, id: &str) -> Result<(), ApiKeyError> {
     let known = accounts.revoke_access_key(id, engine::SystemClock.now()).await?;
-    if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(id.chars().take(64).collect())) }
+    if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(truncate_text(id, 64).into_owned())) }
 }
 
-/// The keys that let somebody in now.
+/// The keys that are not revoked.
 #[derive(Debug, Default)]
 pub(crate) struct ApiKeys {
     active: RwLock<HashMap<String, ApiKeyEntry>>,
-    /// Held by whoever reads them again.
     refreshing: Mutex<()>,
 }
 
@@ -82,51 +76,48 @@ struct ApiKeyEntry {
 }
 
 impl ApiKeys {
-    /// Reads them.
     pub(crate) async fn load(accounts: &dyn Accounts) -> Result<Self, StoreError> {
         let keys = Self::default();
         keys.refresh(accounts).await?;
         Ok(keys)
     }
 
-    /// Reads them again. What was changed before this was called counts when it returns, and from then on.
+    /// Changes that precede the call are in effect when it returns.
     pub(crate) async fn refresh(&self, accounts: &dyn Accounts) -> Result<(), StoreError> {
-        // One at a time, from the read to the write. Else whoever read first could write last, and a new key would stay
-        // unknown, or a revoked one would let in again. No request waits here, and keys change rarely.
+        // One refresh at a time: otherwise an older read could overwrite a newer one, so that a new key stays unknown or
+        // a revoked one becomes valid again. Requests do not wait here, and keys change rarely.
         let _turn = self.refreshing.lock().await;
         let rows = accounts.access_keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
-        let live = rows.map(|row| (row.digest, ApiKeyEntry { id: row.id.into(), user: row.user })).collect();
-        *self.active.write().unwrap_or_else(PoisonError::into_inner) = live;
+        let active = rows.map(|row| (row.digest, ApiKeyEntry { id: row.id.into(), user: row.user })).collect();
+        *self.active.write().unwrap_or_else(PoisonError::into_inner) = active;
         Ok(())
     }
 
-    /// Whom a key lets in, and the key's name. Looked up by digest: how long that takes says nothing about the key.
+    /// The user and the id of a key. Looked up by digest, so that the time says nothing about the key.
     pub(crate) fn find(&self, secret: &str) -> Option<(UserId, Arc<str>)> {
-        let live = self.active.read().unwrap_or_else(PoisonError::into_inner);
-        live.get(&secret_digest(secret)).map(|entry| (entry.user.clone(), Arc::clone(&entry.id)))
+        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+        active.get(&secret_digest(secret)).map(|entry| (entry.user.clone(), Arc::clone(&entry.id)))
     }
 
-    /// Does any key let this user in?
     pub(crate) fn has_key_of(&self, user: &UserId) -> bool {
-        let live = self.active.read().unwrap_or_else(PoisonError::into_inner);
-        live.values().any(|entry| entry.user == *user)
+        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+        active.values().any(|entry| entry.user == *user)
     }
 
-    /// Does the key of this name still let somebody in?
+    /// Whether the key exists and is not revoked.
     pub(crate) fn is_active(&self, id: &str) -> bool {
-        let live = self.active.read().unwrap_or_else(PoisonError::into_inner);
-        live.values().any(|entry| *entry.id == *id)
+        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+        active.values().any(|entry| *entry.id == *id)
     }
 }
 
-/// A new secret that begins with this.
 pub(crate) fn generate_secret(prefix: &str) -> Result<String, getrandom::Error> {
     let mut secret = [0; SECRET_BYTES];
     getrandom::fill(&mut secret)?;
     Ok(format!("{prefix}{}", encode_hex(&secret)))
 }
 
-/// What is kept of a secret.
+/// What is stored of a secret.
 pub(crate) fn secret_digest(secret: &str) -> String {
     encode_hex(&Sha256::digest(secret.as_bytes()))
 }

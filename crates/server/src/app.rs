@@ -1,9 +1,10 @@
 //! What every request sees, and the map of routes.
 
 use crate::attachments::AttachmentStore;
-use crate::auth::{self, Authenticator};
+use crate::auth::Authenticator;
 use crate::config::HttpLimits;
-use crate::origin_policy::{self, OriginPolicy};
+use crate::middleware;
+use crate::origin_policy::OriginPolicy;
 use crate::problem::Problem;
 use crate::routes;
 use crate::shares::Shares;
@@ -91,7 +92,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/api/v1/agent/history", get(routes::agent_history::handle))
         .route("/api/v1/agent/attachments", post(routes::attachment_create::handle))
         .route("/api/v1/agent/attachments/signed-url", get(routes::attachment_signed_url::handle))
-        .route_layer(from_fn_with_state(app.clone(), auth::require_caller));
+        .route_layer(from_fn_with_state(app.clone(), middleware::require_caller));
     let openai = Router::new()
         .route("/v1/responses", post(routes::responses::create::handle))
         .route(
@@ -117,7 +118,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/messages", post(routes::message_create::handle))
         .route("/v1/models", get(routes::models::list))
         .route("/v1/models/{*model}", get(routes::models::get))
-        .route_layer(from_fn_with_state(app.clone(), auth::require_caller));
+        .route_layer(from_fn_with_state(app.clone(), middleware::require_caller));
     let open = Router::new()
         .route("/healthz", get(routes::health::alive))
         .route("/readyz", get(routes::health::ready))
@@ -133,10 +134,10 @@ pub(crate) fn router(app: &App) -> Router {
     native
         .merge(openai)
         .merge(open)
-        .method_not_allowed_fallback(async || origin_policy::method_not_allowed())
+        .method_not_allowed_fallback(async || middleware::method_not_allowed())
         .fallback(async || Problem::not_found())
         .layer(CatchPanicLayer::custom(panic_response))
-        .layer(from_fn_with_state(app.clone(), origin_policy::enforce_origin_policy))
+        .layer(from_fn_with_state(app.clone(), middleware::enforce_origin_policy))
         .with_state(app.clone())
 }
 

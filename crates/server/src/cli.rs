@@ -1,6 +1,6 @@
-//! The command line: one file per verb.
+//! The command line: one module per subcommand.
 //!
-//! Every flag has an environment twin, so this is also the one place where the environment is read.
+//! Every flag has an environment variable; `config::read_env` is the only other place that reads the environment.
 
 mod check_config;
 mod keys;
@@ -13,7 +13,8 @@ mod verify;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use std::io::{IsTerminal as _, Write as _};
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(name = "headwater", version)]
 pub(crate) struct Cli {
-    /// What is logged, to stderr: `error`, `warn`, `info`, `debug`, or a filter like `info,engine=debug`.
+    /// Log filter, for stderr: `error`, `warn`, `info`, `debug`, or a filter like `info,engine=debug`.
     #[arg(long, env = "HEADWATER_LOG", default_value = "info", global = true)]
     log: String,
     #[command(subcommand)]
@@ -32,27 +33,26 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
-    /// Serve. Without a config file: the demo, with no key and no network.
+    /// Run the server. Without a config file it runs the demo, which needs no key and no network.
     Serve(serve::ServeArgs),
-    /// Look through a data folder that no server works in, and through its files, and list all damage. Exit code 0: clean, 1:
-    /// damage, 2: could not look.
+    /// Check a data folder and its files for damage while no server uses it. Exit code 0: clean, 1: damaged, 2: the
+    /// check failed.
     Verify(verify::VerifyArgs),
-    /// Let people in (`[auth] mode = "keys"`). Works while the server runs, too.
+    /// Manage API keys (`[auth] mode = "keys"`), also while the server is running.
     Keys(keys::KeysArgs),
-    /// Look through a config file and list all that is wrong. Exit code 0: it can be served, 1: it cannot.
+    /// Check a config file and list all errors. Exit code 0: valid, 1: invalid.
     CheckConfig(check_config::CheckConfigArgs),
     /// Print the OpenAPI document.
     Openapi,
-    /// Follow a task in the terminal; go on by itself when the connection drops.
+    /// Follow a task in the terminal, and reconnect when the connection drops.
     Tail(tail::TailArgs),
-    /// Stream a logged run again, in any protocol, with its timing or fast. Works while the server runs, too.
+    /// Stream a stored run again in any protocol, with its original timing or fast. Works while the server is running.
     Replay(replay::ReplayArgs),
-    /// Read a PDF on stdin. The server starts itself anew with this, because a PDF is best read in a process of its own.
+    /// Extract the text of a PDF from stdin. The server runs this in a separate process, because parsers of PDFs crash.
     #[command(name = read_pdf::COMMAND_NAME, hide = true)]
     ReadPdf(read_pdf::ReadPdfArgs),
 }
 
-/// The folder that everything is in.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DataDir {
     /// The data folder.
@@ -60,25 +60,32 @@ pub(crate) struct DataDir {
     pub(crate) data_dir: PathBuf,
 }
 
-/// Says something on stdout. Whoever closed the pipe has had enough, which is no failure of ours.
-fn print_line(text: impl std::fmt::Display) {
-    let mut out = std::io::stdout().lock();
-    let _closed = writeln!(out, "{text}").and_then(|()| out.flush());
+/// A closed pipe is not an error: the reader has seen enough.
+fn print_line(text: impl Display) {
+    let _closed = print_text(format_args!("{text}\n"));
 }
 
-/// One worker for each core, less the one that the store's writer keeps busy: a worker beyond that is woken for what
-/// another would have done in the same breath, and a fifth of the time of few streams goes into waking.
+fn print_text(text: impl Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    write!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// One worker per core except the one that the store's writer keeps busy. With a further worker, a fifth of the time of
+/// few streams goes into wake-ups.
 fn build_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = cores.saturating_sub(1).max(1);
-    tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build().context("no runtime")
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
 }
 
-/// Does what was asked.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::builder().parse(&cli.log).context("HEADWATER_LOG is not a filter")?;
-    let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).compact().init();
+    let filter = EnvFilter::builder().parse(&cli.log).context("invalid log filter")?;
+    let ansi = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).compact().init();
     match cli.verb {
         CliCommand::Serve(args) => build_runtime()?.block_on(serve::run(args)),
         CliCommand::Verify(args) => Ok(build_runtime()?.block_on(verify::run(args))),

@@ -1,12 +1,13 @@
-//! Everything that an operator can say: one TOML file, and flags that win over it.
+//! The configuration: a TOML file, and flags that take precedence over it.
 //!
 //! - [`source`] is the file as text, [`table`] as tables and values that know their line and their key.
-//! - [`build`] puts the settings together; one module for each table that has much to say.
-//! - [`findings`] keeps all that is wrong; [`near`] knows what was probably meant; [`secret`] looks, and tells nothing.
+//! - [`build`] assembles the settings; each larger table has a module of its own.
+//! - [`diagnostics`] collects errors; [`suggest`] finds the name that was probably meant; [`secrets`] resolves references
+//!   to secrets.
 //!
-//! A finding is one line: file, line, key, what is wrong, and what to do. `serve` says the first, `check-config` all.
-//! Without a file it is the embedded demo, which is a file like any other. `docs/configuration.md` lists every key, and
-//! so does `headwater.schema.json`, for editors.
+//! A diagnostic is one line: file, line, key, what is wrong, and what to write instead. `serve` prints the first,
+//! `check-config` all. Without a file the server uses the embedded demo. `docs/configuration.md` and
+//! `headwater.schema.json` (for editors) list every key.
 
 mod agents;
 mod build;
@@ -14,8 +15,11 @@ mod diagnostics;
 mod error;
 mod fetch;
 mod files;
+mod headers;
 mod http_tool;
+mod input_hook;
 mod limits;
+mod names;
 mod providers;
 mod secrets;
 mod source;
@@ -24,6 +28,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod urls;
 
 pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;
@@ -31,7 +36,7 @@ pub(crate) use fetch::FetchConfig;
 pub(crate) use files::FilesConfig;
 pub(crate) use secrets::read_env;
 
-use crate::json_body::LargeBodySemaphore;
+use crate::body_permits::LargeBodySemaphore;
 use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;
@@ -42,79 +47,58 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the server listens unless it is told otherwise.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
-/// Where everything is kept unless it is told otherwise.
 pub(crate) const DEFAULT_DATA_DIR: &str = "headwater-data";
 
-/// What the command line and the environment say. They win over the file.
+/// Settings of the command line and the environment, which take precedence over the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    /// Where to listen.
     pub(crate) listen: Option<String>,
-    /// The data folder.
     pub(crate) data_dir: Option<PathBuf>,
-    /// Where exchanges with providers are kept.
+    /// Where cassettes are recorded.
     pub(crate) record_dir: Option<PathBuf>,
-    /// Where providers may be switched on that the file does not name.
+    /// Enables providers that the file does not name.
     pub(crate) env: Option<fn(&str) -> Option<String>>,
 }
 
-/// All settings of a server.
 pub(crate) struct Config {
-    /// Where to listen.
     pub(crate) listen: SocketAddr,
-    /// The data folder.
     pub(crate) data_dir: PathBuf,
-    /// Who is let in.
     pub(crate) auth: AuthMode,
-    /// Names under which the server is reached, beside its address.
+    /// Host names of the server, in addition to its address.
     pub(crate) hosts: Vec<String>,
-    /// Pages of other origins that may use the server.
+    /// Origins whose pages may use the server.
     pub(crate) origins: Vec<String>,
-    /// How long runs have to end when the server is asked to stop.
+    /// How long runs may continue after the shutdown signal.
     pub(crate) shutdown_grace: Duration,
-    /// Least time between two commits.
+    /// Minimum time between two commits.
     pub(crate) commit_spacing: Duration,
     /// Where the files of users are.
     pub(crate) files: FilesConfig,
-    /// How files are read that people point at.
     pub(crate) fetch: FetchConfig,
-    /// The bounds of requests and connections.
     pub(crate) http_limits: HttpLimits,
-    /// Agents and tools.
     pub(crate) definitions: Definitions,
-    /// Whom runs ask.
     pub(crate) models: ProviderRouter,
-    /// What runs have done.
     pub(crate) tools: Arc<Toolbox>,
 }
 
-/// Who is let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthMode {
-    /// Everybody on this machine, as the user `local`.
+    /// Every caller is the user `local`; the server listens on the loopback interface only.
     None,
-    /// Whoever holds a key.
     Keys,
 }
 
-/// The bounds of requests and connections.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpLimits {
-    /// The longest body.
     pub(crate) body_bytes_max: usize,
-    /// How long a body may take to come.
     pub(crate) body_read_timeout: Duration,
-    /// How long a request's head may take to come.
     pub(crate) header_read_timeout: Duration,
-    /// A reader that takes nothing for so long is closed.
+    /// A client that reads nothing for this long is disconnected.
     pub(crate) write_timeout: Duration,
-    /// A silent stream says so often that it is there.
     pub(crate) heartbeat_interval: Duration,
-    /// Streams that one user may have open.
     pub(crate) streams_per_user_max: usize,
-    /// Connections that the server has open; more wait in the system's queue.
+    /// More connections wait in the kernel's queue.
     pub(crate) connections_max: usize,
     /// Parts of one input.
     pub(crate) input_parts_max: usize,
@@ -122,7 +106,6 @@ pub(crate) struct HttpLimits {
     pub(crate) input_files_max: usize,
     /// Tools that one request may declare.
     pub(crate) tools_max: usize,
-    /// Room for bodies that are large.
     pub(crate) large_bodies: LargeBodySemaphore,
 }
 
@@ -144,7 +127,7 @@ impl Default for HttpLimits {
     }
 }
 
-/// Reads the file, or the embedded demo where none is named.
+/// Without a path, loads the embedded demo. Returns the first error.
 pub(crate) fn load_config(path: Option<&Path>, overrides: Overrides) -> Result<Config, ConfigError> {
     let (config, findings) = check_config(path, overrides)?;
     match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
@@ -153,7 +136,7 @@ pub(crate) fn load_config(path: Option<&Path>, overrides: Overrides) -> Result<C
     }
 }
 
-/// The same, with all that is wrong. The settings are good for nothing if an error is among that.
+/// Returns all diagnostics. If one of them is an error, the settings are incomplete.
 pub(crate) fn check_config(
     path: Option<&Path>,
     overrides: Overrides,

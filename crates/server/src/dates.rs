@@ -1,53 +1,29 @@
-//! Days as people write them: `2025-01-31`. Always UTC, always Gregorian.
+//! Dates in UTC, as in `2025-01-31`.
 
+use jiff::civil::{self, Date};
+use jiff::{Span, Timestamp};
 use model::Millis;
 use model::ports::Day;
 
-/// Years have four digits.
-const YEAR_MAX: u32 = 9999;
+const EPOCH: Date = civil::date(1970, 1, 1);
 
-/// Reads a day since 1970.
+/// Parses a date since 1970.
 pub(crate) fn parse_day(text: &str) -> Option<Day> {
-    let mut pieces = text.split('-').map(|piece| piece.parse::<u32>().ok());
-    let (Some(Some(year)), Some(Some(month)), Some(Some(day)), None) =
-        (pieces.next(), pieces.next(), pieces.next(), pieces.next())
-    else {
-        return None;
-    };
-    if !(1970..=YEAR_MAX).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let found = Day(days_before(year, month) + day - 1);
-    // Only what is written as we would write it: no 31st of February, no `+7`, no `7` for `07`.
-    (format_day(found) == text).then_some(found)
+    let date: Date = text.parse().ok()?;
+    let day = Day(u32::try_from(date.since(EPOCH).ok()?.get_days()).ok()?);
+    // Exactly one spelling per date: the parser also accepts a time, a sign and other formats.
+    (format_day(day) == text).then_some(day)
 }
 
-/// Writes it.
 pub(crate) fn format_day(day: Day) -> String {
-    // No year is longer than 366 days, so this is at most a few years too early.
-    let mut year = (1970 + day.0 / 366).min(YEAR_MAX);
-    while year < YEAR_MAX && days_before(year + 1, 1) <= day.0 {
-        year += 1;
-    }
-    let month = (1..=12).rev().find(|month| days_before(year, *month) <= day.0).unwrap_or(1);
-    format!("{year:04}-{month:02}-{:02}", day.0.saturating_sub(days_before(year, month)) + 1)
+    let since_epoch = Span::new().try_days(day.0);
+    since_epoch.and_then(|days| EPOCH.checked_add(days)).unwrap_or(Date::MAX).to_string()
 }
 
-/// Writes a moment as ISO 8601: `2025-01-31T23:59:59.999Z`.
+/// Formats a time as ISO 8601: `2025-01-31T23:59:59.999Z`.
 pub(crate) fn format_timestamp(at: Millis) -> String {
-    let second = at / 1000;
-    let (hour, minute) = (second / 3600 % 24, second / 60 % 60);
-    format!("{}T{hour:02}:{minute:02}:{:02}.{:03}Z", format_day(Day::from_millis(at)), second % 60, at % 1000)
-}
-
-/// How many days lie between 1970 and the first of a month.
-fn days_before(year: u32, month: u32) -> u32 {
-    const BEFORE_MONTH: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let leap_years_before = |year: u32| (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400;
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let in_year = BEFORE_MONTH.get(month.saturating_sub(1) as usize).copied().unwrap_or_default();
-    let leap_day = u32::from(is_leap && month > 2);
-    (year - 1970) * 365 + leap_years_before(year) - leap_years_before(1970) + in_year + leap_day
+    let time = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
+    format!("{:.3}", time.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]

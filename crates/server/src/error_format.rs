@@ -1,5 +1,5 @@
-//! A refusal in the words of the protocol that was spoken. Inside there is one kind of refusal ([`Problem`]); on its way
-//! out it gets the body that clients of its route can read.
+//! The body of an error response, by the protocol of the route. Handlers return a [`Problem`]; a middleware replaces its
+//! body where clients expect OpenAI's or Anthropic's.
 //!
 //! [`Problem`]: crate::problem::Problem
 
@@ -10,36 +10,32 @@ use axum::response::Response;
 use model::error::ErrorCode;
 use serde_json::{Value, json};
 
-/// Whose errors a route's clients read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
-    /// Our own.
+    /// RFC 9457.
     Native,
-    /// OpenAI's.
     OpenAi,
-    /// Anthropic's.
     Anthropic,
 }
 
-/// Routes that speak OpenAI's words, by how their paths begin.
+/// Prefixes of routes with OpenAI's format.
 const OPENAI_PATHS: [&str; 4] = ["/v1/responses", "/v1/conversations", "/v1/models", "/v1/chat/completions"];
 const ANTHROPIC_PATHS: [&str; 1] = ["/v1/messages"];
 
 impl ErrorFormat {
-    /// What is spoken under this path.
     pub(crate) fn for_path(path: &str) -> Self {
-        let begins =
-            |start: &&str| path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if OPENAI_PATHS.iter().any(begins) {
+        let is_under =
+            |prefix: &&str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if OPENAI_PATHS.iter().any(is_under) {
             Self::OpenAi
-        } else if ANTHROPIC_PATHS.iter().any(begins) {
+        } else if ANTHROPIC_PATHS.iter().any(is_under) {
             Self::Anthropic
         } else {
             Self::Native
         }
     }
 
-    /// The response, with the body that its reader expects where it is a refusal.
+    /// Leaves responses alone that are not errors.
     pub(crate) fn format_error(self, mut response: Response, request_id: &HeaderValue) -> Response {
         let Some(problem) = response.extensions_mut().remove::<ProblemSummary>() else { return response };
         let body = match self {
@@ -47,11 +43,11 @@ impl ErrorFormat {
             Self::OpenAi => openai_error(response.status(), &problem),
             Self::Anthropic => anthropic_error(response.status(), &problem, request_id),
         };
-        // Who has too much to do says so with a number of its own there.
+        // Anthropic has a status of its own for an overloaded server.
         if self == Self::Anthropic && response.status() == StatusCode::SERVICE_UNAVAILABLE {
             *response.status_mut() = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         }
-        // These SDKs know a body that cannot be taken as 400 alone.
+        // These SDKs expect 400 for an invalid body.
         if response.status() == StatusCode::UNPROCESSABLE_ENTITY {
             *response.status_mut() = StatusCode::BAD_REQUEST;
         }

@@ -1,10 +1,11 @@
-//! How a connection ends whose request was not read to its end.
+//! Lingering close: how a connection ends whose request was not read completely.
 //!
-//! A refusal often comes before all of what it refuses. Were the connection closed then, the kernel would answer the
-//! bytes that still come with a reset, and a reset takes along what the client has not read yet: the refusal. So the
-//! server says that it has no more to say, and throws away what comes until the client closes too, within bounds.
-//! Connections that end in any other way, or because the server stops, are not waited for.
+//! An error response is often sent before the request has arrived completely. If the connection were closed then, the
+//! kernel would answer the remaining bytes with a reset, and the client could lose the response that it has not read
+//! yet. So the server shuts down its write side and discards what arrives until the client closes, within bounds.
+//! Connections that end otherwise, or at shutdown, do not linger.
 
+use crate::shutdown::Shutdown;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use futures_core::future::BoxFuture;
@@ -17,35 +18,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::watch;
 
-/// How long a client has to notice that it was answered, and to close.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How much is thrown away meanwhile. A client that reads while it sends stops much earlier.
+/// Bounds what is discarded. A client that reads while it sends stops much earlier.
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const DRAIN_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Whether more may come on a connection than was read of its last request. Requests of a connection do not overlap, so
-/// one word is enough for all of them.
+/// Whether the last request of a connection has unread bytes. Requests of a connection do not overlap, so one flag is
+/// enough for all of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnreadFlag(Arc<AtomicBool>);
 
 impl UnreadFlag {
-    /// The body of a request that begins now.
+    /// Wraps the body of the next request.
     pub(crate) fn track_body(&self, body: Incoming) -> Body {
-        self.set(!body.is_end_stream());
+        self.0.store(!body.is_end_stream(), Ordering::SeqCst);
         Body::new(TrackedBody { body, unread: self.clone() })
     }
 
-    /// An answer that ends the connection leaves unread whatever was sent behind its request.
+    /// A response that closes the connection leaves further requests unread.
     pub(crate) fn on_response(&self, headers: &HeaderMap) {
         if headers.get(header::CONNECTION).is_some_and(|value| value == "close") {
-            self.set(true);
+            self.0.store(true, Ordering::SeqCst);
         }
     }
 
-    fn set(&self, unread: bool) {
-        self.0.store(unread, Ordering::SeqCst);
+    fn clear(&self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 
     fn get(&self) -> bool {
@@ -53,7 +52,7 @@ impl UnreadFlag {
     }
 }
 
-/// A body that tells when it was read to its end.
+/// Clears the flag at its end.
 struct TrackedBody {
     body: Incoming,
     unread: UnreadFlag,
@@ -67,7 +66,7 @@ impl http_body::Body for TrackedBody {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
         if frame.is_none() || this.body.is_end_stream() {
-            this.unread.set(false);
+            this.unread.clear();
         }
         Poll::Ready(frame)
     }
@@ -81,53 +80,49 @@ impl http_body::Body for TrackedBody {
     }
 }
 
-/// A stream that lingers when it is shut down, if more may come.
+/// Lingers at shutdown if the last request has unread bytes.
 pub(crate) struct LingeringStream<S> {
     stream: S,
     unread: UnreadFlag,
-    shutdown: watch::Receiver<bool>,
+    shutdown: Shutdown,
     drain: Option<Drain>,
 }
 
 impl<S> LingeringStream<S> {
-    /// `closing` turning true ends the waiting.
-    pub(crate) const fn new(stream: S, unread: UnreadFlag, closing: watch::Receiver<bool>) -> Self {
-        Self { stream, unread, shutdown: closing, drain: None }
+    pub(crate) const fn new(stream: S, unread: UnreadFlag, shutdown: Shutdown) -> Self {
+        Self { stream, unread, shutdown, drain: None }
     }
 }
 
-/// What is left of a connection on which everything was said.
 struct Drain {
-    /// Ready when there was time enough.
     deadline: BoxFuture<'static, ()>,
     bytes_left: usize,
 }
 
 impl Drain {
-    fn new(mut closing: watch::Receiver<bool>) -> Self {
-        let over = async move {
+    fn new(mut shutdown: Shutdown) -> Self {
+        let deadline = async move {
             tokio::select! {
                 () = tokio::time::sleep(LINGER_TIMEOUT) => {}
-                // A sender that is gone is a server that is gone.
-                _ = closing.wait_for(|closing| *closing) => {}
+                () = shutdown.started() => {}
             }
         };
-        Self { deadline: Box::pin(over), bytes_left: LINGER_BYTES_MAX }
+        Self { deadline: Box::pin(deadline), bytes_left: LINGER_BYTES_MAX }
     }
 
-    /// Throws away what comes. Ready when the other side has closed, or has had its chance.
+    /// Discards what arrives. Ready when the client has closed or a bound is reached.
     fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<()> {
         if self.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let mut piece = [0; DRAIN_BUFFER_BYTES];
+        let mut buffer = [0; DRAIN_BUFFER_BYTES];
         while self.bytes_left > 0 {
-            let mut piece = ReadBuf::new(&mut piece);
-            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut piece));
-            if read.is_err() || piece.filled().is_empty() {
+            let mut buffer = ReadBuf::new(&mut buffer);
+            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
                 break;
             }
-            self.bytes_left = self.bytes_left.saturating_sub(piece.filled().len());
+            self.bytes_left = self.bytes_left.saturating_sub(buffer.filled().len());
         }
         Poll::Ready(())
     }
@@ -156,8 +151,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
         if !this.unread.get() {
             return Poll::Ready(Ok(()));
         }
-        let leaving = this.drain.get_or_insert_with(|| Drain::new(this.shutdown.clone()));
-        leaving.poll(&mut this.stream, cx).map(Ok)
+        let drain = this.drain.get_or_insert_with(|| Drain::new(this.shutdown.clone()));
+        drain.poll(&mut this.stream, cx).map(Ok)
     }
 
     fn poll_write_vectored(

@@ -1,11 +1,11 @@
-//! Connections: accepted, bounded in time and memory, and let go in order when the server stops.
+//! Accepts connections, bounds their time and memory, and closes them at shutdown.
 //!
-//! HTTP/1.1 only. A connection holds little: hyper's buffers are small, and the body of a stream is polled only when
-//! there is room, so a reader that has stopped costs a buffer and is closed when it has taken nothing for a while.
+//! HTTP/1.1 only. A connection holds little memory: hyper's buffers are small, and the body of a stream is polled only
+//! when there is space, so a reader that stops reading costs one buffer until its write time-out.
 
 use crate::config::HttpLimits;
 use crate::lingering_close::{LingeringStream, UnreadFlag};
-use crate::ws::ConnectionHandle;
+use crate::shutdown::Shutdown;
 use axum::Router;
 use axum::http::Request;
 use hyper::body::Incoming;
@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
+use std::any::Any;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -23,78 +24,87 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-/// A request's head must fit in here, and what waits to be written to one connection is about as much.
+/// Bounds the head of a request, and about as much of the response is buffered.
 const HEAD_BUFFER_BYTES: usize = 16 * 1024;
-/// The longest wait before accepting is tried again, when the system has no more to give.
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// Wait before the next accept when the system is out of resources.
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// What the system holds of what one connection has not taken yet. Left to itself it would take megabytes for a reader
-/// that has stopped.
+/// Size of the kernel's send buffer. Its default grows to megabytes for a reader that stops reading.
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
-/// Connections that wait to be accepted. A server whose viewers all come back at once must not turn them away.
+/// After a restart all viewers reconnect at once and must not be rejected.
 const BACKLOG: u32 = 4096;
 
-/// Takes the address.
 pub(crate) fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    // Connections inherit it.
+    // Accepted connections inherit it.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// The other end of a connection.
+/// A connection that is upgraded to a WebSocket outlives its HTTP task. It keeps this to learn of the shutdown and to
+/// count as open until it is closed.
+#[derive(Clone)]
+pub(crate) struct ConnectionHandle {
+    pub(crate) shutdown: Shutdown,
+    _guard: Arc<dyn Any + Send + Sync>,
+}
+
+impl ConnectionHandle {
+    /// `guard` is dropped when the connection is closed.
+    fn new(shutdown: Shutdown, guard: impl Any + Send + Sync) -> Self {
+        Self { shutdown, _guard: Arc::new(guard) }
+    }
+}
+
+/// The client's address, as an extension of each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddr(pub(crate) SocketAddr);
 
-/// Accepts until it is told to stop, then waits for what is under way. `closing` turning true ends idle connections at
-/// once and others after their answer.
+/// Accepts connections until `shutdown` becomes `true`, then waits for the open ones: idle connections end at once,
+/// others after their response.
 pub(crate) async fn serve_connections(
     listener: TcpListener,
     router: Router,
     limits: HttpLimits,
-    mut closing: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections_max));
-    let (alive, mut all_gone) = mpsc::channel::<()>(1);
+    let mut shutdown = Shutdown::new(shutdown);
+    let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let (alive, mut all_closed) = mpsc::channel::<()>(1);
     let mut backoff = BACKOFF_MIN;
     loop {
         let accepted = tokio::select! {
-            () = wait_for_shutdown(&mut closing) => break,
-            accepted = accept_connection(&listener, &room) => accepted,
+            () = shutdown.started() => break,
+            accepted = accept_connection(&listener, &slots) => accepted,
         };
         match accepted {
             Ok((stream, peer, permit)) => {
                 backoff = BACKOFF_MIN;
-                let stay = ConnectionHandle::new(closing.clone(), (permit, alive.clone()));
-                tokio::spawn(serve_connection(stream, peer, router.clone(), limits.clone(), stay));
+                let handle = ConnectionHandle::new(shutdown.clone(), (permit, alive.clone()));
+                tokio::spawn(serve_connection(stream, peer, router.clone(), limits.clone(), handle));
             }
-            // The other side gave up before we got there: that says nothing about the next one.
+            // The client gave up before the accept, which says nothing about the next one.
             Err(error) if is_peer_error(error.kind()) => {}
             Err(error) => {
-                // Out of descriptors or memory. Trying again at once would only burn the processor.
-                tracing::warn!(%error, "connections cannot be accepted");
+                // Out of descriptors or memory: an immediate retry would only spin.
+                tracing::warn!(%error, "cannot accept connections");
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }
         }
     }
     drop((listener, alive));
-    let _gone = all_gone.recv().await;
-}
-
-async fn wait_for_shutdown(closing: &mut watch::Receiver<bool>) {
-    // An error is a sender that is gone, and with it everybody who could want anything.
-    let _gone = closing.wait_for(|closing| *closing).await.is_err();
+    let _closed = all_closed.recv().await;
 }
 
 async fn accept_connection(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
+    slots: &Arc<Semaphore>,
 ) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.map_err(std::io::Error::other)?;
+    let permit = Arc::clone(slots).acquire_owned().await.map_err(std::io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
     Ok((stream, peer, permit))
 }
@@ -108,27 +118,26 @@ async fn serve_connection(
     peer: SocketAddr,
     router: Router,
     limits: HttpLimits,
-    stay: ConnectionHandle,
+    handle: ConnectionHandle,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection waits before it sends");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    // A peer that vanished without a word is found by what it does not acknowledge: a heartbeat is enough.
+    // A client that vanished is detected by the heartbeat that it does not acknowledge.
     if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_timeout)) {
-        tracing::debug!(%error, "a connection that goes silent is noticed late");
+        tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write_timeout));
-    let (mut closing, unread) = (stay.shutdown.clone(), UnreadFlag::default());
-    let stream = LingeringStream::new(Box::pin(stream), unread.clone(), closing.clone());
+    let (mut shutdown, unread) = (handle.shutdown.clone(), UnreadFlag::default());
+    let stream = LingeringStream::new(Box::pin(stream), unread.clone(), shutdown.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(PeerAddr(peer));
-        // A connection that becomes a socket lives longer than this function.
-        request.extensions_mut().insert(stay.clone());
+        request.extensions_mut().insert(handle.clone());
         let unread = unread.clone();
-        let answer = router.clone().oneshot(request.map(|body| unread.track_body(body)));
+        let response = router.clone().oneshot(request.map(|body| unread.track_body(body)));
         async move {
-            let response = answer.await?;
+            let response = response.await?;
             unread.on_response(response.headers());
             Ok::<_, Infallible>(response)
         }
@@ -142,7 +151,7 @@ async fn serve_connection(
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        () = wait_for_shutdown(&mut closing) => {
+        () = shutdown.started() => {
             serving.as_mut().graceful_shutdown();
             serving.await
         }

@@ -1,12 +1,12 @@
-//! `headwater`: the ground under the house's roof. Reads the command line, and says in one line what went wrong.
+//! The `headwater` binary: parses the command line, runs a subcommand and prints its error in one line.
 //!
-//! Everything is wired together here and in [`cli`]; the floors below know nothing of each other. Only this file and the
-//! verbs in [`cli`] speak `anyhow`: everywhere else an error is a type that says what can go wrong.
+//! [`cli`] wires the crates together. Only this file and [`cli`] use `anyhow`; elsewhere errors are types.
 
 mod api_keys;
 mod app;
 mod attachments;
 mod auth;
+mod body_permits;
 mod cli;
 mod config;
 mod control_socket;
@@ -18,6 +18,7 @@ mod json_body;
 mod json_schema;
 mod lingering_close;
 mod listen;
+mod middleware;
 mod native_api;
 mod origin_policy;
 mod pagination;
@@ -26,6 +27,7 @@ mod query_params;
 mod resolve_run;
 mod routes;
 mod shares;
+mod shutdown;
 mod sse;
 mod start_run;
 mod stateless;
@@ -38,8 +40,8 @@ mod ws;
 use clap::Parser as _;
 use std::process::ExitCode;
 
-/// Records are made on one thread and dropped on another, many of one size: the system's allocator spends twice the time
-/// on that (docs/performance.md), and others keep more memory for viewers that do not read.
+/// Records are allocated on one thread and freed on another, many of one size. The system's allocator takes twice the
+/// time for that (docs/performance.md), and other allocators keep more memory for viewers that do not read.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            // One line, whatever the cause wrote: an operator's log is read by line.
+            // One line, even if the cause has several: logs are read by line.
             let line = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
             eprintln!("headwater: {line}");
             ExitCode::FAILURE

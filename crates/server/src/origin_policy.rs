@@ -1,29 +1,16 @@
-//! Whether a request may come in at all: Host, Origin, and what browsers are told about it.
+//! Which `Host` and `Origin` headers are allowed.
 //!
-//! A page on another site can make a browser send requests here, and with DNS rebinding even read the answers. So the
-//! name under which the server was addressed must be one of its own, and a page that asks must be of an origin that
-//! may. `X-Forwarded-*` is ignored: nobody vouches for it. Every response leaves through here with its fixed headers.
+//! A page of another site can make a browser send requests to the server, and with DNS rebinding even read the
+//! responses. So `Host` must be one of the server's names, and `Origin` must be allowed. `X-Forwarded-*` is ignored,
+//! because anybody can send it.
 
-use crate::app::App;
-use crate::error_format::ErrorFormat;
 use crate::problem::Problem;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, header};
 use model::error::ErrorCode;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-const ALLOWED_METHODS: &str = "GET, HEAD, POST, DELETE";
-const ALLOWED_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id";
-const EXPOSED_HEADERS: &str =
-    "location, x-request-id, retry-after, accept-ranges, content-disposition, content-range, etag";
-const PREFLIGHT_MAX_AGE_SECONDS: &str = "600";
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Who may ask, and under which name.
 #[derive(Clone, Debug)]
 pub(crate) struct OriginPolicy {
     is_loopback: bool,
@@ -36,7 +23,6 @@ impl OriginPolicy {
         Self { is_loopback: listen.ip().is_loopback(), hosts, origins }
     }
 
-    /// Is this one of the server's own names?
     fn is_own_host(&self, authority: &str) -> bool {
         let Ok(parsed) = authority.parse::<Authority>() else { return false };
         if authority.contains('@') {
@@ -44,38 +30,39 @@ impl OriginPolicy {
         }
         let host = parsed.host().to_ascii_lowercase();
         let with_port = authority.to_ascii_lowercase();
-        let named = self.hosts.iter().any(|own| *own == host || *own == with_port);
-        // Names can be made to lead anywhere; addresses and `localhost` cannot.
-        let numbered = match parse_ip_host(&host) {
+        let is_listed = self.hosts.iter().any(|own| *own == host || *own == with_port);
+        // A name can be made to resolve to any address; addresses and `localhost` cannot.
+        let is_local = match parse_ip_host(&host) {
             Some(address) => !self.is_loopback || address.is_loopback(),
             None => host == "localhost",
         };
-        named || numbered
+        is_listed || is_local
     }
 
-    fn check_host(&self, request: &Request) -> Result<(), Problem> {
-        let mut given = request.headers().get_all(header::HOST).iter();
-        let host = given.next().and_then(|host| host.to_str().ok());
-        // A request can also carry the name in its first line, and then that one counts.
-        let in_line = request.uri().authority().map(Authority::as_str);
-        let fits = |authority: Option<&str>| authority.is_some_and(|authority| self.is_own_host(authority));
-        if fits(host) && given.next().is_none() && in_line.is_none_or(|authority| self.is_own_host(authority)) {
+    pub(crate) fn check_host(&self, request: &Request) -> Result<(), Problem> {
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok());
+        // The request line may have a host, too, which then takes precedence.
+        let request_target = request.uri().authority().map(Authority::as_str);
+        let is_own = |authority: Option<&str>| authority.is_some_and(|authority| self.is_own_host(authority));
+        if is_own(host) && hosts.next().is_none() && request_target.is_none_or(|authority| self.is_own_host(authority))
+        {
             return Ok(());
         }
-        let detail = "the server does not go by this name; [server] hosts lists those that it does";
+        let detail = "the server does not answer for this host; add it to [server] hosts";
         Err(Problem::new(ErrorCode::HostNotAllowed, detail).closing_connection())
     }
 
-    /// The origin of the page that asks, where it may.
-    fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
-        let mut given = headers.get_all(header::ORIGIN).iter();
-        let Some(origin) = given.next() else { return Ok(None) };
+    /// Returns the origin of a request from a web page.
+    pub(crate) fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else { return Ok(None) };
         let text = origin.to_str().unwrap_or_default();
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if given.next().is_none() && self.is_allowed_origin(text, host) {
+        if origins.next().is_none() && self.is_allowed_origin(text, host) {
             return Ok(Some(origin.clone()));
         }
-        let detail = "pages of this origin may not use the server; [server] origins lists those that may";
+        let detail = "pages of this origin may not use the server; add it to [server] origins";
         Err(Problem::new(ErrorCode::OriginNotAllowed, detail).closing_connection())
     }
 
@@ -87,9 +74,9 @@ impl OriginPolicy {
             return true;
         }
         let Ok(parsed) = authority.parse::<Authority>() else { return false };
-        let here =
+        let is_local =
             parsed.host() == "localhost" || parse_ip_host(parsed.host()).is_some_and(|address| address.is_loopback());
-        self.is_loopback && here && !authority.contains('@')
+        self.is_loopback && is_local && !authority.contains('@')
     }
 }
 
@@ -97,88 +84,11 @@ fn parse_ip_host(host: &str) -> Option<IpAddr> {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse().ok()
 }
 
-/// The outermost layer.
-pub(crate) async fn enforce_origin_policy(State(app): State<App>, request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let method = request.method().clone();
-    let tongue = ErrorFormat::for_path(request.uri().path());
-    let checked =
-        app.origin_policy.check_host(&request).and_then(|()| app.origin_policy.check_origin(request.headers()));
-    let (mut response, origin) = match checked {
-        Err(problem) => (problem.into_response(), None),
-        Ok(origin) => (route_request(&app, request, next, origin.is_some()).await, origin),
-    };
-    let id = next_request_id();
-    response = tongue.format_error(response, &id);
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, id);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.append(header::VARY, HeaderValue::from_static("origin"));
-    if let Some(origin) = origin {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
-    }
-    count_request(route.as_ref(), &method, response.status());
-    response
-}
-
-async fn route_request(app: &App, request: Request, next: Next, cross_origin: bool) -> Response {
-    if request.method() == Method::CONNECT || request.method() == Method::TRACE {
-        return method_not_allowed().with_header(header::ALLOW, ALLOWED_METHODS).closing_connection().into_response();
-    }
-    let asks_first = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    if request.method() == Method::OPTIONS && cross_origin && asks_first {
-        return preflight_response(request.headers());
-    }
-    if app.is_shutting_down() && request.method() == Method::POST {
-        return Problem::shutting_down().closing_connection().into_response();
-    }
-    next.run(request).await
-}
-
-/// A page that may ask may send what it likes: every SDK has headers of its own.
-fn preflight_response(asked: &HeaderMap) -> Response {
-    let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS),
-        (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE_SECONDS),
-    ];
-    let mut response = (StatusCode::NO_CONTENT, headers).into_response();
-    let wanted = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
-    let named = wanted.map_or(ALLOWED_HEADERS.to_owned(), |names| format!("{ALLOWED_HEADERS}, {names}"));
-    if let Ok(named) = HeaderValue::try_from(named) {
-        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_HEADERS, named);
-    }
-    response
-}
-
-/// What a route answers to a method that it does not have; axum adds which it has.
-pub(crate) fn method_not_allowed() -> Problem {
-    Problem::new(ErrorCode::MethodNotAllowed, "this route does not take this method")
-}
-
-fn next_request_id() -> HeaderValue {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    static BOOT: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    let boot = BOOT.get_or_init(|| getrandom::u32().unwrap_or_default());
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    HeaderValue::try_from(format!("req_{boot:08x}{number:08x}")).unwrap_or_else(|_| HeaderValue::from_static("req_"))
-}
-
-fn count_request(route: Option<&MatchedPath>, method: &Method, status: StatusCode) {
-    let route = route.map_or_else(|| "other".to_owned(), |route| route.as_str().to_owned());
-    // Methods can be invented by whoever asks: only known ones become a label.
-    let known = [Method::GET, Method::HEAD, Method::POST, Method::DELETE, Method::OPTIONS];
-    let method = known.iter().find(|known| *known == method).map_or("other", Method::as_str).to_owned();
-    let status = status.as_str().to_owned();
-    metrics::counter!("headwater_http_requests_total", "route" => route, "method" => method, "status" => status)
-        .increment(1);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn enforce_origin_policy(listen: &str) -> OriginPolicy {
+    fn policy(listen: &str) -> OriginPolicy {
         OriginPolicy::new(
             listen.parse().unwrap(),
             vec!["hw.example".to_owned()],
@@ -188,31 +98,31 @@ mod tests {
 
     #[test]
     fn on_loopback_only_this_machines_names_are_its_own() {
-        let guard = enforce_origin_policy("127.0.0.1:0");
+        let policy = policy("127.0.0.1:0");
         for own in
             ["localhost", "LOCALHOST:8787", "127.0.0.1:1", "127.9.9.9", "[::1]:8787", "hw.example", "hw.example:443"]
         {
-            assert!(guard.is_own_host(own), "{own}");
+            assert!(policy.is_own_host(own), "{own}");
         }
         for foreign in
             ["", "evil.example", "10.0.0.1", "localhost.evil.example", "user@localhost", "[::2]", "127.0.0.1.nip.io"]
         {
-            assert!(!guard.is_own_host(foreign), "{foreign}");
+            assert!(!policy.is_own_host(foreign), "{foreign}");
         }
     }
 
     #[test]
     fn elsewhere_addresses_and_named_hosts_are_its_own() {
-        let guard = enforce_origin_policy("0.0.0.0:8787");
+        let policy = policy("0.0.0.0:8787");
         assert!(
-            guard.is_own_host("10.0.0.1:8787") && guard.is_own_host("hw.example") && guard.is_own_host("[fe80::1]")
+            policy.is_own_host("10.0.0.1:8787") && policy.is_own_host("hw.example") && policy.is_own_host("[fe80::1]")
         );
-        assert!(!guard.is_own_host("evil.example"));
+        assert!(!policy.is_own_host("evil.example"));
     }
 
     #[test]
     fn pages_of_this_machine_may_ask_on_loopback_only() {
-        let here = enforce_origin_policy("127.0.0.1:8787");
+        let here = policy("127.0.0.1:8787");
         for may in ["http://localhost:3000", "http://127.0.0.1:5173", "https://app.example", "http://[::1]:1"] {
             assert!(here.is_allowed_origin(may, "127.0.0.1:8787"), "{may}");
         }
@@ -221,7 +131,7 @@ mod tests {
         {
             assert!(!here.is_allowed_origin(may_not, "127.0.0.1:8787"), "{may_not}");
         }
-        let out = enforce_origin_policy("0.0.0.0:8787");
+        let out = policy("0.0.0.0:8787");
         assert!(!out.is_allowed_origin("http://localhost:3000", "hw.example"));
         assert!(out.is_allowed_origin("https://hw.example", "hw.example"), "same origin");
     }

@@ -1,35 +1,30 @@
-//! Listings: newest first, a bounded page at a time.
+//! Pages of listings, newest first.
 
 use crate::problem::Problem;
+use crate::query_params::parse_decimal;
 use model::id::ID_BYTES_MAX;
 use model::ports::ListPage;
 use serde_json::{Value, json};
 
-/// The longest page, and the usual one.
 const LIMIT_MAX: usize = 100;
 const LIMIT_DEFAULT: usize = 20;
 
-/// Which page is asked for. One more than that is read, to know whether there are more.
+/// Returns the page size and the query, which reads one row more to know whether there is a next page.
 pub(crate) fn parse_page_query(limit: Option<String>, before: Option<String>) -> Result<(usize, ListPage), Problem> {
     let limit = match limit {
         None => LIMIT_DEFAULT,
-        Some(text) => {
-            // ASCII digits and nothing else: `usize::from_str` would take `+1`.
-            let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            let number = if plain { text.parse().ok() } else { None };
-            number
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or_else(|| Problem::invalid_param("limit", format!("must be a number from 1 to {LIMIT_MAX}")))?
-        }
+        Some(text) => parse_decimal(&text)
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+            .ok_or_else(|| Problem::invalid_param("limit", format!("must be a number from 1 to {LIMIT_MAX}")))?,
     };
-    // An id that is none stands nowhere in the listing; an overlong one is not even compared.
+    // An unknown id gives an empty page; one that cannot be an id is an error.
     if before.as_ref().is_some_and(|before| before.len() > ID_BYTES_MAX || before.contains('\0')) {
         return Err(Problem::invalid_param("before", "must be an id"));
     }
     Ok((limit, ListPage { before, limit: limit + 1 }))
 }
 
-/// The page as it is answered.
 pub(crate) fn page_json(mut rows: Vec<Value>, limit: usize) -> Value {
     let has_more = rows.len() > limit;
     rows.truncate(limit);

@@ -1,7 +1,7 @@
-//! What a client is told when something is not right: RFC 9457 bodies with stable codes.
+//! Error responses: RFC 9457 bodies with stable codes.
 //!
-//! Two texts for two readers: what stands here is for clients, and names no path, table or stack. What an operator needs
-//! is logged. A missing thing and another user's are the same bytes; the request's id is in a header, never in the body.
+//! They are for clients, and name no path, table or stack; the log has what an operator needs. A missing resource and
+//! another user's give the same bytes, so the request id is in a header and not in the body.
 
 use crate::native_api;
 use axum::body::Body;
@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{AnswerError, StartError, WatchError};
 use model::cursor::CursorError;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::event::{ApprovalDecisionKind, Initiator};
 use model::id::IdError;
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
@@ -17,10 +17,10 @@ use protocol::client_input::InvalidField;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
-/// How long a client waits before it tries again what was not possible just now.
+/// Details may quote what a client sent.
+const DETAIL_CHARS_MAX: usize = 300;
 const RETRY_AFTER_SECONDS: u64 = 2;
 
-/// A refusal.
 #[derive(Debug)]
 pub(crate) struct Problem(Box<ProblemFields>);
 
@@ -70,12 +70,12 @@ impl Problem {
 
     /// The resource does not exist, or belongs to another user.
     pub(crate) fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "there is no such thing here")
+        Self::new(ErrorCode::NotFound, "no such resource")
     }
 
     /// The body is JSON but does not have the shape that the route accepts.
     pub(crate) fn invalid_body(detail: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidBody, truncate_detail(&detail.into()))
+        Self::new(ErrorCode::InvalidBody, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
     }
 
     /// One field of the body is not valid.
@@ -84,7 +84,7 @@ impl Problem {
     }
 
     pub(crate) fn invalid_query(detail: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidQuery, truncate_detail(&detail.into()))
+        Self::new(ErrorCode::InvalidQuery, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
     }
 
     /// One query parameter is not valid.
@@ -94,7 +94,7 @@ impl Problem {
 
     /// A bug of ours. The caller logs what happened.
     pub(crate) fn internal() -> Self {
-        Self::new(ErrorCode::Internal, "a fault of the server, which has been logged")
+        Self::new(ErrorCode::Internal, "internal error; the server has logged it")
     }
 
     pub(crate) fn too_many_uploads(detail: impl Into<String>) -> Self {
@@ -102,7 +102,7 @@ impl Problem {
     }
 
     pub(crate) fn shutting_down() -> Self {
-        let problem = Self::new(ErrorCode::Stopping, "the server is stopping: come back soon");
+        let problem = Self::new(ErrorCode::Stopping, "the server is stopping: try again soon");
         problem.with_retry_after()
     }
 }
@@ -196,7 +196,8 @@ impl From<StartError> for Problem {
         let detail = error.to_string();
         match error {
             StartError::UnknownAgent(_) => {
-                let detail = format!("{}; GET /v1/models lists those that there are", truncate_detail(&detail));
+                let detail =
+                    format!("{}; GET /v1/models lists those that there are", truncate_text(&detail, DETAIL_CHARS_MAX));
                 Self::new(ErrorCode::UnknownAgent, detail)
             }
             StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
@@ -254,13 +255,4 @@ fn describe_decision(answer: &ApprovalAnswer) -> String {
         Initiator::System | Initiator::Cancel => "the end of its run",
     };
     format!("this was decided before: {what}, by {who}")
-}
-
-/// Enough of a text to see what is meant; what a client sent may be long.
-fn truncate_detail(text: &str) -> String {
-    const CHARS_MAX: usize = 300;
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }

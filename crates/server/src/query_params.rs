@@ -1,23 +1,43 @@
-//! What stands after the `?`: known names, each once. A name that is ignored is a misspelt one that nobody notices.
+//! Query parameters.
 
 use crate::problem::Problem;
 use axum::extract::Query;
 use axum::http::Uri;
 
-/// Reads a query that may have these names.
+/// Parses a query that may have these parameters, each once. Unknown ones are errors: one that was ignored would be a
+/// typo that nobody notices.
 pub(crate) fn parse_query<const N: usize>(uri: &Uri, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
-    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|_| Problem::invalid_query("the query cannot be read"))?;
-    let mut found = [const { None }; N];
-    for (name, value) in pairs.0 {
-        let place = names.iter().position(|known| *known == name);
-        let Some(slot) = place.and_then(|place| found.get_mut(place)) else {
+    let mut values = [const { None }; N];
+    for (name, value) in parse_pairs(uri)? {
+        let Some(slot) = names.iter().position(|known| *known == name).and_then(|index| values.get_mut(index)) else {
             let known = if names.is_empty() { "none".to_owned() } else { format!("`{}`", names.join("`, `")) };
-            return Err(Problem::invalid_query(format!("there is no parameter `{name}` here; there is {known}")));
+            return Err(Problem::invalid_query(format!("unknown parameter `{name}`; this route has {known}")));
         };
         if slot.replace(value).is_some() {
-            return Err(Problem::invalid_query(format!("the parameter `{name}` stands twice")));
+            return Err(Problem::invalid_query(format!("the parameter `{name}` is given twice")));
         }
     }
-    Ok(found)
+    Ok(values)
+}
+
+/// Parses these parameters and ignores all others, because SDKs of other vendors add new ones all the time. The last
+/// one of a name wins.
+pub(crate) fn parse_known_query<const N: usize>(uri: &Uri, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
+    let mut values = [const { None }; N];
+    for (name, value) in parse_pairs(uri)? {
+        if let Some(slot) = names.iter().position(|known| *known == name).and_then(|index| values.get_mut(index)) {
+            *slot = Some(value);
+        }
+    }
+    Ok(values)
+}
+
+pub(crate) fn parse_pairs(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+    let query = Query::try_from_uri(uri).map_err(|_| Problem::invalid_query("the query is malformed"))?;
+    Ok(query.0)
+}
+
+/// Parses ASCII digits and nothing else: `from_str` would also accept `+1`.
+pub(crate) fn parse_decimal(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

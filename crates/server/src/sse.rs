@@ -1,8 +1,8 @@
-//! A viewer as the body of a response.
+//! Event streams: a viewer as the body of a response.
 //!
-//! Each piece that the viewer gives is one frame of the body, shared with everybody who watches the same: nothing is
-//! copied, and nothing waits here. A stream that ends before its own end ends with an error, so that the connection
-//! breaks and no client takes it for the end.
+//! Each chunk of the viewer is one frame of the body and is shared by all viewers of the same stream: nothing is copied
+//! or queued. A stream that is interrupted ends with an error, so that the connection breaks and the client does not
+//! take it for the end.
 
 use crate::app::App;
 use crate::attachments::{ImageInliner, InlineImageError};
@@ -18,15 +18,13 @@ use engine::Viewer;
 use futures_util::stream;
 use model::TaskId;
 use model::error::ErrorCode;
-use sse;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// How long a client waits before it comes back; spread, so that a restart does not bring all of them at once.
+/// Reconnection time, spread so that clients do not all reconnect at once after a restart.
 const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
 
-/// The response's head, without a body.
 pub(crate) fn sse_head() -> Response {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
@@ -36,12 +34,12 @@ pub(crate) fn sse_head() -> Response {
     response
 }
 
-/// What a protocol's clients take beside their frames.
+/// What a stream has in addition to its frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SseStyle {
-    /// They know `retry`. Others take any field for an event.
+    /// Some clients take any field for an event, also `retry`.
     sends_retry: bool,
-    /// What they are told when all has been said.
+    /// Follows the last frame.
     terminator: &'static [u8],
 }
 
@@ -50,47 +48,44 @@ impl SseStyle {
     pub(crate) const STANDARD: Self = Self { sends_retry: true, terminator: b"" };
     /// For clients of OpenAI's protocols.
     pub(crate) const OPENAI: Self = Self { sends_retry: false, terminator: b"data: [DONE]\n\n" };
-    /// For clients that know nothing beside their frames.
+    /// For clients that accept frames only.
     pub(crate) const PLAIN: Self = Self { sends_retry: false, terminator: b"" };
 }
 
-/// Room for one more stream, or why there is none. Whoever begins something only to stream it takes its room first: one who
-/// is refused will ask again, and must not have left a run behind.
+/// A request that starts a run in order to stream it acquires the permit first: if it is rejected, the client tries
+/// again, and must not have started a run.
 pub(crate) fn acquire_stream_permit(app: &App, caller: &Caller) -> Result<StreamPermit, Problem> {
     app.stream_limiter.try_acquire(&caller.user).ok_or_else(|| {
-        let detail = format!("{} streams are open already: close some", app.limits.streams_per_user_max);
+        let detail = format!("{} streams are open, which is the maximum: close some", app.limits.streams_per_user_max);
         let problem = Problem::new(ErrorCode::TooManyStreams, detail);
         problem.with_header(header::RETRY_AFTER, "1")
     })
 }
 
-/// Streams what can be seen from a place on.
 pub(crate) fn sse_response(app: &App, caller: &Caller, place: StreamStart) -> Result<Response, Problem> {
     sse_response_with_style(app, caller, place, SseStyle::STANDARD)
 }
 
-/// The same, for clients with manners of their own.
 pub(crate) fn sse_response_with_style(
     app: &App,
     caller: &Caller,
     place: StreamStart,
-    manners: SseStyle,
+    style: SseStyle,
 ) -> Result<Response, Problem> {
     if place.is_past_frozen_end(app, &caller.user) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(sse_response_with_permit(app, caller, place, manners, acquire_stream_permit(app, caller)?))
+    Ok(sse_response_with_permit(app, caller, place, style, acquire_stream_permit(app, caller)?))
 }
 
-/// The same, for whoever has its room already.
 pub(crate) fn sse_response_with_permit(
     app: &App,
     caller: &Caller,
     place: StreamStart,
-    manners: SseStyle,
-    slot: StreamPermit,
+    style: SseStyle,
+    permit: StreamPermit,
 ) -> Response {
-    // On the heap: it is handed on with every piece.
+    // Boxed because it is moved with every chunk.
     let stream = Box::new(SseStream {
         app: app.clone(),
         caller: caller.clone(),
@@ -99,11 +94,11 @@ pub(crate) fn sse_response_with_permit(
         image_inliner: place.inline_images_for(app, &caller.user).map(ImageInliner::new),
         is_ended: false,
         viewer: stream_start::open_viewer(app, &caller.user, place),
-        preamble: Some(if manners.sends_retry { sse_preamble() } else { sse::keep_alive_comment() }),
-        terminator: Some(manners.terminator).filter(|farewell| !farewell.is_empty()),
+        preamble: Some(if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() }),
+        terminator: Some(style.terminator).filter(|terminator| !terminator.is_empty()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last_sent: Instant::now(),
-        _permit: slot,
+        _permit: permit,
     });
     let mut response = sse_head();
     *response.body_mut() = Body::from_stream(stream::unfold(Some(stream), |stream| async {
@@ -111,13 +106,13 @@ pub(crate) fn sse_response_with_permit(
         match stream.next().await {
             Ok(Some(bytes)) => Some((Ok(bytes), Some(stream))),
             Ok(None) => None,
-            Err(cut) => Some((Err(cut), None)),
+            Err(error) => Some((Err(error), None)),
         }
     }));
     response
 }
 
-/// The first bytes: proxies and clients that wait for one have it, and `retry` is known before anything can break.
+/// The first bytes. Some proxies and clients wait for them, and `retry` is known before the connection can break.
 fn sse_preamble() -> Bytes {
     let spread = RETRY_MS.end - RETRY_MS.start;
     let jitter = getrandom::u32().map_or(0, |random| u64::from(random) % spread);
@@ -126,10 +121,9 @@ fn sse_preamble() -> Bytes {
     out.freeze()
 }
 
-/// Why a stream ended before its own end.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
-    #[error("the thread is gone, or the server stops")]
+    #[error("the thread was deleted, or the server is stopping")]
     Interrupted,
     #[error("the key or the share was revoked")]
     Revoked,
@@ -143,26 +137,23 @@ struct SseStream {
     app: App,
     caller: Caller,
     viewer: Viewer,
-    /// The run that has not begun.
     queued_run: Option<TaskId>,
-    /// What is said when it never begins.
+    /// Sent if the run is cancelled in the queue.
     queue_cancel_frames: Option<Bytes>,
-    /// Who puts pictures into the frames, where clients want them.
     image_inliner: Option<ImageInliner>,
     is_ended: bool,
     preamble: Option<Bytes>,
     terminator: Option<&'static [u8]>,
     tick: Pin<Box<Sleep>>,
-    /// When something was last sent.
     last_sent: Instant,
     _permit: StreamPermit,
 }
 
 impl SseStream {
     async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
-        if let Some(greeting) = self.preamble.take() {
+        if let Some(preamble) = self.preamble.take() {
             self.schedule_tick();
-            return Ok(Some(greeting));
+            return Ok(Some(preamble));
         }
         if self.is_ended {
             return Ok(None);
@@ -171,8 +162,8 @@ impl SseStream {
             if !self.caller.is_still_allowed() {
                 return Err(StreamError::Revoked);
             }
-            if let Some(inline) = &mut self.image_inliner
-                && let Some(bytes) = inline.next().await?
+            if let Some(inliner) = &mut self.image_inliner
+                && let Some(bytes) = inliner.next().await?
             {
                 self.last_sent = Instant::now();
                 return Ok(Some(bytes));
@@ -184,10 +175,10 @@ impl SseStream {
                     let bytes = bytes?;
                     self.last_sent = Instant::now();
                     self.queued_run = None;
-                    let cut = bytes.is_none() && self.viewer.is_interrupted();
+                    let is_interrupted = bytes.is_none() && self.viewer.is_interrupted();
                     return match (bytes, &mut self.image_inliner) {
-                        _ if cut => Err(StreamError::Interrupted),
-                        (Some(bytes), Some(inline)) => Ok(Some(inline.push_frames(bytes).await?)),
+                        _ if is_interrupted => Err(StreamError::Interrupted),
+                        (Some(bytes), Some(inliner)) => Ok(Some(inliner.push_frames(bytes).await?)),
                         (Some(bytes), None) => Ok(Some(bytes)),
                         (None, _) => Ok(self.terminator.take().map(Bytes::from_static)),
                     };
@@ -212,22 +203,21 @@ impl SseStream {
         }
     }
 
-    /// The run never began: what there is to say of that.
     fn take_queue_cancel_frames(&mut self) -> Option<Bytes> {
         let mut out = BytesMut::from(&self.queue_cancel_frames.take()?[..]);
         out.extend_from_slice(self.terminator.take().unwrap_or_default());
         Some(out.freeze())
     }
 
-    /// Sets the alarm: when the stream will have been silent for too long, or, while it waits for its run, soon.
+    /// The next tick is the heartbeat, or earlier while the run is queued or the credential has to be checked.
     fn schedule_tick(&mut self) {
-        let silent = self.last_sent + self.app.limits.heartbeat_interval;
-        let look = if self.queued_run.is_some() {
-            silent.min(Instant::now() + stream_start::QUEUE_POLL_INTERVAL)
+        let heartbeat = self.last_sent + self.app.limits.heartbeat_interval;
+        let tick = if self.queued_run.is_some() {
+            heartbeat.min(Instant::now() + stream_start::QUEUE_POLL_INTERVAL)
         } else {
-            silent
+            heartbeat
         };
-        let look = self.caller.recheck_interval().map_or(look, |every| look.min(Instant::now() + every));
-        self.tick.as_mut().reset(look);
+        let tick = self.caller.recheck_interval().map_or(tick, |interval| tick.min(Instant::now() + interval));
+        self.tick.as_mut().reset(tick);
     }
 }

@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use engine::NewRun;
 use model::content::ContentPart;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::event::{Event, TaskCreated};
 use model::json::JsonObject;
 use model::ports::{Frames, IdempotencyKey, ListPage, PageLimit, Projection, RunFilter, RunRow};
@@ -116,7 +116,7 @@ async fn check_stateless_request(
     if is_known || app.engine.find_submission(user, key).await?.is_some() {
         return Ok(());
     }
-    let name: String = asked.model.chars().take(80).collect();
+    let name = truncate_text(&asked.model, 80);
     let detail = format!("no agent `{name}`, and no such model of a provider");
     Err(Problem::new(ErrorCode::ModelNotFound, detail).with_field("model"))
 }

@@ -1,17 +1,16 @@
-//! How many streams each user has open. One more than allowed is refused, not suffered.
+//! Bounds the number of open streams per user.
 
 use model::UserId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The streams that are open.
 #[derive(Debug)]
 pub(crate) struct StreamLimiter {
     open_counts: Mutex<HashMap<UserId, usize>>,
     per_user_max: usize,
 }
 
-/// One open stream. Dropping it closes it.
+/// One open stream, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StreamPermit {
     limiter: Arc<StreamLimiter>,
@@ -23,7 +22,6 @@ impl StreamLimiter {
         Arc::new(Self { open_counts: Mutex::default(), per_user_max })
     }
 
-    /// Room for one more, or nothing.
     pub(crate) fn try_acquire(self: &Arc<Self>, user: &UserId) -> Option<StreamPermit> {
         let mut open = self.lock();
         let count = open.entry(user.clone()).or_default();

@@ -1,9 +1,9 @@
-//! Tickets: one stream or socket, for pages that cannot send a key.
+//! Tickets: credentials for one stream or WebSocket, for pages that cannot send a key.
 //!
-//! A browser's `EventSource` and `WebSocket` send no headers of a page's own, and a key does not belong into a URL, which
-//! ends up in logs and histories. A ticket may stand there: it is good once and for a minute, and whoever finds it later
-//! has nothing. An `EventSource` that reconnects by itself sends the ticket that it began with, and is refused: a page
-//! gets another ticket then. Tickets live in memory alone; after a restart there are none.
+//! A browser's `EventSource` and `WebSocket` cannot send headers, and a key does not belong into a URL, which ends up in
+//! logs and histories. A ticket may be in a URL, because it is valid once and for a minute. An `EventSource` that
+//! reconnects sends its first ticket again and is rejected; the page has to get another one. Tickets are kept in memory
+//! only, so a restart invalidates them.
 
 use crate::api_keys::{generate_secret, secret_digest};
 use crate::auth::Caller;
@@ -11,29 +11,26 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a ticket is good.
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
-/// How many can wait to be used, of one user and of all.
+/// Bounds on unused tickets.
 const PER_USER_MAX: usize = 100;
-/// … and of all together who are shown something of one user's, who can make any number of shares.
+/// For the viewers of all shares of one user, who can create any number of shares.
 const PER_SHARE_OWNER_MAX: usize = 500;
 const TOTAL_MAX: usize = 10_000;
 
 const TICKET_PREFIX: &str = "hwt_";
 
-/// Why there is no ticket.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TicketError {
-    #[error("too many tickets wait to be used: use some, or wait a minute")]
+    #[error("too many unused tickets: use some, or wait a minute")]
     TooMany,
-    #[error("no randomness: {0}")]
+    #[error("the system has no random numbers: {0}")]
     Random(getrandom::Error),
 }
 
-/// The tickets that nobody has used.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
-    /// By digest: how long a look takes says nothing about a ticket.
+    /// By digest, so that the time of a look-up says nothing about a ticket.
     unredeemed: Mutex<HashMap<String, Ticket>>,
 }
 
@@ -44,26 +41,25 @@ struct Ticket {
 }
 
 impl Tickets {
-    /// A ticket in the name of whoever asks.
     pub(crate) fn issue(&self, caller: &Caller, now: Instant) -> Result<String, TicketError> {
         let text = generate_secret(TICKET_PREFIX).map_err(TicketError::Random)?;
-        let mut open = self.lock();
-        open.retain(|_, ticket| now < ticket.expires_at);
-        let mine = open.values().filter(|ticket| ticket.caller.user == caller.user).count();
-        let sharer = caller.share().map(|share| share.owner());
-        let is_shown = |ticket: &&Ticket| ticket.caller.share().map(|share| share.owner()) == sharer;
-        let of_sharer = sharer.map_or(0, |_| open.values().filter(is_shown).count());
-        if mine >= PER_USER_MAX || of_sharer >= PER_SHARE_OWNER_MAX || open.len() >= TOTAL_MAX {
+        let mut tickets = self.lock();
+        tickets.retain(|_, ticket| now < ticket.expires_at);
+        let of_user = tickets.values().filter(|ticket| ticket.caller.user == caller.user).count();
+        let owner = caller.share().map(|share| share.owner());
+        let has_owner = |ticket: &&Ticket| ticket.caller.share().map(|share| share.owner()) == owner;
+        let of_owner = owner.map_or(0, |_| tickets.values().filter(has_owner).count());
+        if of_user >= PER_USER_MAX || of_owner >= PER_SHARE_OWNER_MAX || tickets.len() >= TOTAL_MAX {
             return Err(TicketError::TooMany);
         }
-        open.insert(secret_digest(&text), Ticket { caller: caller.clone(), expires_at: now + TICKET_LIFETIME });
+        tickets.insert(secret_digest(&text), Ticket { caller: caller.clone(), expires_at: now + TICKET_LIFETIME });
         Ok(text)
     }
 
-    /// Whom a ticket lets in. It is used up by this.
+    /// Consumes the ticket.
     pub(crate) fn redeem(&self, text: &str, now: Instant) -> Option<Caller> {
         let ticket = self.lock().remove(&secret_digest(text))?;
-        // What let them have it must still let them in.
+        // The credential that it was issued for must still be valid.
         (now < ticket.expires_at && ticket.caller.credential.is_valid()).then_some(ticket.caller)
     }
 

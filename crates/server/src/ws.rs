@@ -1,8 +1,8 @@
 //! `GET /ws`: a conversation as content blocks, over a WebSocket.
 //!
-//! This file is the handshake. `line` is a connection that messages go over, `message` what clients say, `session` the
-//! conversation that a socket is about, `meter` keeps large messages few, `socket` is all of it together: one task per
-//! socket, which holds one viewer and no queue. `protocol::blocks` has what is shown.
+//! This file has the handshake. [`connection`] sends and receives messages, [`client_message`] parses them, [`session`]
+//! is the conversation, [`metered_io`] bounds the number of large messages, and [`socket`] is the task that runs one
+//! socket: it holds one viewer and no queue. `protocol::blocks` is the projection.
 
 mod client_message;
 mod connection;
@@ -12,6 +12,7 @@ mod socket;
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::listen::ConnectionHandle;
 use crate::problem::Problem;
 use crate::query_params;
 use crate::sse;
@@ -23,43 +24,25 @@ use connection::WsConnection;
 use hyper_util::rt::TokioIo;
 use model::error::ErrorCode;
 use socket::BlocksSocket;
-use std::any::Any;
-use std::sync::Arc;
-use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// A client's key: 16 bytes in base64.
+/// 16 bytes in base64.
 const HANDSHAKE_KEY_CHARS: usize = 24;
-
-/// What a connection keeps when it is no longer HTTP: it is told when the server stops, and counts as open until it is
-/// closed.
-#[derive(Clone)]
-pub(crate) struct ConnectionHandle {
-    pub(crate) shutdown: watch::Receiver<bool>,
-    _guard: Arc<dyn Any + Send + Sync>,
-}
-
-impl ConnectionHandle {
-    /// Whoever waits for `hold` to be dropped waits for the connection.
-    pub(crate) fn new(closing: watch::Receiver<bool>, hold: impl Any + Send + Sync) -> Self {
-        Self { shutdown: closing, _guard: Arc::new(hold) }
-    }
-}
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: Request) -> Result<Response, Problem> {
     let [] = query_params::parse_query(request.uri(), [])?;
     let accept = accept_handshake(request.headers())?;
-    let slot = sse::acquire_stream_permit(&app, &caller)?;
-    let stay = request.extensions_mut().remove::<ConnectionHandle>();
+    let permit = sse::acquire_stream_permit(&app, &caller)?;
+    let handle = request.extensions_mut().remove::<ConnectionHandle>();
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
-        let _slot = slot;
+        let _permit = permit;
         match upgrade.await {
             Ok(io) => {
-                let line = WsConnection::new(TokioIo::new(io), &app.limits).await;
-                Box::pin(BlocksSocket::new(app, caller, line, stay).run()).await;
+                let connection = WsConnection::new(TokioIo::new(io), &app.limits).await;
+                Box::pin(BlocksSocket::new(app, caller, connection, handle).run()).await;
             }
-            Err(error) => tracing::debug!(%error, "a socket was not opened"),
+            Err(error) => tracing::debug!(%error, "the WebSocket upgrade failed"),
         }
     });
     let mut response = Response::new(Body::empty());
@@ -71,7 +54,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: 
     Ok(response)
 }
 
-/// The answer to a client's key, where it asks for a WebSocket that can be had here.
+/// The value of `Sec-WebSocket-Accept`.
 fn accept_handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     let has = |name, word: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -79,7 +62,7 @@ fn accept_handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     };
     let version = headers.get(header::SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
     if !(version && has(header::CONNECTION, "upgrade") && has(header::UPGRADE, "websocket")) {
-        let detail = "this is a WebSocket, version 13: ask for an upgrade";
+        let detail = "this route speaks WebSocket version 13: send an upgrade request";
         let problem = Problem::new(ErrorCode::UpgradeRequired, detail);
         return Err(problem.with_header(header::UPGRADE, "websocket").with_header(header::SEC_WEBSOCKET_VERSION, "13"));
     }
@@ -88,7 +71,7 @@ fn accept_handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let fits = key.len() == HANDSHAKE_KEY_CHARS && key.iter().all(is_base64);
     let answer = HeaderValue::try_from(derive_accept_key(key)).ok().filter(|_| fits);
-    answer.ok_or_else(|| Problem::new(ErrorCode::InvalidHandshake, "Sec-WebSocket-Key has 16 bytes"))
+    answer.ok_or_else(|| Problem::new(ErrorCode::InvalidHandshake, "Sec-WebSocket-Key must have 16 bytes"))
 }
 
 #[cfg(test)]

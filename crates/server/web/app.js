@@ -1,7 +1,7 @@
 // The page: start a task, watch its log, reload at any moment.
 //
 // `fold.js` turns events into the task's object, `draw.js` turns the object into elements, `follow.js` keeps one event
-// stream open. Here they are connected to the page. There is no state but the object: a reload fetches it and goes on
+// stream open. This file connects them to the page. The object is the only state: a reload fetches it and continues
 // after its `seq`.
 
 import { drawItems, element } from './draw.js';
@@ -17,7 +17,7 @@ const CONNECTION = {
   reconnecting: 'Reconnecting',
   ended: 'Ended',
 };
-const NO_KEY = 'This server asks for a key, which this page cannot send. Use the API, or a server without keys.';
+const NO_KEY = 'This server requires a key, which this page cannot send. Use the API, or a server without keys.';
 
 class Page {
   constructor() {
@@ -48,7 +48,7 @@ class Page {
     this.list();
   }
 
-  /** The address says which task is shown, and which of its sources. */
+  /** The URL selects the task and its source. */
   async route() {
     const [id, reference] = location.hash.slice(1).split('/');
     if (id !== (this.task?.task_id ?? '')) {
@@ -83,7 +83,7 @@ class Page {
     await this.call(`v1/tasks/${this.task.task_id}/cancel`, { body: { mode: 'immediate' } });
   }
 
-  /** Whoever decides first has decided: to be told that it was somebody else is an answer, too. */
+  /** The first decision counts; the server reports if somebody else was first. */
   async decide(key, decision, card) {
     const buttons = [...card.querySelectorAll('button')];
     for (const button of buttons) button.disabled = true;
@@ -91,27 +91,27 @@ class Page {
     if (!decided) for (const button of buttons) button.disabled = false;
   }
 
-  /** Fetches JSON. What goes wrong is said on the page, unless that is `quiet`, and then there is no answer. */
+  /** Fetches JSON. Shows errors on the page unless `quiet`, and returns `undefined` then. */
   async call(path, { body, headers, quiet } = {}) {
     const json = { 'Content-Type': 'application/json', ...headers };
     const post = { method: 'POST', body: JSON.stringify(body), headers: json };
-    let said = '';
+    let problem = '';
     try {
       const response = await fetch(path, { cache: 'no-store', ...(body && post) });
       const answer = await response.json().catch(() => ({}));
-      if (response.ok && !quiet) this.say('');
+      if (response.ok && !quiet) this.showProblem('');
       if (response.ok) return answer;
-      said = response.status === 401 ? NO_KEY : (answer.detail ?? `The server answered ${response.status}.`);
+      problem = response.status === 401 ? NO_KEY : (answer.detail ?? `The server answered ${response.status}.`);
     } catch {
-      said = 'The server does not answer. Is it running?';
+      problem = 'The server does not answer. Is it running?';
     }
-    if (!quiet) this.say(said);
+    if (!quiet) this.showProblem(problem);
     return undefined;
   }
 
-  say(words) {
-    this.at('problem').textContent = words;
-    this.at('problem').hidden = words === '';
+  showProblem(text) {
+    this.at('problem').textContent = text;
+    this.at('problem').hidden = text === '';
   }
 
   // ---- one task
@@ -154,19 +154,19 @@ class Page {
     this.later();
   }
 
-  /** The stream cannot go on by itself: take the task as the server has it, and go on from there. */
+  /** The stream cannot continue: fetch the task, and continue after it. */
   async refresh() {
     const { follower } = this;
     const now = await this.call(`v1/tasks/${this.task.task_id}`, { quiet: true });
     if (this.follower !== follower || isOver(this.task)) return;
-    // Nothing was missed: it was only quiet.
+    // No event was missed.
     if (now?.seq === this.task.seq && follower.isOpen()) return;
     if (now && now.seq >= this.task.seq) this.task = now;
     this.attend();
     this.later();
   }
 
-  /** What was folded here must be what the server has. */
+  /** The folded object must equal the server’s. */
   async ended() {
     const { task } = this;
     this.follower.close();
@@ -183,7 +183,7 @@ class Page {
     this.follower?.close();
     this.follower = this.task = this.snapshot = this.asked = undefined;
     this.fresh = [];
-    this.say('');
+    this.showProblem('');
     delete document.body.dataset.same;
     delete document.body.dataset.snapshot;
     for (const id of ['output', 'events']) this.at(id).replaceChildren();
@@ -199,7 +199,7 @@ class Page {
     this.later();
   }
 
-  /** Many events may come between two frames; they are drawn at once. A hidden page has no frames. */
+  /** Draws all events between two frames at once. A hidden page has no frames. */
   later() {
     if (this.due) return;
     this.due = true;
@@ -247,17 +247,17 @@ class Page {
   }
 
   drawEnd(task) {
-    const said = [];
-    if (task.error) said.push(element('p', 'failure', element('b', '', task.error.code), ` ${task.error.message}`));
-    else if (task.status === 'cancelled') said.push(element('p', 'failure', 'Stopped. What had come by then is kept.'));
-    else if (task.status === 'incomplete') said.push(element('p', 'failure', `Ended by a limit: ${task.reason}.`));
-    else if (task.status === 'paused') said.push(element('p', 'waits', waitsFor(task.pending)));
+    const notes = [];
+    if (task.error) notes.push(element('p', 'failure', element('b', '', task.error.code), ` ${task.error.message}`));
+    else if (task.status === 'cancelled') notes.push(element('p', 'failure', 'Cancelled. The output up to here is kept.'));
+    else if (task.status === 'incomplete') notes.push(element('p', 'failure', `Ended by a limit: ${task.reason}.`));
+    else if (task.status === 'paused') notes.push(element('p', 'waits', waitsFor(task.pending)));
     const { same: equal } = document.body.dataset;
-    const good = `What this page put together from events equals the server’s object at ${task.seq}.`;
-    const bad = 'The page had drawn something else than the server has. It was drawn anew.';
-    if (equal) said.push(equal === 'true' ? element('p', 'checked', good) : element('p', 'failure', bad));
-    this.at('end').replaceChildren(...said);
-    this.at('end').hidden = said.length === 0;
+    const good = `The object folded from events equals the server’s at ${task.seq}.`;
+    const bad = 'The object folded from events differed from the server’s and was replaced.';
+    if (equal) notes.push(equal === 'true' ? element('p', 'checked', good) : element('p', 'failure', bad));
+    this.at('end').replaceChildren(...notes);
+    this.at('end').hidden = notes.length === 0;
   }
 
   showSource(number) {
@@ -277,20 +277,20 @@ class Page {
     this.at('no-events').hidden = Boolean(task);
     const skipped = this.snapshot?.seq ?? 0;
     this.at('earlier').hidden = !task || skipped === 0 || !this.at('replayed').hidden;
-    this.at('earlier').textContent = `Up to ${skipped} came with the object. Show them`;
+    this.at('earlier').textContent = `Events up to ${skipped} are in the fetched object. Show them`;
     const { events, gaps, repeats, cuts } = this.tally ?? {};
     const parts = [`seq ${task?.seq}`, `${events} live`, `${gaps} gaps`, `${repeats} repeats`, cuts && `${cuts} cuts`];
     this.at('counts').textContent = task ? parts.filter(Boolean).join(' · ') : '';
   }
 
-  /** Reads the log from its start up to the object that was fetched, and checks that it folds to just that object. */
+  /** Reads the log up to the fetched object, and checks that it folds to that object. */
   replay() {
     const { snapshot } = this;
     const [task, events] = [blank(snapshot.task_id), []];
     const source = new EventSource(`v1/tasks/${snapshot.task_id}/events?after=0`);
     this.at('replayed').hidden = false;
     this.at('replayed').textContent = 'Reading …';
-    source.onerror = () => (this.at('replayed').textContent = 'The log could not be read. Try again.');
+    source.onerror = () => (this.at('replayed').textContent = 'Cannot read the log. Try again.');
     const take = (message) => {
       const event = JSON.parse(message.data);
       events.push(event);
@@ -302,10 +302,10 @@ class Page {
       this.asked = words(events[0]) || this.asked;
       this.at('events').prepend(...events.slice(-ROWS_MAX).map(row));
       this.at('events').scrollTop = 0;
-      const verdict = fits ? 'exactly' : 'something else than';
+      const verdict = fits ? 'exactly' : 'an object other than';
       const range = `Events ${events[0].seq} to ${snapshot.seq}`;
       this.at('replayed').dataset.same = fits;
-      this.at('replayed').textContent = `${range} fold to ${verdict} the object that was fetched.`;
+      this.at('replayed').textContent = `${range} fold to ${verdict} the fetched object.`;
       this.later();
     };
     for (const type of EVENT_TYPES) source.addEventListener(type, take);
@@ -329,7 +329,7 @@ class Page {
     this.later();
   }
 
-  /** The task that is shown is known better than the list knows it. */
+  /** The shown task is newer than its row in the list. */
   drawList(task) {
     for (const link of this.at('tasks').querySelectorAll('a')) {
       const current = link.hash === `#${task?.task_id}`;
@@ -339,15 +339,14 @@ class Page {
   }
 }
 
-/** What a paused task waits for, in words. */
 function waitsFor(pending) {
   const questions = pending.filter((one) => one.kind === 'approval').length;
   const results = pending.length - questions;
   const parts = [
     questions && (questions === 1 ? 'a decision' : `${questions} decisions`),
-    results && (results === 1 ? 'a tool that its client runs' : `${results} tools that its client runs`),
+    results && (results === 1 ? 'a client tool' : `${results} client tools`),
   ];
-  return `Paused: waits for ${parts.filter(Boolean).join(' and ')}.`;
+  return `Paused: waiting for ${parts.filter(Boolean).join(' and ')}.`;
 }
 
 function row(event) {
@@ -366,7 +365,7 @@ function unfold(details) {
   details.append(element('pre', '', JSON.stringify(details.event, null, 2)));
 }
 
-/** A few words on an event. */
+/** A short summary of an event. */
 function gist(e) {
   if (e.delta !== undefined) return typeof e.delta === 'string' ? e.delta : JSON.stringify(e.delta);
   if (e.type === 'task.created') return words(e);
@@ -376,11 +375,11 @@ function gist(e) {
   if (e.annotation) return `[^${e.annotation.reference_id ?? e.annotation.url ?? ''}]`;
   if (e.error) return e.error.code;
   const people = [e.action_requests?.[0]?.name, e.decisions?.[0]?.type, e.by];
-  const said = [...people, e.step && `step ${e.step}`, e.stop_reason, e.state, e.arguments, e.message, e.reason];
-  return said.filter(Boolean).join(' · ');
+  const parts = [...people, e.step && `step ${e.step}`, e.stop_reason, e.state, e.arguments, e.message, e.reason];
+  return parts.filter(Boolean).join(' · ');
 }
 
-/** What was asked for, as `task.created` says. */
+/** The input, from `task.created`. */
 function words(event) {
   const parts = event.task?.input?.flatMap((message) => message.content) ?? [];
   return parts.map((part) => part.text ?? '').join(' ').trim();
@@ -388,7 +387,7 @@ function words(event) {
 
 const titleOf = (task) => (typeof task.metadata?.title === 'string' ? task.metadata.title : undefined);
 
-/** The list does not say what was asked for; this browser remembers what it asked itself. */
+/** The list has no inputs; this browser remembers its own. */
 function titles() {
   try {
     return JSON.parse(localStorage.getItem('headwater.titles') ?? '{}');
@@ -403,7 +402,7 @@ function remember(task_id, title) {
   try {
     localStorage.setItem('headwater.titles', JSON.stringify(now));
   } catch {
-    // Storage may be full or forbidden. Then the list shows ids.
+    // Storage may be full or disabled; the list shows ids then.
   }
 }
 

@@ -1,4 +1,4 @@
-// The task's object → elements. Words of models and tools get in as text nodes only.
+// Draws the task's object. The output of models and tools becomes text nodes only.
 
 import { isItem, isOver, ownBlocks, progressOf, resultOf } from './fold.js';
 
@@ -9,7 +9,7 @@ export function element(tag, className, ...children) {
   return node;
 }
 
-/** Draws a list of items into `parent`, keeping the elements that are there. */
+/** Draws items into `parent`, and reuses its elements. */
 export function drawItems(parent, items, task) {
   const calls = new Map();
   for (const item of items) {
@@ -68,7 +68,7 @@ const DRAW = {
   },
 };
 
-/** How far a tool is, in its own words and as a bar where it knows the whole. */
+/** The progress of a tool: its message, and a bar if it reports a total. */
 function drawProgress(node, now) {
   const line = child(node, 'progress', () => element('p', 'progress', element('span'), element('progress')));
   line.hidden = !now;
@@ -79,7 +79,7 @@ function drawProgress(node, now) {
   line.lastChild.value = now.progress ?? 0;
 }
 
-/** A call that waits for people: the buttons say which question and which answer, and the page sends it. */
+/** A call that waits for approval. The buttons have the key and the decision that the page sends. */
 function drawQuestion(node, pending) {
   const card = child(node, 'question', () => Object.assign(element('div', 'question'), { hidden: true }));
   if (!pending) card.hidden = true;
@@ -92,12 +92,12 @@ function drawQuestion(node, pending) {
     Object.assign(button.dataset, { decision, approval: pending.key });
     return button;
   });
-  const words = asks ? 'May it do this?' : 'Waits for a client to give its result.';
+  const words = asks ? 'Approve this call?' : 'Waiting for the client’s result.';
   card.replaceChildren(element('p', '', words), ...buttons);
   card.hidden = false;
 }
 
-/** The child of that name, made when there is none. */
+/** The child with this key, created if missing. */
 function child(parent, key, make) {
   for (const node of parent.children) if (node.dataset.key === key) return node;
   const node = make();
@@ -112,7 +112,7 @@ function label(node, word, state = '') {
   line.lastChild.textContent = state;
 }
 
-const CUT_WORDS = { incomplete: 'cut short', rejected: 'not allowed', unknown: 'nobody knows whether it was done' };
+const CUT_WORDS = { incomplete: 'cut short', rejected: 'rejected', unknown: 'outcome unknown' };
 
 function cutNote(node, item) {
   if (!Object.hasOwn(CUT_WORDS, item.status)) return;
@@ -136,7 +136,7 @@ function drawBlocks(node, item, task) {
   });
 }
 
-/** Draws words. Most often they have only grown, and then the last text node grows with them. */
+/** Draws text. Usually it has only grown, and then its last text node is extended. */
 function drawText(node, text, annotations = [], task = undefined) {
   const before = node.drawn ?? { text: '', marks: 0 };
   if (before.text === text && before.marks === annotations.length) return;
@@ -149,7 +149,7 @@ function drawText(node, text, annotations = [], task = undefined) {
   node.drawn = { text, marks: annotations.length };
 }
 
-/** Cuts words at their annotations. Offsets count code points, which JavaScript's own do not. */
+/** Splits text at its annotations. Offsets count code points, unlike JavaScript's. */
 function pieces(text, annotations, task) {
   const points = Array.from(text);
   const out = [];
@@ -168,7 +168,7 @@ function pieces(text, annotations, task) {
 function citation(mark, words, task) {
   const link = element('a', 'citation');
   if (mark.type === 'reference_to_block') {
-    // The marker's brackets stay in the text, for those who copy it, and out of sight.
+    // The brackets of the marker are hidden but stay in the text for copying.
     const number = String(mark.reference_id);
     const [open, close] = words.split(number, 2);
     link.append(element('span', 'quiet', open ?? ''), number, element('span', 'quiet', close ?? ''));
@@ -189,7 +189,7 @@ function drawImage(node, block, item) {
   const { url } = block.image_url;
   if (url === '' || node.drawn === url) return;
   node.drawn = url;
-  // Pictures from elsewhere would tell that elsewhere who is looking.
+  // Images of other hosts would reveal the viewer to them.
   if (!/^data:image\/|^\/v1\/blobs\//.test(url)) {
     node.replaceChildren(element('span', 'elsewhere', url));
     return;

@@ -1,4 +1,4 @@
-// Events → the task's object, by the rules of the server's own fold. Nothing here knows of a page.
+// Folds events into the task's object by the rules of the server. Independent of the page.
 
 const ENDS = {
   'task.completed': 'completed',
@@ -7,7 +7,7 @@ const ENDS = {
   'task.cancelled': 'cancelled',
 };
 
-// What a `done` may leave out because it was said before. How an item ended is the `done`'s alone to say.
+// Members that a `done` may omit because an earlier event had them. The status of an item is in its `done` only.
 const KEPT = {
   reasoning: ['summary', 'agent'],
   tool_call: ['arguments', 'kind', 'display_name', 'gate', 'agent'],
@@ -19,10 +19,10 @@ const KEPT = {
   image: ['id'],
 };
 
-// What items become whose step was cut.
+// The status of items whose step was interrupted.
 const CUTS = { error: 'failed', cancelled: 'cancelled', lost: 'recovered' };
 
-// Events that say something but change nothing that is drawn.
+// Events that change nothing on the page.
 const QUIET = [
   'task.retrying', 'task.input.added', 'task.tool.started', 'task.approval.requested',
   'task.approval.resolved', 'task.state.snapshot', 'task.state.delta', 'task.custom', 'task.provider_event',
@@ -89,17 +89,16 @@ const RULES = {
   ...Object.fromEntries(QUIET.map((type) => [type, () => true])),
 };
 
-/** Every event type that this page knows: a browser hands over named events only to those who ask for the name. */
+/** All event types: an `EventSource` delivers named events only to listeners of that name. */
 export const EVENT_TYPES = Object.keys(RULES);
 
-// What the object does not say: how far a tool is, which attempt of a step is open, and which items will be left out at
-// the end.
+// State that is not in the object: the progress of tools, the open attempt of a step, and items that the end removes.
 const progress = new WeakMap();
 const attempts = new WeakMap();
 const attemptOf = new WeakMap();
 const dropped = new WeakSet();
 
-/** A task of which nothing is known yet. */
+/** A task before its first event. */
 export function blank(task_id) {
   const usage = { input_tokens: 0, cached_tokens: 0, cache_write_tokens: 0, output_tokens: 0, reasoning_tokens: 0 };
   return {
@@ -108,23 +107,23 @@ export function blank(task_id) {
   };
 }
 
-/** How far the tool of a call said it was, last. */
+/** The last progress of a call's tool. */
 export const progressOf = (task, call_id) => progress.get(task)?.[call_id];
 
-/** Puts the next event into the task's object. False when it does not fit: then the object is to be fetched anew. */
+/** Applies the next event. Returns false if it does not fit: then the object has to be fetched again. */
 export function fold(task, event) {
   if (task.seq !== 0 && event.seq !== task.seq + 1) return false;
   if (isOver(task)) return false;
   task.seq = event.seq;
   const rule = Object.hasOwn(RULES, event.type) ? RULES[event.type] : () => true;
-  // The object takes the event's parts and lets them grow; the event itself stays as it came.
+  // The object takes over parts of the event and changes them, so the event is copied.
   return rule(task, structuredClone(event));
 }
 
 export const isOver = (task) => Object.values(ENDS).includes(task.status);
 export const isItem = (block) => block.type !== 'text' && block.type !== 'image';
 
-/** A task's items: the root's output, or what a sub-agent has put into the result of the call that asked for it. */
+/** A task's items: the output of the root, or the result of the call that started the sub-agent. */
 function outputOf(task, task_id) {
   if (task_id === task.task_id) return task.output;
   return resultOf(task.output, task_id)?.block_list?.filter(isItem);
@@ -212,7 +211,7 @@ function stepDone(task, e) {
   return true;
 }
 
-/** The items of the attempt that is cut. Somebody who came in the middle of it takes those behind the last result. */
+/** The items of the interrupted attempt. If the page joined during it: those after the last result. */
 function ofAttempt(items, attempt) {
   if (attempt) return items.filter((item) => attemptOf.get(item) === attempt);
   const behind = items.slice(items.findLastIndex((item) => item.type === 'tool_result') + 1);
@@ -234,7 +233,7 @@ function end(task, e) {
 
 const isDropped = (item) => dropped.has(item) || item.reason === 'recovered';
 
-/** Are two JSON values the same? The order of keys does not count. */
+/** Whether two JSON values are equal, whatever the order of keys. */
 export function same(a, b) {
   if (a === b) return true;
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false;

@@ -1,4 +1,4 @@
-// Keeps a task's event stream open, and says how it is.
+// Keeps a task's event stream open, and reports its state.
 
 import { EVENT_TYPES } from './fold.js';
 
@@ -6,7 +6,7 @@ export const SILENCE_MS = 45_000;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 8_000;
 
-/** Keeps a task's event stream open. A cut that the browser can mend, it mends; after any other the task is fetched. */
+/** Keeps a task's event stream open. The browser reconnects if it can; otherwise the task is fetched. */
 export class Follower {
   constructor({ event, state, stale }) {
     Object.assign(this, { event, state, stale, retryMs: RETRY_MS_MIN, heardAt: Date.now() });
@@ -39,14 +39,14 @@ export class Follower {
     this.state('live');
   }
 
-  /** The server refused, or had nothing more to say. Only the object can tell which. */
+  /** The server rejected the request or the stream has ended. Only the object tells which. */
   later() {
     clearTimeout(this.timer);
     this.timer = setTimeout(this.stale, this.retryMs * (0.75 + Math.random() / 2));
     this.retryMs = Math.min(this.retryMs * 2, RETRY_MS_MAX);
   }
 
-  /** Comments that keep the stream alive do not reach a page, so silence is checked by asking. */
+  /** Keep-alive comments do not reach the page, so it checks a silent stream by a request. */
   check(silenceMs) {
     if (Date.now() - this.heardAt < silenceMs) return;
     this.heardAt = Date.now();

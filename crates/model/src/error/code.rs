@@ -277,7 +277,7 @@ error_codes! {
         Lost = "lost" 500 retryable;
         /// The server restarted; the turn is repeated.
         Recovered = "recovered" 500 retryable;
-        /// No recorded response matches the request (`serve --replay`).
+        /// No cassette matches the request.
         NoCassette = "no_cassette" 500 permanent;
         /// No scenario matches the request.
         NoScenario = "no_scenario" 500 permanent;

@@ -16,7 +16,7 @@ use files::{FileType, ImageHeaderScanner, ImageTooLarge, sanitize_file_name};
 use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
 use model::command::{AnswerBody, ClientToolResult};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::history::{HistoryEntry, PriorHistory};
 use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
@@ -251,7 +251,7 @@ fn check_url(field: &str, url: &str) -> Result<(), Problem> {
     if url.starts_with(BLOB_URL_PREFIX) {
         return Ok(());
     }
-    let shown: String = url.chars().take(80).collect();
+    let shown = truncate_text(url, 80);
     match Url::parse(url) {
         // Written in a way that others would read, and we would not.
         Ok(parsed) if parsed.scheme() == "data" => {

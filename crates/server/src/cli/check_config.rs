@@ -1,4 +1,4 @@
-//! `headwater check-config`: all that is wrong with a config file, one line each. Nothing is started.
+//! `headwater check-config`: prints all errors of a config file, one line each, and starts nothing.
 
 use super::print_line;
 use crate::config::{self, Config, Overrides, Severity};
@@ -6,12 +6,11 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The file's JSON Schema.
 const SCHEMA: &str = include_str!("../../headwater.schema.json");
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfigArgs {
-    /// The config file. Without one it is the embedded demo.
+    /// The config file [default: the embedded demo].
     #[arg(long, env = "HEADWATER_CONFIG")]
     config: Option<PathBuf>,
     /// Print the JSON Schema of config files instead, for editors.

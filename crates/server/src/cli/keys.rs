@@ -1,4 +1,4 @@
-//! `headwater keys`: lets people in. Through the running server where there is one, else in the data folder itself.
+//! `headwater keys`: manages API keys, through the running server if there is one, otherwise in the data folder itself.
 
 use super::{DataDir, print_line};
 use crate::control_socket::{self, ControlRequest, ControlResponse};
@@ -16,9 +16,9 @@ pub(crate) struct KeysArgs {
 
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
-    /// Make a key for a user. It is shown once.
+    /// Create a key for a user. The key is printed once.
     Create {
-        /// Whom it lets in.
+        /// The user's name.
         #[arg(long)]
         user: String,
         #[command(flatten)]
@@ -29,9 +29,9 @@ enum KeysCommand {
         #[command(flatten)]
         folder: DataDir,
     },
-    /// Let a key in no longer; its streams are cut.
+    /// Revoke a key and close its streams.
     Revoke {
-        /// The key's name (`key_…`), as `list` shows it.
+        /// The key's id (`key_…`), as printed by `list`.
         id: String,
         #[command(flatten)]
         folder: DataDir,
@@ -39,19 +39,19 @@ enum KeysCommand {
 }
 
 pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
-    let (ask, folder) = match args.verb {
+    let (request, folder) = match args.verb {
         KeysCommand::Create { user, folder } => (ControlRequest::CreateKey { user }, folder),
         KeysCommand::List { folder } => (ControlRequest::ListKeys, folder),
         KeysCommand::Revoke { id, folder } => (ControlRequest::RevokeKey { id }, folder),
     };
-    let makes = matches!(ask, ControlRequest::CreateKey { .. });
-    if !makes && !folder.data_dir.exists() {
-        bail!("there is no data folder {}", folder.data_dir.display());
+    let is_create = matches!(request, ControlRequest::CreateKey { .. });
+    if !is_create && !folder.data_dir.exists() {
+        bail!("the data folder {} does not exist", folder.data_dir.display());
     }
-    match run_key_request(&folder.data_dir, ask).await? {
+    match run_key_request(&folder.data_dir, request).await? {
         ControlResponse::Created(key) => {
             print_line(&key.secret);
-            eprintln!("key {} of user {}: shown once, keep it", key.id, key.user);
+            eprintln!("key {} of user {}: it is not shown again", key.id, key.user);
         }
         ControlResponse::Keys { keys } => {
             for key in keys {
@@ -65,16 +65,16 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run_key_request(dir: &Path, ask: ControlRequest) -> anyhow::Result<ControlResponse> {
+async fn run_key_request(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {
     match SqliteStore::open(dir, &store::SqliteOptions::default()) {
         Ok(store) => {
-            let answer = control_socket::handle_control_request(&store, ask).await;
+            let response = control_socket::handle_control_request(&store, request).await;
             store.close().await;
-            Ok(answer)
+            Ok(response)
         }
-        Err(StoreOpenError::Locked(_)) => control_socket::send_control_request(dir, &ask)
+        Err(StoreOpenError::Locked(_)) => control_socket::send_control_request(dir, &request)
             .await
-            .with_context(|| format!("a server has {}, but it does not answer there", dir.display())),
+            .with_context(|| format!("a server uses {} but does not answer on its control socket", dir.display())),
         Err(error) => Err(error.into()),
     }
 }

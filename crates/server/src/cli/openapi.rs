@@ -1,11 +1,11 @@
-//! `headwater openapi`: the document that the server answers under `/openapi.json`.
+//! `headwater openapi`: prints what the server sends at `/openapi.json`.
 
+use super::print_text;
 use crate::routes::page::OPENAPI_JSON;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 pub(crate) fn run() -> ExitCode {
-    // A reader that closes the pipe has had enough, which is no failure of ours.
-    let _closed = std::io::stdout().write_all(OPENAPI_JSON.as_bytes());
+    // A closed pipe is not an error.
+    let _closed = print_text(OPENAPI_JSON);
     ExitCode::SUCCESS
 }

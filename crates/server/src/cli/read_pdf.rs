@@ -1,4 +1,4 @@
-//! `headwater read-pdf`: what the server starts to read a PDF (`fetch::apart`). Not for people, so no help names it.
+//! `headwater read-pdf`: the process in which the server reads a PDF (`fetch::pdf_process`). Hidden from the help.
 
 use clap::Args;
 use fetch::pdf_process::{self, PdfProcess};
@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub(super) const COMMAND_NAME: &str = "read-pdf";
-/// This program, also when somebody has put a newer one in its place.
+/// This binary, even if the file has been replaced since.
 const SELF_EXE: &str = "/proc/self/exe";
 
-/// What [`Apart`] says.
 #[derive(Debug, Args)]
 pub(crate) struct ReadPdfArgs {
     text_bytes_max: usize,
@@ -22,9 +21,8 @@ pub(crate) fn run(args: &ReadPdfArgs) -> ExitCode {
     pdf_process::run_pdf_process(args.text_bytes_max, args.memory_bytes_max, Duration::from_millis(args.time_ms_max))
 }
 
-/// How such a process is started.
 pub(crate) fn pdf_process() -> std::io::Result<PdfProcess> {
-    let ourselves = Path::new(SELF_EXE);
-    let program = if ourselves.exists() { ourselves.to_owned() } else { std::env::current_exe()? };
+    let own_exe = Path::new(SELF_EXE);
+    let program = if own_exe.exists() { own_exe.to_owned() } else { std::env::current_exe()? };
     Ok(PdfProcess::new(program, vec![COMMAND_NAME.into()]))
 }

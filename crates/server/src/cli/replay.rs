@@ -1,8 +1,7 @@
-//! `headwater replay`: streams a logged run again, in any protocol, with its timing or as fast as it can be read.
+//! `headwater replay`: streams a stored run again in any protocol, with its original timing or fast.
 //!
-//! What comes out is what a client of the protocol was sent, byte for byte, less what belongs to a connection (comments,
-//! `retry`). It is read from the data folder itself, also while a server works there, and nothing is changed. `dialect` is
-//! which protocols there are, `pace` when each frame is due, `pictures` what was drawn.
+//! The output is what a client of the protocol received, byte for byte, except what belongs to a connection (comments,
+//! `retry`). It is read from the data folder, also while a server uses it, and nothing is changed.
 
 mod client_protocol;
 mod images;
@@ -21,65 +20,61 @@ use std::process::ExitCode;
 use store::{LoggedRun, StoreOpenError};
 use timing::ReplayTiming;
 
-/// What `headwater replay` is told.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The answers of a run that waited for people or for its client (responses, messages, chat) come one \
-    after the other. Waiting of more than a minute takes two seconds here, and stderr says so.\n\n\
-    Exit code 0: replayed, 1: replayed as far as it is, for the run has not ended, 2: it could not be replayed."
+    after_help = "A run that waited for approvals or client tools has several responses (responses, messages, chat), which follow \
+    each other. A pause of more than a minute is shortened to two seconds, with a note on stderr.\n\n\
+    Exit code 0: replayed, 1: the run has not ended and was replayed so far, 2: the run could not be replayed."
 )]
 pub(crate) struct ReplayArgs {
-    /// The run (`task_…`), or one of its responses (`resp_…`, `resp_…_2`): then that answer alone, where there are several.
+    /// The run (`task_…`), or one of its responses (`resp_…`, `resp_…_2`).
     run: String,
     /// The protocol: task, run-items, responses, blocks, agent-runs, messages or chat.
     #[arg(long = "as", value_name = "PROTOCOL", default_value = "task")]
     protocol: String,
-    /// Without its pauses.
+    /// Replay without pauses.
     #[arg(long)]
     fast: bool,
     #[command(flatten)]
     folder: DataDir,
 }
 
-/// The run has not ended, and nor has its stream.
 const EXIT_UNFINISHED: u8 = 1;
-/// Not replayed, or not to the end of what there is.
 const EXIT_NOT_REPLAYED: u8 = 2;
 
-/// Why a run could not be replayed.
 #[derive(Debug, thiserror::Error)]
 enum ReplayError {
-    #[error("{0:?} is no run: give its id (`task_…`), or that of a response (`resp_…`)")]
+    #[error("{0:?} is not the id of a run (`task_…`) or of a response (`resp_…`)")]
     NotAnId(String),
-    #[error("there is no protocol {0:?}: use {known}", known = client_protocol::PROTOCOL_NAMES)]
+    #[error("unknown protocol {0:?}: use {known}", known = client_protocol::PROTOCOL_NAMES)]
     UnknownProtocol(String),
-    #[error("there is no data folder {0}")]
+    #[error("the data folder {0} does not exist")]
     DataDirNotFound(PathBuf),
-    #[error("there is no run {0} in {1}")]
+    #[error("no run {0} in {1}")]
     RunNotFound(TaskId, PathBuf),
-    #[error("run {0} has no answer number {1}")]
+    #[error("run {0} has no response number {1}")]
     SegmentNotFound(TaskId, u32),
     #[error(transparent)]
     Folder(#[from] StoreOpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("it cannot be written out: {0}")]
+    #[error("cannot write: {0}")]
     Output(#[from] std::io::Error),
 }
 
-/// Replays a run. Exit code 0: replayed, 1: as far as it is, 2: it could not be replayed.
 pub(crate) async fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
     match replay(args).await {
         Ok(run) if run.has_ended => Ok(ExitCode::SUCCESS),
         Ok(run) => {
-            let state = if run.seq_range.is_some() { "has not ended: this is it so far" } else { "has not begun" };
+            let state =
+                if run.seq_range.is_some() { "has not ended: this is the output so far" } else { "has not started" };
             eprintln!("headwater: run {} {state}", run.id);
             Ok(ExitCode::from(EXIT_UNFINISHED))
         }
-        // Whoever read our output has had enough, as `head` does.
+        // The reader has seen enough, like `head`.
         Err(ReplayError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(refusal) => {
-            eprintln!("headwater: {}", refusal.to_string().replace('\n', " "));
+        Err(error) => {
+            eprintln!("headwater: {}", error.to_string().replace('\n', " "));
             Ok(ExitCode::from(EXIT_NOT_REPLAYED))
         }
     }
@@ -88,30 +83,25 @@ pub(crate) async fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
 async fn replay(args: ReplayArgs) -> Result<LoggedRun, ReplayError> {
     let ReplayArgs { run, protocol, fast, folder } = args;
     let (id, segment) = parse_run_or_response_id(&run).ok_or(ReplayError::NotAnId(run))?;
-    let dialect = ClientProtocol::from_name(&protocol).ok_or(ReplayError::UnknownProtocol(protocol))?;
+    let protocol = ClientProtocol::from_name(&protocol).ok_or(ReplayError::UnknownProtocol(protocol))?;
     let dir = folder.data_dir;
     if !dir.exists() {
         return Err(ReplayError::DataDirNotFound(dir));
     }
     let run = store::find_logged_run(&dir, &id)?.ok_or_else(|| ReplayError::RunNotFound(id, dir.clone()))?;
-    let pace = if fast { ReplayTiming::fast() } else { ReplayTiming::original() };
-    let mut player = Replayer {
-        run: &run,
-        dir: &dir,
-        protocol: dialect,
-        timing: pace,
-        out: BufWriter::new(std::io::stdout().lock()),
-    };
-    match segment.filter(|_| dialect.has_segments()) {
-        None => player.replay_all().await?,
-        Some(segment) => player.replay_only(segment).await?,
+    let timing = if fast { ReplayTiming::fast() } else { ReplayTiming::original() };
+    let mut replayer =
+        Replayer { run: &run, dir: &dir, protocol, timing, out: BufWriter::new(std::io::stdout().lock()) };
+    match segment.filter(|_| protocol.has_segments()) {
+        None => replayer.replay_all().await?,
+        Some(segment) => replayer.replay_only(segment).await?,
     }
-    player.out.flush()?;
-    drop(player);
+    replayer.out.flush()?;
+    drop(replayer);
     Ok(run)
 }
 
-/// The run that is meant, and which of its answers.
+/// The run, and the number of the response.
 fn parse_run_or_response_id(text: &str) -> Option<(TaskId, Option<u32>)> {
     let run = TaskId::parse(text).ok().filter(|id| id.as_str().starts_with("task_"));
     match run {
@@ -120,20 +110,16 @@ fn parse_run_or_response_id(text: &str) -> Option<(TaskId, Option<u32>)> {
     }
 }
 
-/// How far a stream went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplayEnd {
-    /// It gave nothing: it has not begun.
     NotStarted,
-    /// As far as the log goes.
+    /// The log ended first.
     Unfinished,
-    /// To its end, and the log goes on.
+    /// The log continues.
     Ended,
-    /// To its end, which is the log's.
     EndOfLog,
 }
 
-/// Somebody who streams a run.
 struct Replayer<'a> {
     run: &'a LoggedRun,
     dir: &'a Path,
@@ -143,7 +129,7 @@ struct Replayer<'a> {
 }
 
 impl Replayer<'_> {
-    /// All that there is: one stream, or the answers one after the other.
+    /// Replays one stream, or all responses.
     async fn replay_all(&mut self) -> Result<(), ReplayError> {
         let mut number = 1;
         while self.replay_segment(number).await? == ReplayEnd::Ended && self.protocol.has_segments() {
@@ -152,18 +138,17 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// One answer of several.
     async fn replay_only(&mut self, segment: u32) -> Result<(), ReplayError> {
-        let played = self.replay_segment(segment).await?;
-        // The first answer of a run that has not begun is to come.
-        let to_come = self.run.seq_range.is_none() && segment == 1;
-        let missing = played == ReplayEnd::NotStarted && !to_come;
-        if missing { Err(ReplayError::SegmentNotFound(self.run.id.clone(), segment)) } else { Ok(()) }
+        let end = self.replay_segment(segment).await?;
+        // The first response of a queued run is still to come.
+        let is_pending = self.run.seq_range.is_none() && segment == 1;
+        let is_missing = end == ReplayEnd::NotStarted && !is_pending;
+        if is_missing { Err(ReplayError::SegmentNotFound(self.run.id.clone(), segment)) } else { Ok(()) }
     }
 
-    /// Streams one answer. A projection reads its run from the beginning, wherever its own part begins.
+    /// A projection reads its run from the start, wherever its own segment starts.
     async fn replay_segment(&mut self, segment: u32) -> Result<ReplayEnd, ReplayError> {
-        let mut played = ReplayEnd::NotStarted;
+        let mut end = ReplayEnd::NotStarted;
         let mut projection = None;
         for record in self.run.records() {
             let record = record?;
@@ -181,7 +166,7 @@ impl Replayer<'_> {
                 };
                 self.wait_until_due().await?;
                 self.out.write_all(&bytes)?;
-                played = ReplayEnd::Unfinished;
+                end = ReplayEnd::Unfinished;
             }
             if over {
                 self.out.write_all(self.protocol.terminator())?;
@@ -189,10 +174,10 @@ impl Replayer<'_> {
                 return Ok(if is_last { ReplayEnd::EndOfLog } else { ReplayEnd::Ended });
             }
         }
-        Ok(played)
+        Ok(end)
     }
 
-    /// Waits until the next frame is due, with everything before it on its way.
+    /// Flushes and waits until the next frame is due.
     async fn wait_until_due(&mut self) -> Result<(), ReplayError> {
         let Some(due) = self.timing.due() else { return Ok(()) };
         self.out.flush()?;

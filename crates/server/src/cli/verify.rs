@@ -1,5 +1,4 @@
-//! `headwater verify`: looks through a data folder, and through the place of its files, and lists all damage. It writes
-//! nothing.
+//! `headwater verify`: checks a data folder and the storage of its files, and lists all damage. Writes nothing.
 
 use super::print_line;
 use crate::attachments::default_location;
@@ -16,100 +15,100 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use store::{StoredFiles, VerifyReport};
 
-/// The folder could not be looked at: neither clean nor damaged.
+/// The check failed: neither clean nor damaged.
 const EXIT_NOT_VERIFIED: u8 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The config file, where it says in which folder or bucket files are.
+    /// The config file, if it sets the folder or bucket of files.
     #[arg(long, env = "HEADWATER_CONFIG")]
     config: Option<PathBuf>,
-    /// The data folder [default: what the config file says, or headwater-data].
+    /// The data folder [default: the setting of the config file, or headwater-data].
     #[arg(long, env = "HEADWATER_DATA_DIR")]
     data_dir: Option<PathBuf>,
 }
 
 pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
-    let (mut report, looked) = match verify_data(args).await {
-        Ok(found) => found,
+    let (mut report, files_check) = match verify_data(args).await {
+        Ok(checked) => checked,
         Err(error) => {
             eprintln!("headwater: {error:#}");
             return ExitCode::from(EXIT_NOT_VERIFIED);
         }
     };
-    let mut unseen = false;
-    match looked {
-        FilesCheck::Checked { files, orphaned: left, problems } => {
+    let mut is_partial = false;
+    match files_check {
+        FilesCheck::Checked { files, orphaned, problems } => {
             print_line(format_args!("{files} files"));
-            if left > 0 {
-                print_line(format_args!("{left} of them belong to no thread: the next start removes them"));
+            if orphaned > 0 {
+                print_line(format_args!("{orphaned} of them belong to no thread: the next start removes them"));
             }
             problems.into_iter().for_each(|problem| report.add_problem(problem));
         }
-        // There are some, so that nobody can say that they are whole.
+        // There are files, and nobody can say whether they are intact.
         FilesCheck::LocationUnknown(why) => {
-            print_line(format_args!("files were not looked at: {why}"));
-            unseen = true;
+            print_line(format_args!("files were not checked: {why}"));
+            is_partial = true;
         }
         FilesCheck::Failed(error) => {
-            eprintln!("headwater: files were not looked at: {error:#}");
-            unseen = true;
+            eprintln!("headwater: files were not checked: {error:#}");
+            is_partial = true;
         }
     }
     print_line(report.to_string().trim_end());
     match report.is_clean() {
-        true if unseen => ExitCode::from(EXIT_NOT_VERIFIED),
+        true if is_partial => ExitCode::from(EXIT_NOT_VERIFIED),
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
-/// What was seen of files.
 enum FilesCheck {
-    /// Everything: how many there are, how many of them a crash left behind, and what is wrong with them.
-    Checked { files: usize, orphaned: usize, problems: Vec<String> },
-    /// Nothing, because nobody says where they are.
+    /// `orphaned` files were left behind by a crash.
+    Checked {
+        files: usize,
+        orphaned: usize,
+        problems: Vec<String>,
+    },
     LocationUnknown(String),
-    /// Nothing, because it was not possible.
     Failed(anyhow::Error),
 }
 
 async fn verify_data(args: VerifyArgs) -> anyhow::Result<(VerifyReport, FilesCheck)> {
-    let at = VerifyTarget::new(args)?;
-    let report = store::verify_data_folder(&at.data_dir)?;
-    // A database that is damaged has been reported on; what it says of files is then worth nothing.
-    let looked = match store::list_stored_files(&at.data_dir) {
-        Ok(stored) => check_files(&at, &stored).await.unwrap_or_else(FilesCheck::Failed),
+    let target = VerifyTarget::new(args)?;
+    let report = store::verify_data_folder(&target.data_dir)?;
+    // The damage of a database has been reported; its rows of files are then unreliable.
+    let files_check = match store::list_stored_files(&target.data_dir) {
+        Ok(stored) => check_files(&target, &stored).await.unwrap_or_else(FilesCheck::Failed),
         Err(error) => FilesCheck::Failed(error.into()),
     };
-    Ok((report, looked))
+    Ok((report, files_check))
 }
 
-async fn check_files(at: &VerifyTarget, stored: &StoredFiles) -> anyhow::Result<FilesCheck> {
-    let depot = match &at.location {
-        // Opening it would make it.
+async fn check_files(target: &VerifyTarget, stored: &StoredFiles) -> anyhow::Result<FilesCheck> {
+    let file_store = match &target.location {
+        // Opening would create it.
         StorageLocation::Folder(folder) if !folder.is_dir() => {
-            if !at.is_configured && !stored.committed.is_empty() {
-                let why = format!("there is no folder {}; name the config file with --config", folder.display());
+            if !target.is_configured && !stored.committed.is_empty() {
+                let why = format!("the folder {} does not exist; pass the config file with --config", folder.display());
                 return Ok(FilesCheck::LocationUnknown(why));
             }
             None
         }
-        place => Some(FileStore::open(place, &at.env_vars)?),
+        location => Some(FileStore::open(location, &target.env_vars)?),
     };
-    let all = match &depot {
-        Some(depot) => depot.list().await?,
+    let all = match &file_store {
+        Some(file_store) => file_store.list().await?,
         None => Vec::new(),
     };
-    let problems = FileAudit::new(all).compare_with_rows(depot.as_ref(), stored).await?;
+    let problems = FileAudit::new(all).compare_with_rows(file_store.as_ref(), stored).await?;
     Ok(FilesCheck::Checked { files: stored.committed.len(), orphaned: stored.unlinked, problems })
 }
 
-/// Where everything is.
 struct VerifyTarget {
     data_dir: PathBuf,
     location: StorageLocation,
-    /// Does a config file say where files are, or that they are where they are unless it is said?
+    /// Whether a config file was given: then a missing folder of files is damage.
     is_configured: bool,
     env_vars: Vec<(String, String)>,
 }
@@ -128,77 +127,75 @@ impl VerifyTarget {
         let environment: Option<fn(&str) -> _> = Some(config::read_env);
         let overrides = Overrides { data_dir: args.data_dir, env: environment, ..Overrides::default() };
         let Config { data_dir, files, .. } = config::load_config(Some(&file), overrides)?;
-        let place = files.location.unwrap_or_else(|| default_location(&data_dir));
-        Ok(Self { data_dir, location: place, is_configured: true, env_vars: files.env_vars })
+        let location = files.location.unwrap_or_else(|| default_location(&data_dir));
+        Ok(Self { data_dir, location, is_configured: true, env_vars: files.env_vars })
     }
 }
 
-/// What is in the place of files, held against the rows that tell of it.
+/// Compares the storage of files with the rows of the database.
 struct FileAudit {
     found: HashMap<String, u64>,
-    /// What has come so far of files.
     partial_uploads: Vec<String>,
     problems: Vec<String>,
 }
 
 impl FileAudit {
     fn new(all: Vec<ListedFile>) -> Self {
-        let mut look = Self { found: HashMap::new(), partial_uploads: Vec::new(), problems: Vec::new() };
-        for ListedFile { name, bytes, kind: what } in all {
-            match what {
-                ListedFileKind::File => drop(look.found.insert(name, bytes)),
-                ListedFileKind::PartialUpload => look.partial_uploads.push(name),
-                ListedFileKind::Other => look.problems.push(format!("{name}, where files are, is not one")),
+        let mut audit = Self { found: HashMap::new(), partial_uploads: Vec::new(), problems: Vec::new() };
+        for ListedFile { name, bytes, kind } in all {
+            match kind {
+                ListedFileKind::File => drop(audit.found.insert(name, bytes)),
+                ListedFileKind::PartialUpload => audit.partial_uploads.push(name),
+                ListedFileKind::Other => audit.problems.push(format!("{name} is not a file")),
             }
         }
-        look
+        audit
     }
 
     async fn compare_with_rows(
         mut self,
-        depot: Option<&FileStore>,
+        file_store: Option<&FileStore>,
         stored: &StoredFiles,
     ) -> Result<Vec<String>, FileStoreError> {
         for (owner, row) in &stored.committed {
-            if let Some(problem) = self.check_file(depot, owner, row).await? {
+            if let Some(problem) = self.check_file(file_store, owner, row).await? {
                 self.problems.push(problem);
             }
         }
-        // What is on its way, or on its way out, may be there or not.
+        // Uploads and deletions in progress may or may not have a file.
         let unfinished: HashSet<&str> = stored.stale.iter().map(|(_, path)| path.as_str()).collect();
-        let strays =
+        let unknown =
             self.found.into_keys().chain(self.partial_uploads).filter(|name| !unfinished.contains(name.as_str()));
-        let mut strays: Vec<String> = strays.map(|name| format!("nothing tells of the file {name}")).collect();
-        strays.sort();
-        self.problems.extend(strays);
+        let mut unknown: Vec<String> = unknown.map(|name| format!("no row refers to the file {name}")).collect();
+        unknown.sort();
+        self.problems.extend(unknown);
         Ok(self.problems)
     }
 
-    /// What is wrong with a file that a row tells of.
     async fn check_file(
         &mut self,
-        depot: Option<&FileStore>,
+        file_store: Option<&FileStore>,
         owner: &UserId,
         row: &AttachmentRow,
     ) -> Result<Option<String>, FileStoreError> {
         let path = &row.path;
         let Some(bytes) = self.found.remove(path) else {
-            return Ok(Some(format!("the file {path} is not there")));
+            return Ok(Some(format!("the file {path} is missing")));
         };
         let Some(key) = FileKey::parse_stored(path).ok().filter(|key| key.owner() == owner) else {
-            return Ok(Some(format!("the file {path} has a name that no file of {owner} has")));
+            return Ok(Some(format!("the file {path} has a name that files of {owner} cannot have")));
         };
         if bytes != row.size_bytes {
-            return Ok(Some(format!("the file {path} has {bytes} bytes, and not {}", row.size_bytes)));
+            return Ok(Some(format!("the file {path} has {bytes} bytes instead of {}", row.size_bytes)));
         }
-        let (Some(hash), Some(depot)) = (&row.hash, depot) else { return Ok(None) };
-        let is_it = file_digest(depot, &key).await? == *hash;
-        Ok((!is_it).then(|| format!("the bytes of the blob {path} are not those of {hash}")))
+        let (Some(hash), Some(file_store)) = (&row.hash, file_store) else { return Ok(None) };
+        let is_intact = file_digest(file_store, &key).await? == *hash;
+        Ok((!is_intact).then(|| format!("the content of the blob {path} does not match {hash}")))
     }
 }
 
-async fn file_digest(depot: &FileStore, key: &FileKey) -> Result<String, FileStoreError> {
-    let reading = depot.read(key, None).await?;
+async fn file_digest(file_store: &FileStore, key: &FileKey) -> Result<String, FileStoreError> {
+    let reading = file_store.read(key, None).await?;
     let hashing = reading.stream.try_fold(Sha256::new(), async |hasher, piece| Ok(hasher.chain_update(&piece)));
     Ok(encode_hex(&hashing.await?.finalize()))
 }

@@ -1,12 +1,13 @@
-//! The file as settings. Every table is read to its end, whatever was wrong before it.
+//! Assembles the settings. Every table is read, also after an error, so that all errors are reported.
 
-use super::agents::{self, DefinedNames};
 use super::diagnostics::{Diagnostic, Diagnostics};
+use super::names::DefinedNames;
 use super::source::ConfigSource;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
+use super::urls::{is_host, is_origin};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides};
-use super::{fetch, files, limits, providers, tools};
+use super::{agents, fetch, files, limits, providers, tools};
 use crate::hex::encode_hex;
 use ::tools::Toolbox;
 use model::definition::Definitions;
@@ -23,7 +24,6 @@ const AUTH_KEYS: [&str; 1] = ["mode"];
 const SERVER_KEYS: [&str; 5] = ["listen", "data_dir", "hosts", "origins", "stop_grace_ms"];
 const STORE_KEYS: [&str; 1] = ["commit_spacing_ms"];
 
-/// Turns a file into settings, with all that is wrong in it. With an error among that, the settings are good for nothing.
 pub(super) fn build_config(
     source: &ConfigSource,
     overrides: Overrides,
@@ -36,7 +36,7 @@ pub(super) fn build_config(
         let key = source.key_on_line(source.line_at(at));
         findings.push_at(super::Severity::Error, at, key, error.message());
     }
-    // What can be made out of a text that is no TOML would only be refused for the same mistake again.
+    // The rest of an invalid TOML file would only repeat the same error.
     let nothing = DeTable::new();
     let entries = if errors.is_empty() { tree.get_ref() } else { &nothing };
     let config = read_settings(&ConfigTable::root(&findings, entries, &KEYS), &findings, overrides, tools);
@@ -52,8 +52,8 @@ fn read_settings(
     let server = file.table("server", &SERVER_KEYS);
     let limits = file.table("limits", &limits::KEYS);
     let providers = file.free_table("providers");
-    let told = providers::providers_from_env(overrides.env, &providers, findings);
-    let names = providers.names().into_iter().chain(told.iter().map(|(name, _)| *name)).collect();
+    let env_providers = providers::providers_from_env(overrides.env, &providers, findings);
+    let names = providers.names().into_iter().chain(env_providers.iter().map(|(name, _)| *name)).collect();
     let definitions = read_definitions(file, &limits, names);
     let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS));
     let listen = read_listen(&server, findings, overrides.listen);
@@ -69,14 +69,14 @@ fn read_settings(
             .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR)),
         auth,
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
-        origins: read_checked_list(&server, "origins", is_origin, "an origin; write it like https://example.com"),
+        origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
         files: files::read_files(&file.table("files", &files::KEYS), findings, overrides.env),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
         http_limits: limits::read_http_limits(&limits),
         definitions,
-        models: providers::read_providers(&providers, told, overrides.record_dir, findings),
+        models: providers::read_providers(&providers, env_providers, overrides.record_dir, findings),
         tools,
     }
 }
@@ -98,33 +98,33 @@ fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers:
     definitions
 }
 
-/// The same definitions have the same digest, however the file is written: all maps in them are sorted.
+/// Equal definitions have equal digests, however the file is formatted: all their maps are sorted.
 fn definitions_digest(definitions: &Definitions) -> String {
-    // Names are texts and numbers are finite, so this is always JSON.
+    // Keys are strings and numbers are finite, so serialization cannot fail.
     let json = serde_json::to_vec(definitions).unwrap_or_default();
     encode_hex(&Sha256::digest(&json))
 }
 
-fn read_listen(server: &ConfigTable<'_>, findings: &Diagnostics<'_>, told: Option<String>) -> SocketAddr {
+fn read_listen(server: &ConfigTable<'_>, findings: &Diagnostics<'_>, flag: Option<String>) -> SocketAddr {
     let parse = |text: &str| {
         let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         local.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).or_else(|| text.parse().ok())
     };
-    let written = server.get("listen").and_then(|item| {
+    let setting = server.get("listen").and_then(|item| {
         let address = parse(item.text()?);
         if address.is_none() {
-            item.report_error("not an address; write ip:port, like 127.0.0.1:8787");
+            item.report_error("not a socket address; write ip:port, such as 127.0.0.1:8787");
         }
         address
     });
-    let told = told.and_then(|text| {
+    let flag = flag.and_then(|text| {
         let address = parse(&text);
         if address.is_none() {
             findings.push(ConfigError::Listen(text));
         }
         address
     });
-    told.or(written).unwrap_or(DEFAULT_LISTEN)
+    flag.or(setting).unwrap_or(DEFAULT_LISTEN)
 }
 
 fn read_auth_mode(table: &ConfigTable<'_>) -> AuthMode {
@@ -132,7 +132,7 @@ fn read_auth_mode(table: &ConfigTable<'_>) -> AuthMode {
     let Some(item) = table.get("mode") else { return AuthMode::None };
     if item.is_text("jwt") {
         let known: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
-        item.report_error(format!("`jwt` is not supported yet; write one of {}", suggest::list_names(&known)));
+        item.report_error(format!("`jwt` is not supported yet; expected one of {}", suggest::list_names(&known)));
         return AuthMode::None;
     }
     item.one_of(&MODES).unwrap_or(AuthMode::None)
@@ -147,13 +147,4 @@ fn read_checked_list(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool,
         text.to_ascii_lowercase()
     };
     texts.into_iter().map(check).collect()
-}
-
-pub(super) fn is_host(text: &str) -> bool {
-    !text.contains('@') && text.parse::<axum::http::uri::Authority>().is_ok()
-}
-
-fn is_origin(text: &str) -> bool {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(is_host)
 }

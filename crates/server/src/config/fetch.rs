@@ -1,4 +1,4 @@
-//! `[fetch]`: the files that people point at, and how far the server goes to read one.
+//! `[fetch]`: limits of the files that the server fetches from the web.
 
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use ::fetch::{FetchLimits, PrivateAddresses, ReadLimits};
@@ -60,7 +60,7 @@ fn read_private_networks(item: &ConfigValue<'_>) -> PrivateAddresses {
     let address = |(item, text): (ConfigValue<'_>, &str)| {
         let address = text.parse::<IpAddr>();
         if address.is_err() {
-            item.report_error(format!("{} is not an IP address; write it like 10.0.0.5", quote_text(text)));
+            item.report_error(format!("{} is not an IP address such as 10.0.0.5", quote_text(text)));
         }
         address.ok()
     };

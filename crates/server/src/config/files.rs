@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::table::{ConfigTable, quote_text};
+use super::urls::is_http_base_url;
 use ::files::StorageLocation;
 use model::id::is_valid_id;
 use std::time::Duration;
@@ -76,12 +77,7 @@ pub(super) fn read_files(
         location: place,
         env_vars: variables,
         bucket: read_checked_text(table, "bucket", is_valid_id, "1 to 64 letters, digits, `_` or `-`"),
-        public_url: read_checked_text(
-            table,
-            "public_url",
-            is_http_base_url,
-            "an address; write it like https://agents.example",
-        ),
+        public_url: read_checked_text(table, "public_url", is_http_base_url, "a URL such as https://agents.example"),
         upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(UPLOAD_BYTES_MAX),
         image_bytes_max: table.number("image_bytes_max", 1..=u64::MAX >> 1).unwrap_or(IMAGE_BYTES_MAX),
         user_bytes_max: table.number("user_bytes_max", 0..=u64::MAX >> 1),
@@ -115,11 +111,4 @@ fn read_checked_text(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool,
         return None;
     }
     Some(text.trim_end_matches('/').to_owned())
-}
-
-fn is_http_base_url(text: &str) -> bool {
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let (authority, path) = rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
-    super::build::is_host(authority)
-        && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-.~".contains(&byte))
 }

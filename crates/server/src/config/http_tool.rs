@@ -1,31 +1,28 @@
-//! `kind = "http"`: the address, what is sent there, and where in the answer the result is.
+//! Tools of `kind = "http"`.
 
-use super::secrets;
+use super::headers::read_headers;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use super::tools::property_names;
-use axum::http::{HeaderName, HeaderValue};
+use super::urls;
 use model::definition::HttpTool;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
-/// Methods that send what the address does not use as a query, and those that send a body.
+/// The arguments that are not in the URL become the query of these methods.
 const QUERY_METHODS: [&str; 3] = ["GET", "HEAD", "DELETE"];
+/// … and the body of these.
 const BODY_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
-/// Headers that let somebody in.
-const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
 
-pub(super) fn read_http_tool(table: &ConfigTable<'_>, parameters: &Value) -> Option<HttpTool> {
+/// `known` are the names of the parameters.
+pub(super) fn read_http_tool(table: &ConfigTable<'_>, known: &[&str]) -> Option<HttpTool> {
     let Some(item) = table.get("url") else {
         table.report_error("`url` is missing; write `url = \"https://…\"`");
         return None;
     };
     let url = item.text()?;
-    let known = property_names(parameters);
-    let used = url_placeholders(&item, url, &known)?;
+    let used = url_placeholders(&item, url, known)?;
     let body = table.get("body").and_then(|body| Some((body.clone(), body.json()?)));
     if let Some((item, body)) = &body {
-        check_body_placeholders(item, body, &known);
+        check_body_placeholders(item, body, known);
     }
     let all_used = known.iter().all(|name| used.contains(name));
     let method = table.get("method").and_then(|item| read_method(&item));
@@ -33,7 +30,7 @@ pub(super) fn read_http_tool(table: &ConfigTable<'_>, parameters: &Value) -> Opt
     if let Some((item, _)) = &body
         && QUERY_METHODS.contains(&method)
     {
-        item.report_error(format!("{method} sends no body; write `method = \"POST\"`, or leave the body out"));
+        item.report_error(format!("{method} sends no body; write `method = \"POST\"`, or remove the body"));
     }
     Some(HttpTool {
         method: method.to_owned(),
@@ -50,7 +47,7 @@ fn read_method(item: &ConfigValue<'_>) -> Option<&'static str> {
     let found = QUERY_METHODS.into_iter().chain(BODY_METHODS).find(|method| method.eq_ignore_ascii_case(text));
     if found.is_none() {
         item.report_error(format!(
-            "{} is not a method; write one of {}",
+            "{} is not a supported method; expected one of {}",
             quote_text(text),
             suggest::list_names(&known)
         ));
@@ -67,51 +64,24 @@ fn read_json_pointer(item: &ConfigValue<'_>) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// The table `headers`; a value may name secrets.
-pub(super) fn read_headers(table: &ConfigTable<'_>) -> BTreeMap<String, String> {
-    let mut headers = BTreeMap::new();
-    for (name, item) in table.free_table("headers").items() {
-        if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            item.report_error(format!("{} is not the name of a header; use letters, digits and `-`", quote_text(name)));
-        }
-        let Some(text) = item.text() else { continue };
-        if HeaderValue::from_str(text).is_err() {
-            item.report_error("a header cannot have this value; leave out line breaks and control characters");
-        }
-        let secret = SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-        if secret && !secrets::has_secret_ref(text) {
-            item.report_warning(
-                "a secret does not belong in this file; write `env:NAME`, `file:PATH`, or `Bearer {env:NAME}`",
-            );
-        }
-        headers.insert(name.to_owned(), secrets::check_secrets(&item, text));
-    }
-    headers
-}
-
-/// An address without places for arguments.
-pub(super) fn check_url(item: &ConfigValue<'_>, text: &str) -> Option<String> {
-    is_http_url(item, text).then(|| text.to_owned())
-}
-
-/// The arguments that an address has a place for.
+/// The names of the arguments in the URL.
 fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) -> Option<Vec<&'a str>> {
     let mut names: Vec<&str> = Vec::new();
     let mut filled = String::new();
     let mut rest = url;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            item.report_error("`{` is never closed; write `{name}` for the argument of that name");
+            item.report_error("unclosed `{`; write `{name}` for the argument of that name");
             return None;
         };
         filled.push_str(before);
         if !has_authority(&filled) {
-            item.report_error(format!("`{{{name}}}` may stand in the path and in the query only; write out the host"));
+            item.report_error(format!("`{{{name}}}` is allowed in the path and the query only; write out the host"));
             return None;
         }
         if !known.contains(&name) {
             item.report_error(format!(
-                "{} is no parameter; {}",
+                "{} is not a parameter; {}",
                 quote_text(&format!("{{{name}}}")),
                 suggest::suggest_name(name, known)
             ));
@@ -121,41 +91,22 @@ fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) ->
         rest = after;
     }
     filled.push_str(rest);
-    is_http_url(item, &filled).then_some(names)
+    urls::check_http_url(item, &filled).map(|_| names)
 }
 
-/// Does the text have a whole `http://host` and the beginning of a path or a query after it?
+/// Whether the text has a complete `http://host` and the start of a path or query.
 fn has_authority(text: &str) -> bool {
     text.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
 }
 
-fn is_http_url(item: &ConfigValue<'_>, text: &str) -> bool {
-    let (scheme, rest) = text.split_once("://").unwrap_or_default();
-    if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
-        item.report_error("this is not an address that can be asked; begin it with `http://` or `https://`");
-        return false;
-    }
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if authority.contains('@') {
-        item.report_error("a password does not belong in an address; use `headers` and `env:NAME`");
-        return false;
-    }
-    // The parser takes a backslash for a slash, and so would end the host where we do not see it.
-    let whole = !text.contains('\\') && reqwest::Url::parse(text).is_ok_and(|url| url.has_host());
-    if !whole {
-        item.report_error("this is not an address; write it like `https://example.com/items/{id}`");
-    }
-    whole
-}
-
-/// Texts like `{name}` in a body are arguments.
+/// A string `{name}` in the body stands for an argument.
 fn check_body_placeholders(item: &ConfigValue<'_>, body: &Value, known: &[&str]) {
     match body {
         Value::String(text) => {
             let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
             if let Some(name) = name.filter(|name| !known.contains(name)) {
                 item.report_error(format!(
-                    "{} is no parameter; {}",
+                    "{} is not a parameter; {}",
                     quote_text(text),
                     suggest::suggest_name(name, known)
                 ));

@@ -1,9 +1,9 @@
-//! `[limits]`, what a run and what a request may use up, and `[prices]`, what models cost.
+//! `[limits]` of runs and requests, and `[prices]` of models.
 
 use super::HttpLimits;
-use super::agents::{DefinedNames, check_model_exists};
+use super::names::{DefinedNames, check_model_exists};
 use super::table::ConfigTable;
-use crate::json_body::LargeBodySemaphore;
+use crate::body_permits::LargeBodySemaphore;
 use model::definition::Price;
 use model::fold::TASK_FILES_MAX;
 use model::limits::{CostMicros, RunLimits};
@@ -37,8 +37,10 @@ pub(super) const KEYS: [&str; 25] = [
     "input_files_max",
     "tools_max",
 ];
+/// The longest duration that can be set: a year.
+pub(super) const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
+pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
-/// Costs are counted in millionths.
 const MICROS_PER_UNIT: u32 = 1_000_000;
 const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
 
@@ -66,7 +68,7 @@ pub(super) fn read_run_limits(table: &ConfigTable<'_>) -> RunLimits {
 
 pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
     let base = HttpLimits::default();
-    // No time at all is no limit that anybody could keep.
+    // A time-out of 0 would reject every request.
     let ms = |key, base| table.number(key, 1..=u64::MAX).map_or(base, Duration::from_millis);
     let size = |key, base| table.size(key).unwrap_or(base);
     let most = |number: Option<u64>, base| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(base);
@@ -92,7 +94,7 @@ pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) ->
         let Some(table) = item.table(&PRICE_KEYS) else { continue };
         let price = |key| table.get(key).and_then(|item| item.decimal());
         for key in ["input", "output"].into_iter().filter(|key| table.get(key).is_none()) {
-            table.report_error(format!("`{key}` is missing; write what a million tokens cost"));
+            table.report_error(format!("`{key}` is missing; write the price of a million tokens"));
         }
         let price = Price {
             input: price("input").unwrap_or_default(),

@@ -1,10 +1,9 @@
-//! `[providers.NAME]`: whom runs ask. `service` are those behind an address; what the environment says of them is read
-//! there, too.
+//! `[providers.NAME]`. [`http_service`] has those behind a URL, also those that the environment enables.
 
 mod http_service;
 
-use super::agents::check_name;
 use super::diagnostics::Diagnostics;
+use super::names::check_name;
 use super::source::{ConfigBase, read_bounded};
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
@@ -18,7 +17,7 @@ use providers::scripted::{SCENARIO_FILE_BYTES_MAX, ScenarioError, Scenarios, Scr
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What has a place in the table of a scripted provider, beside `kind`.
+/// Keys of a scripted provider, in addition to `kind`.
 const SCRIPTED_KEYS: [&str; 3] = ["file", "cassettes", "speed"];
 const SPEEDS: [(&str, PlaybackSpeed); 2] = [("original", PlaybackSpeed::Original), ("fast", PlaybackSpeed::Fast)];
 
@@ -34,13 +33,13 @@ const KINDS: [(&str, ProviderKind); 4] = [
     (Dialect::Messages.config_name(), ProviderKind::Service(Dialect::Messages)),
     (Dialect::Chat.config_name(), ProviderKind::Service(Dialect::Chat)),
 ];
-/// Kinds that are to come: a config that names one is right, only early.
+/// Kinds that are planned and get an error message of their own.
 const PLANNED_KINDS: [&str; 4] = ["ag-ui", "responses", "ui-stream", "task"];
 
-/// Providers that the environment switches on, by name.
+/// Providers that the environment enables, by name.
 pub(super) type EnvProviders = Vec<(&'static str, HttpProviderSettings)>;
 
-/// What the environment says of providers that the file does not name.
+/// Skips providers that the file defines.
 pub(super) fn providers_from_env(
     environment: Option<fn(&str) -> Option<String>>,
     tables: &ConfigTable<'_>,
@@ -53,7 +52,7 @@ pub(super) fn providers_from_env(
 
 pub(super) fn read_providers(
     tables: &ConfigTable<'_>,
-    told: EnvProviders,
+    env_providers: EnvProviders,
     record: Option<PathBuf>,
     findings: &Diagnostics<'_>,
 ) -> ProviderRouter {
@@ -65,7 +64,7 @@ pub(super) fn read_providers(
             router = router.with_provider(name, provider);
         }
     }
-    for (name, settings) in told {
+    for (name, settings) in env_providers {
         match clients.build_upstream(settings, ProviderClient::CONNECT_TIMEOUT) {
             Ok(service) => router = router.with_provider(name, Arc::new(service)),
             Err(error) => findings.push(error.into()),
@@ -79,21 +78,17 @@ fn read_provider(name: &str, item: &ConfigValue<'_>, clients: &mut HttpClients) 
     let table = item.table(&keys)?;
     match read_kind(&table)? {
         ProviderKind::Scripted => {
-            reject_keys(
-                &table,
-                &http_service::KEYS,
-                "has no place in a scripted provider; it is for those behind an address",
-            );
+            reject_keys(&table, &http_service::KEYS, "does not apply to a scripted provider; only to HTTP services");
             match table.get("cassettes") {
                 Some(folder) => Some(Arc::new(read_cassettes(&folder, &table)?)),
                 None => {
-                    reject_keys(&table, &["speed"], "is how fast `cassettes` are played, and there are none");
+                    reject_keys(&table, &["speed"], "applies to `cassettes` only");
                     Some(Arc::new(read_scripted(item, &table)?))
                 }
             }
         }
         ProviderKind::Service(dialect) => {
-            reject_keys(&table, &SCRIPTED_KEYS, "has no place in a provider of this kind; it is for `scripted`");
+            reject_keys(&table, &SCRIPTED_KEYS, "does not apply to this kind of provider; only to `scripted`");
             let (settings, connect) = http_service::read_service(name, dialect, &table)?;
             match clients.build_upstream(settings, connect) {
                 Ok(service) => Some(Arc::new(service)),
@@ -115,14 +110,18 @@ fn reject_keys(table: &ConfigTable<'_>, keys: &[&str], why: &str) {
 fn read_kind(table: &ConfigTable<'_>) -> Option<ProviderKind> {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
     let Some(item) = table.get("kind") else {
-        table.report_error(format!("`kind` is missing; there is {}", suggest::list_names(&words)));
+        table.report_error(format!("`kind` is missing; expected one of {}", suggest::list_names(&words)));
         return None;
     };
     let word = item.text()?;
     let found = KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind);
     if found.is_none() {
         let what = if PLANNED_KINDS.contains(&word) { "is not supported yet" } else { "does not exist" };
-        item.report_error(format!("the kind {} {what}; there is {}", quote_text(word), suggest::list_names(&words)));
+        item.report_error(format!(
+            "the kind {} {what}; expected one of {}",
+            quote_text(word),
+            suggest::list_names(&words)
+        ));
     }
     found
 }
@@ -138,9 +137,9 @@ fn read_scripted(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Scri
     }
 }
 
-/// What was recorded is played in place of a scenario file.
+/// Recorded responses instead of a scenario file.
 fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<CassetteProvider> {
-    reject_keys(table, &["file"], "has no place beside `cassettes`; a provider plays one or the other");
+    reject_keys(table, &["file"], "cannot be combined with `cassettes`");
     let speed = match table.get("speed") {
         None => PlaybackSpeed::default(),
         Some(item) => {
@@ -149,7 +148,7 @@ fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Cas
             if known.is_none() {
                 let words: Vec<&str> = SPEEDS.iter().map(|(word, _)| *word).collect();
                 item.report_error(format!(
-                    "the speed {} does not exist; there is {}",
+                    "unknown value {}; expected one of {}",
                     quote_text(word),
                     suggest::list_names(&words)
                 ));
@@ -159,7 +158,7 @@ fn read_cassettes(item: &ConfigValue<'_>, table: &ConfigTable<'_>) -> Option<Cas
     };
     let wanted = item.text()?;
     let ConfigBase::Folder(folder) = &item.source().base else {
-        item.report_error("there is no such folder");
+        item.report_error("no such folder");
         return None;
     };
     match CassetteProvider::open(&folder.join(wanted), speed) {
@@ -181,7 +180,7 @@ fn read_scenario_text(table: &ConfigTable<'_>) -> Option<(String, String)> {
         ConfigBase::Embedded(files) => {
             let found = files.iter().find(|(name, _)| *name == wanted);
             if found.is_none() {
-                file.report_error("there is no such file");
+                file.report_error("no such file");
             }
             found.map(|(name, text)| ((*text).to_owned(), (*name).to_owned()))
         }

@@ -1,37 +1,33 @@
-//! Secrets are named in the file, never written: `env:NAME`, `file:PATH`, or either in braces within other text.
+//! References to secrets: `env:NAME`, `file:PATH`, or either in braces within other text.
 //!
-//! When the file is read it is only seen whether there is something by that name; what it says is read when it is needed.
-//! No value gets into a message.
+//! Loading the config only checks that a secret exists; its value is read at each use and never appears in a message.
 
 use super::source::{ConfigSource, read_bounded};
 use super::table::{ConfigValue, quote_text};
 use providers::http::ResolvedText;
 use std::path::Path;
 
-/// The longest secret.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// What a name stands for.
 enum SecretRef<'a> {
     Env(&'a str),
     File(&'a str),
 }
 
-/// Does the text name a secret?
 pub(super) fn has_secret_ref(text: &str) -> bool {
-    split_template(text).iter().any(|piece| matches!(piece, SecretTemplatePart::Secret { .. }))
+    split_template(text).iter().any(|part| matches!(part, SecretTemplatePart::Secret { .. }))
 }
 
-/// Is the text nothing but the name of a secret?
+/// Whether the text is a reference and nothing else.
 pub(super) fn is_secret_ref(text: &str) -> bool {
     parse_secret_ref(text).is_some()
 }
 
-/// The text with the paths that its secrets are at. A secret that is not there is refused.
+/// Reports missing secrets, and makes the paths of secrets absolute.
 pub(super) fn check_secrets(item: &ConfigValue<'_>, text: &str) -> String {
     let mut out = String::new();
-    for piece in split_template(text) {
-        match piece {
+    for part in split_template(text) {
+        match part {
             SecretTemplatePart::Text(text) => out.push_str(text),
             SecretTemplatePart::Secret { reference, braced } => {
                 let named = absolute_ref(item.source(), &reference);
@@ -45,20 +41,20 @@ pub(super) fn check_secrets(item: &ConfigValue<'_>, text: &str) -> String {
     out
 }
 
-/// The text with what its secrets say now, for a text that [`checked`] has seen.
+/// Replaces references by values, in a text from [`check_secrets`].
 pub(super) async fn resolve_secrets(text: String) -> Result<ResolvedText, String> {
     if !has_secret_ref(&text) {
         return Ok(ResolvedText { text, secret_values: Vec::new() });
     }
-    // A file may lie on a disk that takes its time.
+    // Reading a file may block.
     let filled = tokio::task::spawn_blocking(move || resolve_secrets_blocking(&text)).await;
     filled.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
 }
 
 fn resolve_secrets_blocking(text: &str) -> Result<ResolvedText, String> {
     let mut filled = ResolvedText { text: String::new(), secret_values: Vec::new() };
-    for piece in split_template(text) {
-        match piece {
+    for part in split_template(text) {
+        match part {
             SecretTemplatePart::Text(text) => filled.text.push_str(text),
             SecretTemplatePart::Secret { reference, .. } => {
                 let value = read_secret(&reference)?;
@@ -83,11 +79,11 @@ fn read_secret(reference: &SecretRef<'_>) -> Result<String, String> {
     value.map_err(|why| format!("the secret `{name}` {why}"))
 }
 
-/// A setting of the environment: one that the file names, or one that switches a provider on.
+/// Reads a variable that the file refers to, or that enables a provider.
 pub(crate) fn read_env(name: &str) -> Option<String> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the one door: what the file names, and what docs/configuration.md lists"
+        reason = "the only place: variables that the file names or docs/configuration.md lists"
     )]
     let value = std::env::var(name);
     value.ok()
@@ -106,7 +102,7 @@ fn check_secret_exists(source: &ConfigSource, reference: &SecretRef<'_>) -> Resu
         SecretRef::Env(_) => Err("the variable is not set; set it before the server starts".to_owned()),
         SecretRef::File(path) => match read_bounded(&source.resolve_path(path), SECRET_BYTES_MAX) {
             Ok(_) => Ok(()),
-            Err(error) => Err(format!("{error}; put the file there")),
+            Err(error) => Err(format!("{error}")),
         },
     }
 }
@@ -120,23 +116,23 @@ fn split_template(text: &str) -> Vec<SecretTemplatePart<'_>> {
     if let Some(reference) = parse_secret_ref(text) {
         return vec![SecretTemplatePart::Secret { reference, braced: false }];
     }
-    let mut pieces = Vec::new();
+    let mut parts = Vec::new();
     let mut rest = text;
-    // Braces that name no secret are text.
+    // Other braces are text.
     let mut from = 0;
     while let Some(open) = rest.get(from..).and_then(|tail| tail.find('{')).map(|at| from + at) {
         let inner = rest.get(open + 1..).and_then(|tail| tail.split_once('}'));
         match inner.and_then(|(inner, after)| Some((parse_secret_ref(inner)?, after))) {
             Some((reference, after)) => {
-                pieces.push(SecretTemplatePart::Text(rest.get(..open).unwrap_or_default()));
-                pieces.push(SecretTemplatePart::Secret { reference, braced: true });
+                parts.push(SecretTemplatePart::Text(rest.get(..open).unwrap_or_default()));
+                parts.push(SecretTemplatePart::Secret { reference, braced: true });
                 (rest, from) = (after, 0);
             }
             None => from = open + 1,
         }
     }
-    pieces.push(SecretTemplatePart::Text(rest));
-    pieces
+    parts.push(SecretTemplatePart::Text(rest));
+    parts
 }
 
 fn parse_secret_ref(text: &str) -> Option<SecretRef<'_>> {

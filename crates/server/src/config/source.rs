@@ -1,31 +1,25 @@
-//! A config file as text: where it is from, what lies beside it, and on which line a byte is.
+//! The text of a config file, and the files that it refers to.
 
 use super::ConfigError;
 use std::path::{Path, PathBuf};
 
-/// The longest file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// A file, and what it may refer to.
 pub(crate) struct ConfigSource {
-    /// What errors call it.
+    /// Its name in errors.
     pub(crate) origin: String,
-    /// Its text.
     pub(crate) text: String,
-    /// Where the files that it names are.
+    /// Relative paths in the file start here.
     pub(crate) base: ConfigBase,
 }
 
-/// Where the files are that a file names.
 pub(crate) enum ConfigBase {
-    /// In this folder.
     Folder(PathBuf),
-    /// In the binary.
+    /// Name and content of files in the binary.
     Embedded(&'static [(&'static str, &'static str)]),
 }
 
 impl ConfigSource {
-    /// The demo.
     pub(crate) fn demo() -> Self {
         Self {
             origin: "the embedded demo".to_owned(),
@@ -34,7 +28,6 @@ impl ConfigSource {
         }
     }
 
-    /// An operator's file.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
         let text = read_bounded(path, FILE_BYTES_MAX)
@@ -43,7 +36,7 @@ impl ConfigSource {
         Ok(Self { origin, text, base: ConfigBase::Folder(folder) })
     }
 
-    /// A path as the file means it, whatever folder a program is started in later.
+    /// Absolute, so that the working directory of a tool does not matter.
     pub(super) fn resolve_path(&self, text: &str) -> PathBuf {
         let joined = match &self.base {
             ConfigBase::Folder(folder) => folder.join(text),
@@ -52,12 +45,12 @@ impl ConfigSource {
         std::path::absolute(&joined).unwrap_or(joined)
     }
 
-    /// The line that a byte is on, from 1.
+    /// The line of a byte offset, starting at 1.
     pub(super) fn line_at(&self, at: usize) -> usize {
         self.text.get(..at).unwrap_or(&self.text).matches('\n').count() + 1
     }
 
-    /// The key on a line, with the table that it is in, as far as that can be seen in a file that is no TOML.
+    /// The key on a line with its table, as far as the text of an invalid TOML file shows it.
     pub(super) fn key_on_line(&self, line: usize) -> String {
         let mut lines: Vec<&str> = self.text.lines().take(line).collect();
         let own = lines.pop().unwrap_or_default().trim();
@@ -74,7 +67,6 @@ impl ConfigSource {
     }
 }
 
-/// Reads a text that may not be endless.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind, Read as _};
     let mut text = String::new();

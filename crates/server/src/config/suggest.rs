@@ -1,19 +1,24 @@
-//! A name that leads nowhere, and the one that was probably meant.
+//! Suggestions for names that do not exist.
 
-/// Nobody means another name by one that is longer.
+/// Longer names get no suggestion.
 const CHARS_MAX: usize = 64;
-/// How many names are listed before it is enough.
 const LISTED_MAX: usize = 32;
 
-/// What to write instead: the nearest name, or all that there are.
+/// The nearest name, or else all of them.
 pub(super) fn suggest_name(wanted: &str, known: &[&str]) -> String {
     match nearest(wanted, known) {
         Some(name) => format!("did you mean `{name}`?"),
-        None => format!("there is {}", list_names(known)),
+        None => expected_names(known),
     }
 }
 
-/// Names, as a sentence has them.
+fn expected_names(known: &[&str]) -> String {
+    match known {
+        [] => "none is defined".to_owned(),
+        names => format!("expected one of {}", list_names(names)),
+    }
+}
+
 pub(super) fn list_names(names: &[&str]) -> String {
     let (listed, more) = names.split_at(names.len().min(LISTED_MAX));
     match (listed, more.len()) {
@@ -23,18 +28,18 @@ pub(super) fn list_names(names: &[&str]) -> String {
     }
 }
 
-/// The name that is a few slips of the finger away: one in three letters, whatever their case.
+/// The name with the smallest edit distance, at most a third of the letters; case does not count.
 fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
     let wanted: Vec<char> = wanted.chars().take(CHARS_MAX + 1).flat_map(char::to_lowercase).collect();
     if wanted.len() > CHARS_MAX {
         return None;
     }
-    let slips_max = (wanted.len() / 3).max(1);
-    let near = known.iter().map(|name| (edit_distance(&wanted, name), *name)).filter(|(slips, _)| *slips <= slips_max);
-    near.min_by_key(|(slips, _)| *slips).map(|(_, name)| name)
+    let edits_max = (wanted.len() / 3).max(1);
+    let near = known.iter().map(|name| (edit_distance(&wanted, name), *name)).filter(|(edits, _)| *edits <= edits_max);
+    near.min_by_key(|(edits, _)| *edits).map(|(_, name)| name)
 }
 
-/// How many letters must be put in, left out or changed; two that changed places count once.
+/// The number of insertions, deletions, substitutions and transpositions.
 fn edit_distance(one: &[char], other: &str) -> usize {
     let other: Vec<char> = other.chars().flat_map(char::to_lowercase).collect();
     let mut before: Vec<usize> = Vec::new();
@@ -64,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_the_finger_are_counted() {
+    fn edits_of_the_finger_are_counted() {
         let between = |one: &str, other: &str| edit_distance(&one.chars().collect::<Vec<_>>(), other);
         assert_eq!(between("", ""), 0);
         assert_eq!(between("", "abc"), 3);
@@ -81,9 +86,9 @@ mod tests {
         let known = ["get_weather", "lookup", "trade"];
         assert_eq!(suggest_name("get_wether", &known), "did you mean `get_weather`?");
         assert_eq!(suggest_name("Lookup", &known), "did you mean `lookup`?");
-        assert_eq!(suggest_name("zzz", &known), "there is `get_weather`, `lookup`, `trade`");
-        assert_eq!(suggest_name("x", &[]), "there is none");
-        assert_eq!(suggest_name(&"l".repeat(1_000_000), &known), "there is `get_weather`, `lookup`, `trade`");
+        assert_eq!(suggest_name("zzz", &known), "expected one of `get_weather`, `lookup`, `trade`");
+        assert_eq!(suggest_name("x", &[]), "none is defined");
+        assert_eq!(suggest_name(&"l".repeat(1_000_000), &known), "expected one of `get_weather`, `lookup`, `trade`");
         let many = vec!["n"; 38];
         assert!(list_names(&many).ends_with("`n` and 6 more"));
     }

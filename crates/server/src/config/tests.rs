@@ -348,10 +348,10 @@ fn the_environment_switches_providers_on_that_the_file_does_not_name() {
     assert_eq!(under(&own, key).0, ["mine", "openai", "openai-chat"]);
     let agent = format!("{GOOD}[agents.x]\nmodel = \"openai/gpt-x\"\n");
     assert_eq!(under(&agent, key).1, [""; 0]);
-    assert!(under(&agent, nothing).1[0].contains("no provider answers `openai/gpt-x`"));
+    assert!(under(&agent, nothing).1[0].contains("no provider for `openai/gpt-x`"));
     let odd = |name: &str| (name == "OPENAI_BASE_URL").then(|| "localhost".to_owned());
     let (names, findings) = under(GOOD, odd);
     assert_eq!(names, ["mine"]);
-    let wanted = "`OPENAI_BASE_URL` in the environment is not an address; write it like https://example.com/v1";
+    let wanted = "`OPENAI_BASE_URL` in the environment is not a URL such as https://example.com/v1";
     assert_eq!(findings[0], wanted);
 }

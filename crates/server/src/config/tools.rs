@@ -1,7 +1,8 @@
-//! `[tools.NAME]`: what all kinds have in common, and what belongs to which.
+//! `[tools.NAME]`: the keys of all kinds of tools.
 
-use super::agents::{DefinedNames, check_name};
 use super::http_tool;
+use super::limits::{DURATION_MS_MAX, DURATION_SECONDS_MAX};
+use super::names::{DefinedNames, check_name};
 use super::secrets;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
@@ -12,10 +13,6 @@ use model::definition::ToolSpec;
 use model::definition::{Agent, ApprovalOnTimeout, ApprovalPolicy, CommandTool, Tool, ToolExecutor};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// The longest time that can be set: a year.
-pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
-const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 const KEYS: [&str; 22] = [
     "kind",
@@ -59,7 +56,7 @@ const KINDS: [(&str, ToolKind); 5] = [
     ("agent", ToolKind::Agent),
 ];
 
-/// What has a place in some kinds only. What is not here has one in all.
+/// Keys of some kinds only; the others apply to all kinds.
 const KEY_KINDS: [(&str, &[ToolKind]); 13] = [
     ("parameters", &[ToolKind::Http, ToolKind::Command, ToolKind::Client, ToolKind::Agent]),
     ("idempotent", &[ToolKind::Builtin, ToolKind::Http, ToolKind::Command]),
@@ -96,7 +93,7 @@ fn read_tool(
 ) -> Option<Tool> {
     check_name(name, item);
     if names.agents.contains(&name) {
-        item.report_error(format!("there is an agent `{name}`, too, and both would be called so; rename one"));
+        item.report_error(format!("an agent is called `{name}`, too; rename one of them"));
     }
     let table = item.table(&KEYS)?;
     let kind = read_kind(&table)?;
@@ -104,10 +101,7 @@ fn read_tool(
         if let Some(item) = table.get(key) {
             let places: Vec<&str> =
                 KINDS.iter().filter(|(_, kind)| kinds.contains(kind)).map(|(word, _)| *word).collect();
-            item.report_error(format!(
-                "has no place in a tool of this kind; it is for {}",
-                suggest::list_names(&places)
-            ));
+            item.report_error(format!("does not apply to this kind of tool; only to {}", suggest::list_names(&places)));
         }
     }
     let spec = || ToolSpec {
@@ -119,7 +113,7 @@ fn read_tool(
         ToolKind::Builtin => builtin_tool(name, &table)?,
         ToolKind::Http => {
             let spec = spec();
-            let http = http_tool::read_http_tool(&table, &spec.parameters)?;
+            let http = http_tool::read_http_tool(&table, &property_names(&spec.parameters))?;
             Tool::new(spec, ToolExecutor::Http(http))
         }
         ToolKind::Command => Tool::new(spec(), ToolExecutor::Command(read_command_tool(&table)?)),
@@ -132,17 +126,20 @@ fn read_tool(
 fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
     let Some(item) = table.get("kind") else {
-        table.report_error(format!("`kind` is missing; write one of {}", suggest::list_names(&words)));
+        table.report_error(format!("`kind` is missing; expected one of {}", suggest::list_names(&words)));
         return None;
     };
     if item.is_text("mcp") {
-        item.report_error(format!("the kind `mcp` is not supported yet; there is {}", suggest::list_names(&words)));
+        item.report_error(format!(
+            "the kind `mcp` is not supported yet; expected one of {}",
+            suggest::list_names(&words)
+        ));
         return None;
     }
     item.one_of(&KINDS)
 }
 
-/// What every kind may say of itself. It wins over what the kind says.
+/// Keys of all kinds, which take precedence over the defaults of the kind.
 fn apply_common_keys(base: Tool, table: &ConfigTable<'_>) -> Tool {
     let spec =
         ToolSpec { description: table.text("description").map_or(base.spec.description, str::to_owned), ..base.spec };
@@ -169,7 +166,7 @@ fn apply_common_keys(base: Tool, table: &ConfigTable<'_>) -> Tool {
 fn read_timeout_ms(table: &ConfigTable<'_>) -> Option<u64> {
     let seconds = table.get("timeout");
     if let (Some(seconds), Some(_)) = (&seconds, table.get("timeout_ms")) {
-        seconds.report_error("`timeout` and `timeout_ms` say the same; leave one out");
+        seconds.report_error("`timeout` and `timeout_ms` are the same setting; remove one");
     }
     match seconds {
         Some(seconds) => seconds.scaled(1000, 1..=DURATION_MS_MAX),
@@ -190,14 +187,16 @@ fn read_approval(item: &ConfigValue<'_>, parameters: &Value) -> Option<ApprovalP
             for name in rule.argument_names().filter(|name| !known.contains(name)) {
                 let instead = suggest::suggest_name(name, &known);
                 item.report_warning(format!(
-                    "{} is no parameter, so this may ask every time; {instead}",
+                    "{} is not a parameter, so every call may need approval; {instead}",
                     quote_text(name)
                 ));
             }
             Some(ApprovalPolicy::When(rule))
         }
         Err(error) => {
-            item.report_error(format!("not a rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"));
+            item.report_error(format!(
+                "invalid rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"
+            ));
             None
         }
     }
@@ -207,7 +206,7 @@ fn builtin_tool(name: &str, table: &ConfigTable<'_>) -> Option<Tool> {
     let found = ::tools::builtin::builtin_definition(name);
     if found.is_none() {
         let instead = suggest::suggest_name(name, &::tools::builtin::builtin_names());
-        table.report_error(format!("there is no builtin tool {}; {instead}", quote_text(name)));
+        table.report_error(format!("unknown builtin tool {}; {instead}", quote_text(name)));
     }
     found
 }
@@ -219,18 +218,18 @@ fn agent_tool(
     names: &DefinedNames<'_>,
 ) -> Option<Tool> {
     let Some(item) = table.get("agent") else {
-        table.report_error("`agent` is missing; write the name of the agent that is asked");
+        table.report_error("`agent` is missing; write the name of the agent to call");
         return None;
     };
     let wanted = item.text()?;
     if !names.agents.contains(&wanted) {
         item.report_error(format!(
-            "there is no agent {}; {}",
+            "unknown agent {}; {}",
             quote_text(wanted),
             suggest::suggest_name(wanted, &names.agents)
         ));
     }
-    // One that is there and has a mistake of its own is missing here.
+    // An agent with an error of its own is missing here.
     let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
     tool.spec.name = name.to_owned();
     if let Some(parameters) = table.get("parameters").and_then(|item| read_parameters(&item)) {
@@ -260,16 +259,16 @@ fn read_command_tool(table: &ConfigTable<'_>) -> Option<CommandTool> {
     Some(CommandTool { command: read_command(&item)?, dir, env_pass, env })
 }
 
-/// A program and its arguments. A program that is a path is one beside the file.
+/// A program and its arguments. A path is relative to the config file.
 pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
     let words = item.string_or_list()?;
     if let Some((item, _)) = words.iter().find(|(_, word)| word.contains('\0')) {
-        item.report_error("a program is not given NUL characters; leave it out");
+        item.report_error("arguments cannot contain NUL characters");
     }
     let mut words: Vec<String> = words.into_iter().map(|(_, word)| word.to_owned()).collect();
     let program = words.first_mut()?;
     if program.is_empty() {
-        item.report_error("the program has no name; write one");
+        item.report_error("the program name must not be empty");
     } else if program.contains('/') {
         *program = item.source().resolve_path(program).display().to_string();
     }
@@ -278,7 +277,7 @@ pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
 
 fn check_variable_name(item: &ConfigValue<'_>, name: &str) {
     if name.is_empty() || name.contains(['=', '\0']) {
-        item.report_error(format!("{} is not the name of a variable; leave out `=`", quote_text(name)));
+        item.report_error(format!("{} is not a variable name; remove `=`", quote_text(name)));
     }
 }
 
@@ -287,16 +286,14 @@ fn read_parameters(item: &ConfigValue<'_>) -> Option<Value> {
     item.free_table()?;
     let mut parameters = item.json()?;
     if parameters.get("type") != Some(&json!("object")) {
-        item.report_error(
-            "arguments are always an object; write `type = \"object\"`, and what they are under `properties`",
-        );
+        item.report_error("arguments are an object; write `type = \"object\"` and describe them under `properties`");
         return None;
     }
     if let Err(why) = json_schema::check_object_schema(&parameters) {
         item.report_error(why);
         return None;
     }
-    // Some providers want it even if it is empty.
+    // Some providers require it even if it is empty.
     let members = parameters.as_object_mut()?;
     members.entry("properties").or_insert_with(|| json!({}));
     Some(parameters)
@@ -306,8 +303,7 @@ fn empty_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// What the arguments are called.
-pub(super) fn property_names(parameters: &Value) -> Vec<&str> {
+fn property_names(parameters: &Value) -> Vec<&str> {
     let properties = parameters.get("properties").and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect()
 }

@@ -1,6 +1,6 @@
-//! One object → a struct, with the field's name in every refusal.
+//! Deserializes a struct and names the field in every error.
 //!
-//! Serde's own errors say what was expected and not where; here each field's value carries its name along.
+//! Serde's errors say what was expected but not where, so each value carries the name of its field.
 
 use crate::problem::Problem;
 use serde::de::value::MapDeserializer;
@@ -8,7 +8,6 @@ use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor}
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The object as a struct of this shape.
 pub(crate) fn deserialize_object<T: DeserializeOwned>(map: Map<String, Value>) -> Result<T, Problem> {
     let fields = map.into_iter().map(|(name, value)| (name.clone(), NamedField { name, value }));
     T::deserialize(MapDeserializer::new(fields)).map_err(|FieldError { field, reason }| match field {

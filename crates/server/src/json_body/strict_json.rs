@@ -1,18 +1,16 @@
-//! One JSON text → one value, without anything that could be read in two ways.
+//! A JSON parser that rejects what two parsers could read differently.
 
 use crate::problem::Problem;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::Cell;
 use std::fmt;
 
-/// How deep values may stand in each other.
 const DEPTH_MAX: usize = 32;
-/// How many there may be: a small one takes a multiple of its text in memory, so that a large body has to be few long ones.
+/// Bounds memory: a small value takes a multiple of its text, so a large body must consist of few long values.
 const VALUES_MAX: usize = 512 * 1024;
 
-/// Reads a text.
 pub(crate) fn parse_strict_json(text: &[u8]) -> Result<Value, Problem> {
     let invalid = |why: String| Problem::new(ErrorCode::InvalidJson, why);
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -22,15 +20,15 @@ pub(crate) fn parse_strict_json(text: &[u8]) -> Result<Value, Problem> {
         .map_err(|error| invalid(error_text(&error)))?;
     reader.end().map_err(|error| invalid(error_text(&error)))?;
     if has_nul(&value) {
-        let detail = "a text holds a NUL character (\\u0000), which cannot be kept";
+        let detail = "a string contains a NUL character (\\u0000), which cannot be stored";
         return Err(Problem::new(ErrorCode::NulCharacter, detail));
     }
     Ok(value)
 }
 
-/// What the reader says is about its own grammar and the place, never a piece of the text; a duplicate key is shortened.
+/// The parser's messages name the grammar and the position and quote no more of the text than a duplicate key.
 fn error_text(error: &serde_json::Error) -> String {
-    error.to_string().chars().take(200).collect()
+    truncate_text(&error.to_string(), 200).into_owned()
 }
 
 fn has_nul(value: &Value) -> bool {
@@ -42,11 +40,9 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// Reads a value that stands `depth` deep.
 #[derive(Clone, Copy)]
 struct StrictJsonSeed<'a> {
     depth: usize,
-    /// How many more values there may be.
     values_left: &'a Cell<usize>,
 }
 
@@ -89,7 +85,7 @@ impl<'de> Visitor<'de> for StrictJsonSeed<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is none"))
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -118,8 +114,8 @@ impl<'de> Visitor<'de> for StrictJsonSeed<'_> {
         let mut map = Map::new();
         while let Some(key) = access.next_key::<String>()? {
             if map.contains_key(&key) {
-                let shown: String = key.chars().take(64).collect();
-                return Err(A::Error::custom(format_args!("the key {shown:?} stands twice")));
+                let key = truncate_text(&key, 64);
+                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
             }
             let value = access.next_value_seed(inner)?;
             map.insert(key, value);

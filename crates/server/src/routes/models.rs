@@ -5,7 +5,7 @@ use crate::auth::Caller;
 use crate::problem::Problem;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use serde_json::{Value, json};
 
 pub(crate) async fn list(State(app): State<App>, _: Caller) -> Response {
@@ -18,7 +18,7 @@ pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<Stri
     if app.engine.ports().definitions.resolve_agent(&name).is_some() {
         return Ok(axum::Json(model_json(&name)).into_response());
     }
-    let short: String = name.chars().take(80).collect();
+    let short = truncate_text(&name, 80);
     let detail = format!("The model '{short}' does not exist.");
     Err(Problem::new(ErrorCode::ModelNotFound, detail))
 }

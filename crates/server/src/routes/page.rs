@@ -1,12 +1,11 @@
-//! `GET /` and what it needs, and the OpenAPI document: all of it in the binary.
+//! `GET /`, its assets, and the OpenAPI document, all embedded in the binary.
 
 use axum::http::header;
 use axum::response::IntoResponse;
 
-/// What the server offers, as OpenAPI.
 pub(crate) const OPENAPI_JSON: &str = include_str!("../../openapi.json");
 
-/// The page shows what models and tools say: nothing of it may be run, and nothing be fetched from elsewhere.
+/// The page shows the output of models and tools, which must not run scripts or fetch from other hosts.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -11,11 +11,10 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::stream_start::{self, StreamStart, StreamView};
 use axum::extract::{FromRequestParts, RawPathParams};
-use axum::http::Uri;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use model::command::Command;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::ports::{AliasKind, Frames, PageLimit, Projection as _, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::responses::{PendingResponse, PendingStatus, ResponsesProjection};
@@ -50,7 +49,7 @@ pub(crate) struct ResponseSnapshot {
 }
 
 pub(crate) fn response_not_found(id: &str) -> Problem {
-    let short: String = id.chars().take(80).collect();
+    let short = truncate_text(id, 80);
     Problem::new(ErrorCode::NotFound, format!("Response with id '{short}' not found."))
 }
 
@@ -222,17 +221,4 @@ fn queue_cancel_frames(run: &RunRow, skip: u64) -> Bytes {
         }
     }
     out.freeze()
-}
-
-/// What stands after the `?`, of the names that a route knows. Others are left alone: SDKs send new ones all the time.
-pub(crate) fn parse_known_query<const N: usize>(uri: &Uri, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
-    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|_| Problem::invalid_query("the query cannot be read"))?;
-    let mut found = [const { None }; N];
-    for (name, value) in pairs.0 {
-        if let Some(slot) = names.iter().position(|known| *known == name).and_then(|place| found.get_mut(place)) {
-            *slot = Some(value);
-        }
-    }
-    Ok(found)
 }

@@ -1,11 +1,11 @@
-//! A connection that WebSocket messages go over.
+//! A WebSocket connection.
 //!
-//! One task owns it and does one thing at a time, so there is nothing to lock. What it has not been able to write yet is
-//! what it was last given to write: nothing piles up here. Pings are answered by the library.
+//! One task owns it and does one thing at a time, so there is no lock and no queue of unsent messages. The library
+//! answers pings.
 
 use super::metered_io::MeteredIo;
+use crate::body_permits::BodyPermit;
 use crate::config::HttpLimits;
-use crate::json_body::BodyPermit;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
@@ -17,20 +17,19 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 const READ_BUFFER_BYTES: usize = 4 * 1024;
-/// After so many bytes the other side has to have taken some: it is slow when it takes none for a while, not when it takes
-/// long for all of them.
+/// Bytes between two flushes. The write time-out applies to each of them, so a client is slow if it reads nothing for a
+/// while, and not if all of a long output takes long.
 const FLUSH_BYTES: usize = 16 * 1024;
-/// How long the other side has to take the last message, and to close.
+/// For the close frame and the client's answer to it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why nothing more can be said.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WsError {
-    #[error("the other side is gone")]
+    #[error("the client is gone")]
     Disconnected,
-    #[error("the other side takes nothing")]
+    #[error("the client does not read")]
     WriteTimeout,
-    #[error("the other side broke a rule of the protocol")]
+    #[error("the client violated the protocol")]
     ProtocolViolation(CloseCode),
 }
 
@@ -45,16 +44,13 @@ impl From<Error> for WsError {
     }
 }
 
-/// What came in.
 #[derive(Debug)]
 pub(crate) enum WsIncoming {
-    /// A text, and the room that it takes where it is large.
+    /// A large message has a permit.
     Text(Bytes, Option<BodyPermit>),
-    /// Bytes, which nobody here reads.
     Binary,
-    /// A sign of life.
+    /// A ping or a pong.
     KeepAlive,
-    /// The other side closes.
     Close,
 }
 
@@ -74,7 +70,7 @@ impl WsConnection {
         Self { socket, write_timeout: limits.write_timeout }
     }
 
-    /// The next message. May be given up at any moment: nothing is lost.
+    /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<WsIncoming, WsError> {
         match self.socket.next().await.ok_or(WsError::Disconnected)?? {
             Message::Text(text) => Ok(WsIncoming::Text(text.into(), self.socket.get_mut().end_message())),
@@ -91,35 +87,39 @@ impl WsConnection {
         }
     }
 
-    /// Sends lines, a text each.
+    /// Sends each line as a message.
     pub(crate) async fn send_lines(&mut self, mut lines: Bytes) -> Result<(), WsError> {
-        let mut waiting = 0;
+        let mut unflushed = 0;
         while let Some(end) = lines.iter().position(|byte| *byte == b'\n') {
             let line = lines.split_to(end);
             let _line_end = lines.split_to(1);
-            waiting += line.len();
-            // A projection writes JSON, which is text.
+            unflushed += line.len();
+            // A projection writes JSON, which is UTF-8.
             let text = Utf8Bytes::try_from(line).map_err(|_| WsError::ProtocolViolation(CloseCode::Error))?;
-            self.send(Message::Text(text), waiting >= FLUSH_BYTES).await?;
-            waiting = if waiting >= FLUSH_BYTES { 0 } else { waiting };
+            self.feed(Message::Text(text)).await?;
+            if unflushed >= FLUSH_BYTES {
+                self.flush().await?;
+                unflushed = 0;
+            }
         }
         self.flush().await
     }
 
     pub(crate) async fn send_text(&mut self, text: &str) -> Result<(), WsError> {
-        self.send(Message::text(text), true).await
+        self.feed(Message::text(text)).await?;
+        self.flush().await
     }
 
     pub(crate) async fn ping(&mut self) -> Result<(), WsError> {
-        self.send(Message::Ping(Bytes::new()), true).await
+        self.feed(Message::Ping(Bytes::new())).await?;
+        self.flush().await
     }
 
-    async fn send(&mut self, message: Message, flush: bool) -> Result<(), WsError> {
+    async fn feed(&mut self, message: Message) -> Result<(), WsError> {
         match tokio::time::timeout(self.write_timeout, self.socket.feed(message)).await {
-            Err(_) => return Err(WsError::WriteTimeout),
-            Ok(fed) => fed?,
+            Err(_) => Err(WsError::WriteTimeout),
+            Ok(fed) => Ok(fed?),
         }
-        if flush { self.flush().await } else { Ok(()) }
     }
 
     async fn flush(&mut self) -> Result<(), WsError> {
@@ -129,16 +129,16 @@ impl WsConnection {
         }
     }
 
-    /// Says why, and closes. Whoever does not listen any more is not waited for.
+    /// Closes with a reason, and does not wait for a client that is gone.
     pub(crate) async fn close(mut self, code: CloseCode, reason: &'static str) {
-        let farewell = async {
-            // Whoever closed first is answered with the next read.
+        let close = async {
+            // If the client closed first, the next read answers it.
             let _closed_first = self.socket.close(Some(CloseFrame { code, reason: reason.into() })).await;
-            // Closing with unread bytes would take back what was just said.
+            // With unread bytes the kernel would send a reset, and the close frame could be lost.
             while let Some(Ok(_)) = self.socket.next().await {}
         };
-        if tokio::time::timeout(CLOSE_TIMEOUT, farewell).await.is_err() {
-            tracing::debug!(%code, "a socket was cut");
+        if tokio::time::timeout(CLOSE_TIMEOUT, close).await.is_err() {
+            tracing::debug!(%code, "the client did not close in time");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What comes in over a socket, counted, so that few messages at a time are large.
+//! Counts the bytes of incoming WebSocket messages, to bound how many are large at a time.
 //!
-//! The library hands over whole messages, and holds what has come of one until then. So a message that becomes large waits
-//! here for room, in the buffers of the system and the sender; and one that has room may not take for ever.
+//! The library buffers a message until it is complete. So the connection is not read while a message that becomes large
+//! waits for a permit, and a message with a permit has to arrive in time.
 
+use crate::body_permits::{BodyPermit, LARGE_BODY_BYTES, LargeBodySemaphore};
 use crate::config::HttpLimits;
-use crate::json_body::{BodyPermit, LARGE_BODY_BYTES, LargeBodySemaphore};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::io::{self, ErrorKind, IoSlice};
@@ -14,16 +14,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// The head of a ping or pong from a client.
+/// Header of a ping or pong from a client.
 const CONTROL_HEAD_BYTES: usize = 6;
 
-/// A connection that counts.
 pub(crate) struct MeteredIo {
     io: TokioIo<Upgraded>,
     large_bodies: LargeBodySemaphore,
-    /// How long a large message may take from where it is one.
+    /// From the moment when the message has its permit.
     message_timeout: Duration,
-    /// What has come since the last whole message.
+    /// Received since the last complete message.
     message_bytes: usize,
     acquiring: Option<Pin<Box<dyn Future<Output = Option<BodyPermit>> + Send>>>,
     permit: Option<(BodyPermit, Instant)>,
@@ -31,17 +30,17 @@ pub(crate) struct MeteredIo {
 
 impl MeteredIo {
     pub(crate) fn new(io: TokioIo<Upgraded>, limits: &HttpLimits) -> Self {
-        let (bodies, most) = (limits.large_bodies.clone(), limits.body_read_timeout);
-        Self { io, large_bodies: bodies, message_timeout: most, message_bytes: 0, acquiring: None, permit: None }
+        let (large_bodies, message_timeout) = (limits.large_bodies.clone(), limits.body_read_timeout);
+        Self { io, large_bodies, message_timeout, message_bytes: 0, acquiring: None, permit: None }
     }
 
-    /// A whole message has come: the room that it took, if it is large.
+    /// Call this when a message is complete. Returns its permit if it is large.
     pub(crate) fn end_message(&mut self) -> Option<BodyPermit> {
         self.message_bytes = 0;
-        self.permit.take().map(|(room, _)| room)
+        self.permit.take().map(|(permit, _)| permit)
     }
 
-    /// Something else has come, perhaps in the middle of a message.
+    /// A control frame may arrive in the middle of a message and does not count.
     pub(crate) const fn discount_control_frame(&mut self, payload: usize) {
         self.message_bytes = self.message_bytes.saturating_sub(CONTROL_HEAD_BYTES + payload);
     }
@@ -54,20 +53,20 @@ impl MeteredIo {
             let is_late = since.elapsed() > self.message_timeout;
             return Poll::Ready(if is_late { Err(ErrorKind::TimedOut.into()) } else { Ok(()) });
         }
-        let entering = self.acquiring.get_or_insert_with(|| Box::pin(self.large_bodies.clone().acquire()));
-        let room = ready!(entering.as_mut().poll(cx));
+        let acquiring = self.acquiring.get_or_insert_with(|| Box::pin(self.large_bodies.clone().acquire()));
+        let permit = ready!(acquiring.as_mut().poll(cx));
         self.acquiring = None;
-        self.permit = room.map(|room| (room, Instant::now()));
+        self.permit = permit.map(|permit| (permit, Instant::now()));
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncRead for MeteredIo {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_permit(cx))?;
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
-        self.message_bytes += into.filled().len() - before;
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        self.message_bytes += buf.filled().len() - before;
         Poll::Ready(Ok(()))
     }
 }
@@ -80,9 +79,9 @@ impl AsyncWrite for MeteredIo {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, pieces)
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,12 +1,13 @@
-//! One socket: what a client says, what it is shown, and when it is let go.
+//! The task of one socket: executes messages, sends output, and decides when to close.
 
-use super::ConnectionHandle;
 use super::client_message::{self, WsClientMessage};
 use super::connection::{WsConnection, WsError, WsIncoming};
 use super::session::{self, BlocksSession, SessionOutput};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::json_body::{BodyPermit, JsonBody};
+use crate::body_permits::BodyPermit;
+use crate::json_body::JsonBody;
+use crate::listen::ConnectionHandle;
 use crate::problem::Problem;
 use crate::shares;
 use bytes::Bytes;
@@ -16,24 +17,22 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-/// So many pings in a row may go unanswered.
 const MISSED_PONGS_MAX: u32 = 2;
 
 const PONG: &str = r#"{"type":"pong"}"#;
 
-/// Why a socket is closed, in the words of the protocol.
 struct CloseReason {
     code: CloseCode,
     reason: &'static str,
 }
 
 const NORMAL: CloseReason = CloseReason { code: CloseCode::Normal, reason: "" };
-const GOING_AWAY: CloseReason = CloseReason { code: CloseCode::Away, reason: "the server stops" };
+const GOING_AWAY: CloseReason = CloseReason { code: CloseCode::Away, reason: "the server is stopping" };
 const RESTARTING: CloseReason =
-    CloseReason { code: CloseCode::Restart, reason: "the server stops: come back and resume" };
+    CloseReason { code: CloseCode::Restart, reason: "the server is stopping: reconnect and resume" };
 const REVOKED: CloseReason = CloseReason { code: CloseCode::Library(4401), reason: "the key or the share was revoked" };
 const SLOW_READER: CloseReason =
-    CloseReason { code: CloseCode::Library(4408), reason: "too slow: come back and resume" };
+    CloseReason { code: CloseCode::Library(4408), reason: "too slow: reconnect and resume" };
 const PING_TIMEOUT: CloseReason = CloseReason { code: CloseCode::Library(4408), reason: "pings were not answered" };
 
 pub(crate) struct BlocksSocket {
@@ -42,11 +41,9 @@ pub(crate) struct BlocksSocket {
     connection: WsConnection,
     handle: Option<ConnectionHandle>,
     session: Option<BlocksSession>,
-    /// Pings in a row that were not answered.
     missed_pongs: u32,
 }
 
-/// What happens next.
 enum SocketEvent {
     Incoming(Result<WsIncoming, WsError>),
     Outgoing(Result<SessionOutput, Problem>),
@@ -56,29 +53,29 @@ enum SocketEvent {
 }
 
 impl BlocksSocket {
-    pub(crate) fn new(app: App, caller: Caller, line: WsConnection, stay: Option<ConnectionHandle>) -> Self {
-        Self { app, caller, connection: line, handle: stay, session: None, missed_pongs: 0 }
+    pub(crate) fn new(app: App, caller: Caller, connection: WsConnection, handle: Option<ConnectionHandle>) -> Self {
+        Self { app, caller, connection, handle, session: None, missed_pongs: 0 }
     }
 
-    /// Goes on until one side has had enough.
+    /// Returns when the socket is closed.
     pub(crate) async fn run(mut self) {
         let heartbeat = self.app.limits.heartbeat_interval;
         let mut ticks = interval_at(Instant::now() + heartbeat, heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let looks_every = self.caller.recheck_interval();
+        let recheck_interval = self.caller.recheck_interval();
         let close = loop {
-            let happens = {
-                let Self { connection: line, session, handle: stay, .. } = &mut self;
-                let stay = stay.as_mut().filter(|_| session.is_none());
+            let event = {
+                let Self { connection, session, handle, .. } = &mut self;
+                let handle = handle.as_mut().filter(|_| session.is_none());
                 tokio::select! {
-                    said = line.next() => SocketEvent::Incoming(said),
-                    shown = next_output(session.as_mut()) => SocketEvent::Outgoing(shown),
+                    message = connection.next() => SocketEvent::Incoming(message),
+                    output = next_output(session.as_mut()) => SocketEvent::Outgoing(output),
                     _ = ticks.tick() => SocketEvent::Tick,
-                    () = recheck_due(looks_every) => SocketEvent::Recheck,
-                    () = wait_for_shutdown(stay) => SocketEvent::Shutdown,
+                    () = recheck_due(recheck_interval) => SocketEvent::Recheck,
+                    () = wait_for_shutdown(handle) => SocketEvent::Shutdown,
                 }
             };
-            match self.handle_event(happens).await {
+            match self.handle_event(event).await {
                 Ok(None) => {}
                 Ok(Some(close)) => break Some(close),
                 Err(WsError::Disconnected) => break None,
@@ -91,17 +88,17 @@ impl BlocksSocket {
         }
     }
 
-    async fn handle_event(&mut self, happens: SocketEvent) -> Result<Option<CloseReason>, WsError> {
+    async fn handle_event(&mut self, event: SocketEvent) -> Result<Option<CloseReason>, WsError> {
         if !self.caller.is_still_allowed() {
             return Ok(Some(REVOKED));
         }
-        match happens {
+        match event {
             SocketEvent::Incoming(message) => self.handle_incoming(message?).await,
             SocketEvent::Outgoing(Ok(SessionOutput::Lines(lines))) => {
                 self.connection.send_lines(lines).await.map(|()| None)
             }
             SocketEvent::Outgoing(Ok(SessionOutput::Ended)) if self.app.is_shutting_down() => Ok(Some(RESTARTING)),
-            // All has been shown that is.
+            // A frozen share has been sent completely.
             SocketEvent::Outgoing(Ok(SessionOutput::Ended))
                 if self.caller.share().is_some_and(|share| share.frozen_at().is_some()) =>
             {
@@ -121,21 +118,21 @@ impl BlocksSocket {
         }
     }
 
-    async fn handle_incoming(&mut self, heard: WsIncoming) -> Result<Option<CloseReason>, WsError> {
+    async fn handle_incoming(&mut self, message: WsIncoming) -> Result<Option<CloseReason>, WsError> {
         self.missed_pongs = 0;
-        match heard {
-            WsIncoming::Text(text, room) => {
+        match message {
+            WsIncoming::Text(text, permit) => {
                 if !self.caller.credential.is_valid() {
                     return Ok(Some(REVOKED));
                 }
-                match self.execute(text, room).await {
+                match self.execute(text, permit).await {
                     Ok(None) => {}
                     Ok(Some(reply)) => self.connection.send_text(reply).await?,
                     Err(problem) => self.send_error(problem).await?,
                 }
             }
             WsIncoming::Binary => {
-                let problem = Problem::new(ErrorCode::InvalidMessage, "messages are text");
+                let problem = Problem::new(ErrorCode::InvalidMessage, "messages must be text");
                 self.send_error(problem).await?;
             }
             WsIncoming::KeepAlive => {}
@@ -144,14 +141,14 @@ impl BlocksSocket {
         Ok(None)
     }
 
-    /// Does what a client says. Most of it is answered by what is shown next.
-    async fn execute(&mut self, text: Bytes, _large: Option<BodyPermit>) -> Result<Option<&'static str>, Problem> {
+    /// Most messages are answered by the output that follows; the result is an immediate reply.
+    async fn execute(&mut self, text: Bytes, _permit: Option<BodyPermit>) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
-        let said = WsClientMessage::parse(JsonBody::parse_text(text).await?)?;
-        if caller.share().is_some() && !said.is_read_only() {
+        let message = WsClientMessage::parse(JsonBody::parse_text(text).await?)?;
+        if caller.share().is_some() && !message.is_read_only() {
             return Err(shares::share_read_only());
         }
-        match said {
+        match message {
             WsClientMessage::Chat(chat) => Box::pin(session::send_chat(app, caller, session, chat)).await?,
             WsClientMessage::Resume(resume) => session::resume_session(app, caller, session, resume).await?,
             WsClientMessage::Stop => {
@@ -164,7 +161,7 @@ impl BlocksSocket {
         Ok(None)
     }
 
-    /// The session cannot be followed any more. The socket can.
+    /// Ends the session and keeps the socket open.
     async fn drop_session(&mut self, problem: Problem) -> Result<Option<CloseReason>, WsError> {
         self.send_error(problem).await?;
         self.session = None;
@@ -178,7 +175,7 @@ impl BlocksSocket {
     }
 }
 
-/// Time to see whether the other side may still be here, where that can end without a word.
+/// Returns when the credential has to be checked again.
 async fn recheck_due(every: Option<Duration>) {
     match every {
         Some(every) => tokio::time::sleep(every).await,
@@ -193,11 +190,10 @@ async fn next_output(session: Option<&mut BlocksSession>) -> Result<SessionOutpu
     }
 }
 
-/// The server stops. Whoever follows a session is not asked here: it sees its run to the end that the server lets it have.
-async fn wait_for_shutdown(stay: Option<&mut ConnectionHandle>) {
-    match stay {
-        // An error is a listener that is gone, and with it everybody who could stop.
-        Some(stay) => drop(stay.shutdown.wait_for(|closing| *closing).await),
+/// Never returns for a socket with a session: it sees its run to the end that the server grants it.
+async fn wait_for_shutdown(handle: Option<&mut ConnectionHandle>) {
+    match handle {
+        Some(handle) => handle.shutdown.started().await,
         None => pending().await,
     }
 }

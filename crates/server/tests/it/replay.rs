@@ -90,7 +90,7 @@ async fn endless(hw: &Server, path: &str, replay: &str) -> String {
 /// What is left of a replay's output when all went well but the run has not ended.
 fn unended(output: &Output, run: &str) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let told = format!("headwater: run {run} has not ended: this is it so far\n");
+    let told = format!("headwater: run {run} has not ended: this is the output so far\n");
     assert_eq!((output.status.code(), &*stderr), (Some(1), &*told));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -130,7 +130,7 @@ async fn the_responses_of_a_run_come_one_after_the_other_or_as_they_are_named() 
         // Where there are no segments, any of a run's names is the run's.
         assert_eq!(replayed(&hw, &run.response(segments), "task"), replayed(&hw, &run.id, "task"));
         let none = hw.run_cli(&["replay", &run.response(segments + 1), "--as", "responses"]);
-        refused(&none, &format!("run {} has no answer number {}", run.id, segments + 1));
+        refused(&none, &format!("run {} has no response number {}", run.id, segments + 1));
     }
 }
 
@@ -404,7 +404,7 @@ async fn a_run_that_waits_for_its_turn_has_nothing_to_replay_yet() {
     let id = second["task_id"].as_str().unwrap();
     for protocol in ["task", "responses"] {
         let output = hw.run_cli(&["replay", id, "--as", protocol]);
-        let told = format!("headwater: run {id} has not begun\n");
+        let told = format!("headwater: run {id} has not started\n");
         assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(1), told));
         assert!(output.stdout.is_empty());
     }
@@ -424,14 +424,14 @@ async fn what_cannot_be_replayed_is_refused_in_one_line() {
     let run = Run::start(&hw, "hello").await;
     let data = hw.data_dir();
     let unknown = "task_00000000000000000000000000000000";
-    refused(&hw.run_cli(&["replay", unknown]), &format!("there is no run {unknown} in {}", data.display()));
-    let hint = "give its id (`task_…`), or that of a response (`resp_…`)";
+    refused(&hw.run_cli(&["replay", unknown]), &format!("no run {unknown} in {}", data.display()));
+    let why = "is not the id of a run (`task_…`) or of a response (`resp_…`)";
     for id in ["", "task", "call_1", "thr_1", "resp_", "resp_1_0", "resp_1_02", "task_../x", "task_1\nx"] {
-        refused(&hw.run_cli(&["replay", id]), &format!("{id:?} is no run: {hint}"));
+        refused(&hw.run_cli(&["replay", id]), &format!("{id:?} {why}"));
     }
     let known = "task, run-items, responses, blocks, agent-runs, messages or chat";
     for name in ["", "Task", "ag-ui", "a\nb"] {
-        let why = format!("there is no protocol {name:?}: use {known}");
+        let why = format!("unknown protocol {name:?}: use {known}");
         refused(&hw.run_cli(&["replay", &run.id, "--as", name]), &why);
     }
     let elsewhere = |dir: &Path| {
@@ -439,7 +439,7 @@ async fn what_cannot_be_replayed_is_refused_in_one_line() {
         command.args(["replay", &run.id, "--data-dir"]).arg(dir).output().unwrap()
     };
     let (none, empty, file) = (hw.path("none"), hw.path("empty"), hw.path("headwater.toml"));
-    refused(&elsewhere(&none), &format!("there is no data folder {}", none.display()));
+    refused(&elsewhere(&none), &format!("the data folder {} does not exist", none.display()));
     assert!(!none.exists());
     std::fs::create_dir(&empty).unwrap();
     let foreign =
@@ -468,6 +468,6 @@ fn the_help_names_the_exit_codes() {
     let output = headwater_command(Path::new(".")).args(["replay", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let codes =
-        "Exit code 0: replayed, 1: replayed as far as it is, for the run has not ended, 2: it could not be replayed.";
+        "Exit code 0: replayed, 1: the run has not ended and was replayed so far, 2: the run could not be replayed.";
     assert!(help.contains(codes), "{help}");
 }

@@ -1,4 +1,4 @@
-//! The protocols in which a run can be told.
+//! The protocols in which a run can be replayed.
 
 use model::Record;
 use model::event::Event;
@@ -11,13 +11,11 @@ use protocol::task::{RecordScope, TaskProjection};
 use protocol::{chat, messages};
 use store::LoggedRun;
 
-/// Their names, for people.
 pub(super) const PROTOCOL_NAMES: &str = "task, run-items, responses, blocks, agent-runs, messages or chat";
 
-/// What clients of OpenAI's protocols are told when all has been said.
+/// Ends a stream of OpenAI's protocols.
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
-/// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientProtocol {
     Task,
@@ -30,7 +28,6 @@ pub(super) enum ClientProtocol {
 }
 
 impl ClientProtocol {
-    /// The protocol of this name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         match name {
             "task" => Some(Self::Task),
@@ -44,17 +41,17 @@ impl ClientProtocol {
         }
     }
 
-    /// Does an answer end where the run waits, so that a run may have several?
+    /// Whether a response ends where the run pauses, so that a run may have several.
     pub(super) const fn has_segments(self) -> bool {
         matches!(self, Self::Responses | Self::Messages | Self::Chat)
     }
 
-    /// Are its clients given pictures where the log says where they are?
+    /// Whether images are inlined.
     pub(super) const fn has_inline_images(self) -> bool {
         matches!(self, Self::Responses | Self::RunItems)
     }
 
-    /// What is said when an answer has ended.
+    /// Follows the last frame of a response.
     pub(super) const fn terminator(self) -> &'static [u8] {
         match self {
             Self::Responses | Self::Chat => DONE,
@@ -62,7 +59,6 @@ impl ClientProtocol {
         }
     }
 
-    /// The projection of a run, or of one of its answers, before its first record.
     pub(super) fn projection(self, run: &LoggedRun, first: &Record, segment: u32) -> Box<dyn Projection> {
         let id = run.id.clone();
         match self {
@@ -74,13 +70,13 @@ impl ClientProtocol {
                 Box::new(AgentRunsProjection::new(thread_name(run, first, agent_runs::AGENT_RUNS_PROJECTION)))
             }
             Self::Messages => Box::new(messages::MessagesProjection::new(id, segment)),
-            // Only who asks for it is told what an answer cost, and the log does not say who did.
+            // Usage is sent on request only, and the log does not say whether it was requested.
             Self::Chat => Box::new(chat::ChatProjection::new(id, segment, chat::StreamUsage::Omitted)),
         }
     }
 }
 
-/// What a protocol's clients call the thread: the name that the run was begun under, else the thread's own.
+/// The thread's name in the protocol: the one that the run was started with, or else its id.
 fn thread_name(run: &LoggedRun, first: &Record, protocol: &str) -> String {
     let client = match first.event() {
         Event::Created(created) => created.task.client.clone(),

@@ -1,4 +1,4 @@
-//! The pictures of a run, as far as its data folder has them. Files may be elsewhere: then an address stays an address.
+//! The images of a run that are in its data folder. Those in other storage keep their URL.
 
 use crate::attachments::FILES_DIR;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use files::FileKey;
 use std::path::Path;
 use store::LoggedRun;
 
-/// The bytes of a picture: none when it is gone, `None` when they are not here.
+/// Empty if the image was deleted, `None` if it is not in the data folder.
 pub(super) fn read_image(dir: &Path, run: &LoggedRun, hash: &str) -> Option<Bytes> {
     let Some(row) = run.find_blob(hash).ok()? else { return Some(Bytes::new()) };
     let key = FileKey::parse_stored(&row.path).ok()?;

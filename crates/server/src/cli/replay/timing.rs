@@ -1,43 +1,39 @@
-//! When each frame is due: as long after the one before it as it was logged.
+//! The time between frames, as in the log.
 
 use model::{Millis, Record, Seq};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Who waits for longer waits for a person, and nobody wants to see that again.
+/// A longer gap is a run that waits for a person.
 const GAP_MAX: Duration = Duration::from_secs(60);
-/// So long it takes here.
+/// Replaces a longer gap.
 const CAPPED_GAP: Duration = Duration::from_secs(2);
 
-/// When each frame is due.
 #[derive(Debug)]
 pub(super) struct ReplayTiming {
     mode: TimingMode,
-    /// The last record that was passed. A run of several answers is read several times, and waited for once.
+    /// The last record. A run of several responses is read several times, but its gaps count once.
     last: Option<(Seq, Millis)>,
 }
 
 #[derive(Debug)]
 enum TimingMode {
     Fast,
-    /// The first frame is to come: nothing is waited for before it.
+    /// The first frame is due at once.
     NotStarted,
-    /// The next frame is due then.
     Due(Instant),
 }
 
 impl ReplayTiming {
-    /// No frame waits.
     pub(super) const fn fast() -> Self {
         Self { mode: TimingMode::Fast, last: None }
     }
 
-    /// As it was logged.
     pub(super) const fn original() -> Self {
         Self { mode: TimingMode::NotStarted, last: None }
     }
 
-    /// Takes note of the next record, whether it makes frames or not.
+    /// Call this for every record, also for those without frames.
     pub(super) fn on_record(&mut self, record: &Record) {
         if self.last.is_some_and(|(seq, _)| record.seq <= seq) {
             return;
@@ -49,7 +45,7 @@ impl ReplayTiming {
         }
     }
 
-    /// When the frames of the record that was passed last are due; `None` when at once.
+    /// When the frames of the last record are due; `None` means at once.
     pub(super) fn due(&mut self) -> Option<Instant> {
         match self.mode {
             TimingMode::Fast => None,
@@ -62,12 +58,11 @@ impl ReplayTiming {
     }
 }
 
-/// How long a gap takes here.
 fn capped_gap(gap: Duration) -> Duration {
     if gap <= GAP_MAX {
         return gap;
     }
-    eprintln!("headwater: a pause of {} s takes {} s here", gap.as_secs(), CAPPED_GAP.as_secs());
+    eprintln!("headwater: a pause of {} s is shortened to {} s", gap.as_secs(), CAPPED_GAP.as_secs());
     CAPPED_GAP
 }
 

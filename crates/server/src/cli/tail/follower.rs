@@ -1,8 +1,7 @@
-//! The stream of one task's events, over as many connections as it takes.
+//! The events of one task, over as many connections as necessary.
 //!
-//! A connection that ends before the task does, or is silent for longer than two missed heartbeats, is made anew after
-//! the last frame that came whole. What the server refuses for good is a [`Refusal`], worded for the person who typed
-//! the command. Nothing here knows what an event looks like on a terminal.
+//! If a connection ends before the task, or is silent for longer than two heartbeats, the follower reconnects after the
+//! last complete frame. A permanent error is a [`TailError`], worded for the user of the command line.
 
 use bytes::{Buf as _, Bytes};
 use model::task::TaskObject;
@@ -15,24 +14,23 @@ use sse::{self, DecodeError, DecodeLimits, Decoder};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Heartbeats come every 15 s: after this long without a byte, nobody is there.
+/// Two heartbeats of 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// Why a task cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TailError {
-    #[error("`{0}` is not the address of a server: use one like http://127.0.0.1:8787")]
+    #[error("`{0}` is not the URL of a server such as http://127.0.0.1:8787")]
     InvalidUrl(String),
-    #[error("`{0}`: https is not spoken here yet, use an http address")]
+    #[error("`{0}`: https is not supported yet, use an http URL")]
     HttpsUnsupported(String),
-    #[error("this key has characters that no key has")]
+    #[error("the key has invalid characters")]
     InvalidKey,
-    #[error("there is no task `{0}` that you may see")]
+    #[error("no such task: `{0}`")]
     TaskNotFound(String),
-    #[error("the server does not let you in: pass a valid key with --key or HEADWATER_KEY")]
+    #[error("the server rejects the request: pass a valid key with --key or HEADWATER_KEY")]
     Unauthorized,
     #[error("{0} does not answer: {1}")]
     Unreachable(Url, String),
@@ -46,7 +44,6 @@ pub(super) enum TailError {
     Output(std::io::Error),
 }
 
-/// A task's address.
 pub(super) struct TaskEndpoint {
     task: TaskId,
     url: Url,
@@ -54,7 +51,6 @@ pub(super) struct TaskEndpoint {
 }
 
 impl TaskEndpoint {
-    /// The address of `task` at the server `base`.
     pub(super) fn new(base: &str, task: &str, key: Option<&str>) -> Result<Self, TailError> {
         let address = || TailError::InvalidUrl(base.to_owned());
         let parsed = Url::parse(base).map_err(|_| address())?;
@@ -88,24 +84,22 @@ impl TaskEndpoint {
     }
 }
 
-/// What comes next.
 pub(super) enum TailEvent {
-    /// An event, and the line that it came on.
+    /// `data` is the event's JSON.
     Event { data: String, event: Box<Event> },
-    /// The task had ended before.
+    /// The task has ended already.
     Ended(Box<TaskObject>),
 }
 
-/// Reads a task's events to their end.
 pub(super) struct TaskFollower {
     client: Client,
     endpoint: TaskEndpoint,
     after: Option<String>,
-    /// The last frame that came whole, and its number.
+    /// Id and sequence number of the last complete frame.
     last_id: Option<String>,
     last_seq: Seq,
     connection: Option<Connection>,
-    /// Was the server ever there? An address with a typing error should not be asked for ever.
+    /// Whether the server has ever responded: a wrong URL is not retried.
     has_connected: bool,
     backoff: Duration,
 }
@@ -116,7 +110,6 @@ struct Connection {
     buffer: Bytes,
 }
 
-/// What came of asking for the stream.
 enum ConnectOutcome {
     Streaming(Response),
     Ended(Box<TaskObject>),
@@ -126,7 +119,7 @@ enum ConnectOutcome {
 impl TaskFollower {
     pub(super) fn new(endpoint: TaskEndpoint, after: Option<String>) -> Result<Self, TailError> {
         let builder = || Client::builder().connect_timeout(CONNECT_MAX).redirect(redirect::Policy::none()).no_proxy();
-        // A system without any list of whom to trust can still be asked over plain HTTP.
+        // Plain HTTP also works on a system without root certificates.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         let client = client.map_err(|error| TailError::Unreachable(endpoint.url.clone(), error.to_string()))?;
         let (last_id, connection) = (None, None);
@@ -142,7 +135,7 @@ impl TaskFollower {
         })
     }
 
-    /// Waits for what comes next, through as many connections as that takes. `note` is told about those.
+    /// Waits for the next event and reconnects as necessary. `note` receives messages about the connection.
     pub(super) async fn next(&mut self, note: impl Fn(&str)) -> Result<TailEvent, TailError> {
         loop {
             if self.connection.is_none()
@@ -160,23 +153,23 @@ impl TaskFollower {
                     continue;
                 }
                 Ok(Ok(None)) => "the stream ended before the task".to_owned(),
-                Ok(Err(error)) => format!("the connection was cut ({})", root_cause(&error)),
-                Err(_) => format!("nothing came for {} s", SILENCE_MAX.as_secs()),
+                Ok(Err(error)) => format!("the connection failed ({})", root_cause(&error)),
+                Err(_) => format!("no data for {} s", SILENCE_MAX.as_secs()),
             };
             self.connection = None;
             self.back_off(&cut, &note).await;
         }
     }
 
-    /// Waits before the next attempt, longer each time until an event has come.
+    /// Waits before the next attempt, longer each time until an event arrives.
     async fn back_off(&mut self, why: &str, note: impl Fn(&str)) {
         let wait = jittered_backoff(self.backoff, getrandom::u32().unwrap_or_default());
         self.backoff = self.backoff.saturating_mul(2).min(BACKOFF_MAX);
-        note(&format!("{why}; going on in {:.1} s", wait.as_secs_f64()));
+        note(&format!("{why}; reconnecting in {:.1} s", wait.as_secs_f64()));
         tokio::time::sleep(wait).await;
     }
 
-    /// The next event in what has come in so far.
+    /// The next event in the received bytes.
     fn next_buffered_event(&mut self) -> Result<Option<TailEvent>, TailError> {
         let Some(Connection { decoder, buffer: waiting, .. }) = &mut self.connection else { return Ok(None) };
         loop {
@@ -190,7 +183,7 @@ impl TaskFollower {
             let Some(sse::SseEvent { data, .. }) = frame else { return Ok(None) };
             let TaskFrame { seq, event, .. } = parse_task_frame(&data)?;
             self.backoff = BACKOFF_MIN;
-            // The server does not repeat itself; a proxy that replays an answer might.
+            // The server never repeats a frame, but a proxy that replays a response might.
             if seq > self.last_seq {
                 self.last_seq = seq;
                 return Ok(Some(TailEvent::Event { data, event: Box::new(event) }));
@@ -198,7 +191,7 @@ impl TaskFollower {
         }
     }
 
-    /// Makes a connection, or waits before the next attempt. Gives the task when it has ended.
+    /// Connects, or waits before the next attempt. Returns the task if it has ended.
     async fn connect(&mut self, note: impl Fn(&str)) -> Result<Option<Box<TaskObject>>, TailError> {
         match self.request_stream().await? {
             ConnectOutcome::Streaming(response) => {
@@ -213,7 +206,7 @@ impl TaskFollower {
     }
 
     async fn request_stream(&mut self) -> Result<ConnectOutcome, TailError> {
-        // A frame's id says where we are more exactly than the number that the user began with.
+        // The id of a frame is more exact than the sequence number that the user passed.
         let after = self.after.as_deref().filter(|_| self.last_id.is_none());
         let mut request = self.client.get(self.endpoint.events_url(after)).headers(self.endpoint.headers.clone());
         request = request.header(ACCEPT, "text/event-stream");
@@ -223,7 +216,7 @@ impl TaskFollower {
         let response = match timeout(SILENCE_MAX, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return self.unreachable(root_cause(&error)),
-            Err(_) => return self.unreachable(format!("no answer within {} s", SILENCE_MAX.as_secs())),
+            Err(_) => return self.unreachable(format!("no response within {} s", SILENCE_MAX.as_secs())),
         };
         match response.status() {
             StatusCode::OK => Ok(ConnectOutcome::Streaming(response)),
@@ -232,7 +225,7 @@ impl TaskFollower {
         }
     }
 
-    /// Before the first answer it is the address that is wrong; later it is the network.
+    /// Before the first response the URL is wrong; later it is the network.
     fn unreachable(&self, why: String) -> Result<ConnectOutcome, TailError> {
         if self.has_connected {
             Ok(ConnectOutcome::RetryLater(why))
@@ -259,12 +252,11 @@ impl TaskFollower {
         match timeout(SILENCE_MAX, answer).await {
             Ok(Ok(object)) => Ok(ConnectOutcome::Ended(Box::new(object))),
             Ok(Err(error)) => self.unreachable(root_cause(&error)),
-            Err(_) => self.unreachable(format!("no answer within {} s", SILENCE_MAX.as_secs())),
+            Err(_) => self.unreachable(format!("no response within {} s", SILENCE_MAX.as_secs())),
         }
     }
 }
 
-/// What a problem says of itself.
 async fn problem_detail(response: Response) -> String {
     #[derive(Deserialize)]
     struct Problem {
@@ -285,7 +277,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     at.to_string()
 }
 
-/// Between half of `backoff` and all of it, so that many who were cut at once do not come back at once.
+/// Between half of `backoff` and all of it, so that clients do not reconnect at once.
 fn jittered_backoff(backoff: Duration, random: u32) -> Duration {
     let half = backoff / 2;
     half + half.mul_f64(f64::from(random) / f64::from(u32::MAX))
@@ -306,12 +298,12 @@ mod tests {
     fn an_address_is_refused_by_its_reason() {
         let refusal = |base: &str| TaskEndpoint::new(base, "task_1", None).err().map(|refusal| refusal.to_string());
         let of = |base: &str| refusal(base).unwrap_or_default();
-        assert_eq!(of("https://a.example"), "`https://a.example`: https is not spoken here yet, use an http address");
-        assert!(of("localhost:8787").contains("is not the address of a server"));
-        assert!(of("ftp://a.example/").contains("is not the address of a server"));
+        assert_eq!(of("https://a.example"), "`https://a.example`: https is not supported yet, use an http URL");
+        assert!(of("localhost:8787").contains("is not the URL of a server"));
+        assert!(of("ftp://a.example/").contains("is not the URL of a server"));
         assert_eq!(refusal("http://127.0.0.1:8787"), None);
         let odd = TaskEndpoint::new("http://a.example", "../x", None).err().map(|refusal| refusal.to_string());
-        assert_eq!(odd.as_deref(), Some("there is no task `../x` that you may see"));
+        assert_eq!(odd.as_deref(), Some("no such task: `../x`"));
         assert!(matches!(TaskEndpoint::new("http://a.example", "task_1", Some("a\nb")), Err(TailError::InvalidKey)));
     }
 

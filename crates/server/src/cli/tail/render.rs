@@ -1,8 +1,8 @@
-//! Events → what a terminal shows. Pure: a renderer takes one event after the other and gives text.
+//! Formats events for a terminal. A renderer does no I/O: it takes an event and returns text.
 //!
-//! A message streams as it comes and ends its line; a thought is dim; a call, a result and a notice are lines of their
-//! own; a sub-agent's are indented. Words of models and tools are not trusted: a control character, which could move the
-//! cursor or retitle the window, is shown as its code.
+//! Messages stream as they arrive; reasoning is dim; calls, results and notices are lines of their own; those of
+//! sub-agents are indented. The output of models and tools is not trusted: a control character, which could move the
+//! cursor or change the window's title, is printed as its code.
 
 use model::content::ImageBlock;
 use model::event::{Event, ItemEvent};
@@ -14,14 +14,12 @@ use model::{ItemId, TaskId};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Palette {
     Colors,
     Plain,
 }
 
-/// In which tone something is shown.
 #[derive(Clone, Copy)]
 enum TextTone {
     Message,
@@ -32,18 +30,17 @@ enum TextTone {
     Notice,
 }
 
-/// Where words grow: a task's item, and the part of it.
+/// A text that streams: task, item and part.
 type TextPosition = (TaskId, u32, u32);
 
-/// Shows a task's events.
 pub(super) struct Renderer {
     root: TaskId,
     palette: Palette,
-    /// How deep each sub-agent stands.
+    /// Nesting depth of sub-agents.
     depths: BTreeMap<TaskId, usize>,
-    /// Whose words the cursor stands behind, in a line that has not ended.
+    /// The text that the current line belongs to, until the line ends.
     open_line: Option<TextPosition>,
-    /// The places of which something was shown, so that their end need not repeat it.
+    /// Texts that were printed as they streamed, and need not be printed at their end.
     printed: BTreeSet<TextPosition>,
     has_output: bool,
 }
@@ -54,12 +51,11 @@ impl Renderer {
         Self { root, palette, depths, open_line: None, printed: begun, has_output: false }
     }
 
-    /// Was nothing shown so far?
     pub(super) const fn is_blank(&self) -> bool {
         !self.has_output
     }
 
-    /// How the task ended, if this is its end.
+    /// The status of the task, if the event is its end.
     pub(super) fn terminal_status(&self, event: &Event) -> Option<TaskStatus> {
         if event.task_id() != Some(&self.root) {
             return None;
@@ -73,7 +69,6 @@ impl Renderer {
         }
     }
 
-    /// What the event adds to the screen.
     pub(super) fn render(&mut self, event: &Event) -> String {
         let mut out = String::new();
         match event {
@@ -121,16 +116,16 @@ impl Renderer {
         out
     }
 
-    /// Ends the line that words were in.
+    /// Ends the current line.
     pub(super) fn finish(&mut self) -> String {
         self.open_line.take().map(|_| "\n".to_owned()).unwrap_or_default()
     }
 
-    /// One line on how it ended, for stderr.
+    /// One line for stderr about the end of the task.
     pub(super) fn summary_line(event: &Event) -> String {
         let spent = |usage: &Usage, ms: u64| {
             let tenths = ms / 100;
-            format!("after {}.{} s, {} tokens written", tenths / 10, tenths % 10, usage.output_tokens)
+            format!("after {}.{} s, {} output tokens", tenths / 10, tenths % 10, usage.output_tokens)
         };
         let line = match event {
             Event::Completed(e) => format!("completed {}", spent(&e.usage, e.duration_ms)),
@@ -161,7 +156,7 @@ impl Renderer {
         self.depths.get(task).copied().unwrap_or_default()
     }
 
-    /// More words at a place. Words of another place that were on this line end it.
+    /// Ends the line of another text.
     fn append_text(&mut self, place: TextPosition, text: &str, tone: TextTone, out: &mut String) {
         if text.is_empty() {
             return;
@@ -178,7 +173,7 @@ impl Renderer {
         self.open_line = Some(place);
     }
 
-    /// The end of the words at a place: all of them, if none was shown before.
+    /// Prints the text if it did not stream.
     fn finish_text(&mut self, place: &TextPosition, whole: &str, tone: TextTone, out: &mut String) {
         if !self.printed.remove(place) {
             self.append_text(place.clone(), whole, tone, out);
@@ -189,7 +184,6 @@ impl Renderer {
         }
     }
 
-    /// A line of its own.
     fn push_line(&mut self, task: &TaskId, text: &str, tone: TextTone, out: &mut String) {
         out.push_str(&self.finish());
         out.push_str(&"  ".repeat(self.depth(task)));
@@ -214,7 +208,7 @@ impl Renderer {
     }
 }
 
-/// What was said last in a task that has ended.
+/// The last message of a task that has ended.
 pub(super) fn last_message_text(object: &TaskObject) -> String {
     let message = object.output.iter().rev().find_map(|item| match item {
         Item::Message(message) => Some(message),
@@ -229,7 +223,7 @@ fn message_blocks(message: &model::item::Message) -> &[Block] {
     message.block_list.as_deref().unwrap_or_default()
 }
 
-/// An event as it came, safe for a terminal and still the same JSON: what JSON leaves raw stands inside of a string.
+/// The event's JSON, safe for a terminal: raw control characters can only be inside strings, where they are escaped.
 pub(super) fn raw_line(data: &str) -> String {
     let mut out = String::with_capacity(data.len() + 1);
     for c in data.chars() {
@@ -243,7 +237,7 @@ pub(super) fn raw_line(data: &str) -> String {
     out
 }
 
-/// The text without its power over terminals: control characters but newline and tab are shown as their codes.
+/// Replaces control characters except newline and tab by their codes.
 pub(super) fn escape_control(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(harmful) {
@@ -269,12 +263,11 @@ const fn line_prefix(tone: TextTone) -> &'static str {
     }
 }
 
-/// An item's id says what kind of item it is, also to somebody who came after it was added.
+/// The prefix of an item's id is its type, which is also known if the item was added before the stream started.
 fn tone_of_item(item: &ItemId) -> TextTone {
     if item.as_str().starts_with("fco_") { TextTone::Result } else { TextTone::Message }
 }
 
-/// A picture in words: a terminal is no place for a megabyte of base64.
 fn image_label(image: &ImageBlock) -> String {
     let url = &image.image_url.url;
     match url.strip_prefix("data:").and_then(|data| data.split_once(',')) {
@@ -283,12 +276,11 @@ fn image_label(image: &ImageBlock) -> String {
     }
 }
 
-/// A word as it stands on the wire.
 fn wire_name(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// What an event says that is neither words nor a call nor a result.
+/// Text for events other than messages, calls and results.
 fn notice_text(event: &Event) -> Option<String> {
     match event {
         Event::Retrying(e) => Some(format!("the model failed ({}), attempt {}", e.error.code, e.attempt)),
@@ -301,13 +293,13 @@ fn notice_text(event: &Event) -> Option<String> {
                 .map_or_else(|| wire_name(e.status), |said| format!("{}. {said}", wire_name(e.status)));
             Some(format!("{}: {said}", e.url))
         }
-        Event::AgentUpdated(e) => Some(format!("{} goes on", e.agent)),
+        Event::AgentUpdated(e) => Some(format!("{} continues", e.agent)),
         Event::ApprovalRequested(e) => {
             let names: Vec<&str> = e.action_requests.iter().map(|request| request.name.as_str()).collect();
             Some(format!("waits for approval {} of {}", e.key, names.join(", ")))
         }
-        Event::Recovered(_) => Some("the server was restarted, the turn is done again".to_owned()),
-        Event::Cancelling(_) => Some("will stop after this turn".to_owned()),
+        Event::Recovered(_) => Some("the server restarted; the turn is repeated".to_owned()),
+        Event::Cancelling(_) => Some("stopping after this turn".to_owned()),
         _ => None,
     }
 }

@@ -139,7 +139,7 @@ fn only_the_end_of_the_task_itself_is_the_end() {
     assert_eq!(renderer(Palette::Plain).terminal_status(&end("task.completed", "call_2")), None);
     assert_eq!(renderer(Palette::Plain).terminal_status(&end("task.completed", "task_1")), Some(TaskStatus::Completed));
     assert_eq!(renderer(Palette::Plain).terminal_status(&end("task.cancelled", "task_1")), Some(TaskStatus::Cancelled));
-    assert_eq!(Renderer::summary_line(&end("task.cancelled", "task_1")), "cancelled after 1.2 s, 0 tokens written");
+    assert_eq!(Renderer::summary_line(&end("task.cancelled", "task_1")), "cancelled after 1.2 s, 0 output tokens");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Services behind an address: what the file says of one, and those that the environment switches on.
+//! Providers behind a URL, from the file and from the environment.
 
 use super::super::ConfigError;
 use super::super::diagnostics::Diagnostics;
+use super::super::limits::DURATION_MS_MAX;
 use super::super::table::{ConfigTable, ConfigValue};
-use super::super::tools::DURATION_MS_MAX;
-use super::super::{agents, http_tool, secrets};
+use super::super::{headers, secrets, urls};
 use providers::http::{
     HttpProvider, HttpProviderSettings, HttpTimeouts, ProviderClient, ProviderClientError, ResponseLimits,
     UpstreamDialect, Url,
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has a place in the table of a service, beside `kind`.
+/// Keys of an HTTP service, in addition to `kind`.
 pub(super) const KEYS: [&str; 11] = [
     "base_url",
     "api_key",
@@ -29,18 +29,18 @@ pub(super) const KEYS: [&str; 11] = [
     "response_bytes_max",
 ];
 
-/// Names of providers that the environment switches on, what they speak, and which variables say so.
+/// Name, dialect and variables of the providers that the environment enables.
 const ENV_SERVICES: [(&str, UpstreamDialect, &str, &str); 3] = [
     ("openai", UpstreamDialect::Responses, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
     ("openai-chat", UpstreamDialect::Chat, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
     ("anthropic", UpstreamDialect::Messages, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
 ];
 
-/// One pool of connections for all services that wait equally long for one.
+/// One connection pool for all services with the same connect time-out.
 #[derive(Default)]
 pub(super) struct HttpClients {
     pub(super) by_connect_timeout: BTreeMap<Duration, ProviderClient>,
-    /// Where exchanges are kept.
+    /// Where cassettes are recorded.
     pub(super) record_dir: Option<PathBuf>,
 }
 
@@ -60,14 +60,13 @@ impl HttpClients {
     }
 }
 
-/// What the file says.
 pub(super) fn read_service(
     name: &str,
     kind: UpstreamDialect,
     table: &ConfigTable<'_>,
 ) -> Option<(HttpProviderSettings, Duration)> {
     let base_url = match table.get("base_url") {
-        Some(item) => http_tool::check_url(&item, item.text()?)?,
+        Some(item) => urls::check_http_url(&item, item.text()?)?,
         None => kind.default_base_url().to_owned(),
     };
     let ms = |key: &str| table.number(key, 1..=DURATION_MS_MAX).map(Duration::from_millis);
@@ -84,8 +83,8 @@ pub(super) fn read_service(
         dialect: kind,
         base_url: Url::parse(&base_url).ok()?,
         api_key_ref: table.get("api_key").and_then(|item| read_api_key(&item)),
-        headers: http_tool::read_headers(table),
-        options: table.get("options").and_then(|item| agents::read_options(&item)).unwrap_or_default(),
+        headers: headers::read_headers(table),
+        options: table.get("options").and_then(|item| item.json_object()).map(Arc::new).unwrap_or_default(),
         timeouts,
         limits,
         cassette_dir: None,
@@ -93,38 +92,38 @@ pub(super) fn read_service(
     Some((settings, ms("connect_timeout_ms").unwrap_or(ProviderClient::CONNECT_TIMEOUT)))
 }
 
-/// A key is named here, never written.
+/// A reference to a secret, never the key itself.
 fn read_api_key(item: &ConfigValue<'_>) -> Option<String> {
     let text = item.text()?;
     if !secrets::is_secret_ref(text) {
-        item.report_error("a key does not belong in this file; write `env:NAME` or `file:PATH`");
+        item.report_error("do not write keys into this file; use `env:NAME` or `file:PATH`");
         return None;
     }
     Some(secrets::check_secrets(item, text))
 }
 
-/// What the environment says, for names that the file does not use. Where only an address is said, no key is sent.
+/// Skips names that the file uses. If only the URL is set, no key is sent.
 pub(super) fn services_from_env(
     environment: fn(&str) -> Option<String>,
     taken: &[&str],
     findings: &Diagnostics<'_>,
 ) -> Vec<(&'static str, HttpProviderSettings)> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-    let mut told = Vec::new();
+    let mut services = Vec::new();
     for (name, kind, base_url, key) in ENV_SERVICES.iter().filter(|(name, ..)| !taken.contains(name)) {
-        let (address, key_is_set) = (set(base_url), set(key).is_some());
-        if address.is_none() && !key_is_set {
+        let (url, key_is_set) = (set(base_url), set(key).is_some());
+        if url.is_none() && !key_is_set {
             continue;
         }
-        let address = Url::parse(address.as_deref().unwrap_or(kind.default_base_url())).ok();
-        let Some(address) = address.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) else {
+        let url = Url::parse(url.as_deref().unwrap_or(kind.default_base_url())).ok();
+        let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) else {
             findings.push(ConfigError::EnvUrl(base_url));
             continue;
         };
         let settings = HttpProviderSettings {
             name: (*name).to_owned(),
             dialect: *kind,
-            base_url: address,
+            base_url: url,
             api_key_ref: key_is_set.then(|| format!("env:{key}")),
             headers: BTreeMap::new(),
             options: Arc::default(),
@@ -132,7 +131,7 @@ pub(super) fn services_from_env(
             limits: ResponseLimits::default(),
             cassette_dir: None,
         };
-        told.push((*name, settings));
+        services.push((*name, settings));
     }
-    told
+    services
 }

@@ -5,40 +5,34 @@ use super::*;
 #[test]
 fn a_refusal_says_file_line_and_key() {
     let cases = [
-        ("[server]\nlisten = 5\n", "2: server.listen: this is a whole number; write a text"),
-        ("[server]\nlisten = \"nowhere\"\n", "2: server.listen: not an address"),
-        ("[server]\nlistn = \"x\"\n", "2: server.listn: there is no key `listn`; did you mean `listen`?"),
-        ("[serv]\n", "1: serv: there is no key `serv`; there is `agents`, `tools`"),
-        ("[servr]\n", "1: servr: there is no key `servr`; did you mean `server`?"),
-        ("server = 5\n", "1: server: this is a whole number; write a table"),
+        ("[server]\nlisten = 5\n", "2: server.listen: expected a string, found an integer"),
+        ("[server]\nlisten = \"nowhere\"\n", "2: server.listen: not a socket address"),
+        ("[server]\nlistn = \"x\"\n", "2: server.listn: unknown key `listn`; did you mean `listen`?"),
+        ("[serv]\n", "1: serv: unknown key `serv`; expected one of `agents`, `tools`"),
+        ("[servr]\n", "1: servr: unknown key `servr`; did you mean `server`?"),
+        ("server = 5\n", "1: server: expected a table, found an integer"),
         ("x = \n", "1: x: "),
         ("[auth]\nmode = \"jwt\"\n", "2: auth.mode: `jwt` is not supported yet"),
-        ("[auth]\nmode = \"magic\"\n", "2: auth.mode: `magic` is not known here; write one of `none`, `keys`"),
-        ("[auth]\nmode = 5\n", "2: auth.mode: this is a whole number; write a text"),
-        (
-            "[limits]\nsteps_max = -1\n",
-            "2: limits.steps_max: the number is out of bounds; write one from 0 to 4294967295",
-        ),
-        ("[limits]\nheartbeat_ms = 0\n", "2: limits.heartbeat_ms: the number is out of bounds; write one from 1"),
-        ("[limits]\nrun_cost_max = 0.0000001\n", "2: limits.run_cost_max: the number is out of bounds, or finer"),
-        ("[limits]\nrun_cost_max = -1\n", "2: limits.run_cost_max: the number is out of bounds; write one from 0"),
-        ("[limits]\nrun_cost_max = 1e300\n", "2: limits.run_cost_max: the number is out of bounds"),
-        ("[limits]\nrun_cost_max = nan\n", "2: limits.run_cost_max: the number is out of bounds"),
+        ("[auth]\nmode = \"magic\"\n", "2: auth.mode: unknown value `magic`; expected one of `none`, `keys`"),
+        ("[auth]\nmode = 5\n", "2: auth.mode: expected a string, found an integer"),
+        ("[limits]\nsteps_max = -1\n", "2: limits.steps_max: out of range; expected 0 to 4294967295"),
+        ("[limits]\nheartbeat_ms = 0\n", "2: limits.heartbeat_ms: out of range; expected at least 1"),
+        ("[limits]\nrun_cost_max = 0.0000001\n", "2: limits.run_cost_max: out of range, or too precise"),
+        ("[limits]\nrun_cost_max = -1\n", "2: limits.run_cost_max: out of range; expected at least 0"),
+        ("[limits]\nrun_cost_max = 1e300\n", "2: limits.run_cost_max: out of range"),
+        ("[limits]\nrun_cost_max = nan\n", "2: limits.run_cost_max: out of range"),
         ("[providers.p]\nkind = \"ag-ui\"\n", "2: providers.p.kind: the kind `ag-ui` is not supported yet"),
         (
             "[providers.p]\nkind = \"openai\"\n",
-            "2: providers.p.kind: the kind `openai` does not exist; there is `scripted`",
+            "2: providers.p.kind: the kind `openai` does not exist; expected one of `scripted`",
         ),
         ("[providers.p]\nkind = \"scripted\"\n", "1: providers.p: `file` is missing"),
         ("[server]\norigins = [\n\"*\"]\n", "3: server.origins: `*` is not an origin"),
-        ("[fetch]\nports = [80, 0]\n", "2: fetch.ports: the number is out of bounds; write one from 1 to 65535"),
-        ("[fetch]\nallow_private = \"yes\"\n", "2: fetch.allow_private: this is a text; write `true` or `false`"),
+        ("[fetch]\nports = [80, 0]\n", "2: fetch.ports: out of range; expected 1 to 65535"),
+        ("[fetch]\nallow_private = \"yes\"\n", "2: fetch.allow_private: expected a boolean, found a string"),
         ("[fetch]\nallow_private = [\"10.0.0.0/8\"]\n", "2: fetch.allow_private: `10.0.0.0/8` is not an IP address"),
-        (
-            "[fetch]\nbytes_max = 67108865\n",
-            "2: fetch.bytes_max: the number is out of bounds; write one from 1 to 67108864",
-        ),
-        ("[agents.\"a/b\"]\nmodel = \"x/y\"\n", "1: agents.\"a/b\": a name has"),
+        ("[fetch]\nbytes_max = 67108865\n", "2: fetch.bytes_max: out of range; expected 1 to 67108864"),
+        ("[agents.\"a/b\"]\nmodel = \"x/y\"\n", "1: agents.\"a/b\": a name must have"),
     ];
     for (text, wanted) in cases {
         let error = refused(text);
@@ -51,18 +45,18 @@ fn a_refusal_says_file_line_and_key() {
 #[test]
 fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
     let cases = [
-        ("api_key = \"s3cret-value\"", "api_key: a key does not belong in this file; write `env:NAME` or `file:PATH`"),
-        ("api_key = \"Bearer {env:PATH}\"", "api_key: a key does not belong in this file"),
+        ("api_key = \"s3cret-value\"", "api_key: do not write keys into this file; use `env:NAME` or `file:PATH`"),
+        ("api_key = \"Bearer {env:PATH}\"", "api_key: do not write keys into this file"),
         ("api_key = \"env:NO_SUCH_KEY\"", "api_key: `env:NO_SUCH_KEY` cannot be resolved: the variable is not set"),
         ("api_key = \"file:none\"", "api_key: `file:DIR/none` cannot be resolved: "),
-        ("base_url = \"localhost:1\"", "base_url: this is not an address that can be asked"),
-        ("base_url = \"http://me:s3cret@h/\"", "base_url: a password does not belong in an address"),
-        ("headers = { \"a b\" = \"x\" }", "headers.\"a b\": `a b` is not the name of a header"),
-        ("headers = { api-key = \"s3cret\" }", "headers.api-key: warning: a secret does not belong in this file"),
-        ("options = 1", "options: has to be a table"),
-        ("idle_timeout_ms = 0", "idle_timeout_ms: the number is out of bounds; write one from 1 to 31536000000"),
-        ("response_bytes_max = 0", "response_bytes_max: the number is out of bounds; write one from 1"),
-        ("file = \"plays.toml\"", "file: has no place in a provider of this kind; it is for `scripted`"),
+        ("base_url = \"localhost:1\"", "base_url: not an HTTP URL"),
+        ("base_url = \"http://me:s3cret@h/\"", "base_url: do not put credentials into the URL"),
+        ("headers = { \"a b\" = \"x\" }", "headers.\"a b\": `a b` is not a header name"),
+        ("headers = { api-key = \"s3cret\" }", "headers.api-key: warning: do not write secrets into this file"),
+        ("options = 1", "options: must be a table"),
+        ("idle_timeout_ms = 0", "idle_timeout_ms: out of range; expected 1 to 31536000000"),
+        ("response_bytes_max = 0", "response_bytes_max: out of range; expected at least 1"),
+        ("file = \"plays.toml\"", "file: does not apply to this kind of provider; only to `scripted`"),
     ];
     for (line, wanted) in cases {
         for kind in ["openai-responses", "anthropic", "openai-chat"] {
@@ -71,7 +65,7 @@ fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
         }
     }
     let scripted = "[providers.p]\nkind = \"scripted\"\nfile = \"plays.toml\"\nbase_url = \"http://h/\"\n";
-    assert!(added(scripted).starts_with("providers.p.base_url: has no place in a scripted provider"));
+    assert!(added(scripted).starts_with("providers.p.base_url: does not apply to a scripted provider"));
 }
 
 #[test]
@@ -84,60 +78,48 @@ fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
         ),
         (
             "model = \"mine/a\"\ntools = [\"zzz\"]",
-            "agents.x.tools: agent `x` has the tool `zzz`, which is not defined; there is `get_weather`, `demo`, `x`",
+            "agents.x.tools: agent `x` has the tool `zzz`, which is not defined; expected one of `get_weather`, `demo`, `x`",
         ),
-        (
-            "model = \"mine/a\"\ntools = [\"demo\", \"demo\"]",
-            "agents.x.tools: agent `x` has `demo` twice; leave one out",
-        ),
-        ("model = \"mien/a\"", "agents.x.model: no provider answers `mien/a`; did you mean `mine`?"),
-        ("model = \"mine\"", "agents.x.model: no provider answers `mine`; write provider/model; there is `mine`"),
-        ("model = []", "agents.x.model: the list is empty; write at least one"),
+        ("model = \"mine/a\"\ntools = [\"demo\", \"demo\"]", "agents.x.tools: agent `x` has `demo` twice; remove one"),
+        ("model = \"mien/a\"", "agents.x.model: no provider for `mien/a`; did you mean `mine`?"),
+        ("model = \"mine\"", "agents.x.model: no provider for `mine`; write provider/model; defined: `mine`"),
+        ("model = []", "agents.x.model: the list must not be empty"),
         ("tools = []", "agents.x: `model` is missing; write `model = \"provider/model\"`"),
-        (
-            "upstream = { protocol = \"ag-ui\" }",
-            "agents.x.upstream: agents that run elsewhere are not supported yet; give it a `model`",
-        ),
-        ("modl = 1\nmodel = \"mine/a\"", "agents.x.modl: there is no key `modl`; did you mean `model`?"),
-        (
-            "model = \"mine/a\"\nhandoffs = [\"x\"]",
-            "agents.x.handoffs: agent `x` cannot hand over to itself; leave it out",
-        ),
+        ("upstream = { protocol = \"ag-ui\" }", "agents.x.upstream: remote agents are not supported yet; set `model`"),
+        ("modl = 1\nmodel = \"mine/a\"", "agents.x.modl: unknown key `modl`; did you mean `model`?"),
+        ("model = \"mine/a\"\nhandoffs = [\"x\"]", "agents.x.handoffs: agent `x` cannot hand over to itself"),
         (
             "model = \"mine/a\"\nhandoffs = [\"dmeo\"]",
             "agents.x.handoffs: agent `x` hands over to `dmeo`, which is not defined; did you mean `demo`?",
         ),
         (
             "model = \"mine/a\"\nhandoffs = [\"demo\", { agent = \"demo\" }]",
-            "agents.x.handoffs: agent `x` has `transfer_to_demo` twice; leave one out, or rename an agent",
+            "agents.x.handoffs: agent `x` has `transfer_to_demo` twice; remove one, or rename an agent",
         ),
         (
             "model = \"mine/a\"\nhandoffs = [{ history = \"all\" }]",
-            "agents.x.handoffs: `agent` is missing; write the name of the agent that takes over",
+            "agents.x.handoffs: `agent` is missing; write the name of the agent to hand over to",
         ),
         (
             "model = \"mine/a\"\nhandoffs = [{ agent = \"demo\", history = \"some\" }]",
-            "agents.x.handoffs.history: `some` is not known here; write one of `all`, `messages`, `input`",
+            "agents.x.handoffs.history: unknown value `some`; expected one of `all`, `messages`, `input`",
         ),
         (
             "model = \"mine/a\"\nhistory = { turn = 1 }",
-            "agents.x.history.turn: there is no key `turn`; did you mean `turns`?",
+            "agents.x.history.turn: unknown key `turn`; did you mean `turns`?",
         ),
         (
             "model = \"mine/a\"\ncompaction = { keep_turns = 1 }",
-            "agents.x.compaction: `after_tokens` is missing; write after how many tokens the past is summed up",
+            "agents.x.compaction: `after_tokens` is missing; write the number of tokens that triggers compaction",
         ),
         (
             "model = \"mine/a\"\ncompaction = { after_tokens = 1, model = \"no/a\" }",
-            "agents.x.compaction.model: no provider answers `no/a`; there is `mine`",
+            "agents.x.compaction.model: no provider for `no/a`; expected one of `mine`",
         ),
-        (
-            "model = \"mine/a\"\ninput_hook = {}",
-            "agents.x.input_hook: a hook has either a `url` or a `command`; write one of them",
-        ),
+        ("model = \"mine/a\"\ninput_hook = {}", "agents.x.input_hook: a hook needs either a `url` or a `command`"),
         (
             "model = \"mine/a\"\ninput_hook = { url = \"ftp://x/\" }",
-            "agents.x.input_hook.url: this is not an address that can be asked; begin it with `http://` or `https://`",
+            "agents.x.input_hook.url: not an HTTP URL; it must start with `http://` or `https://`",
         ),
     ];
     for (table, wanted) in cases {
@@ -147,7 +129,7 @@ fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
         "[agents.{0}]\nmodel = \"mine/a\"\n[agents.x]\nmodel = \"mine/a\"\nhandoffs = [\"{0}\"]\n",
         "l".repeat(60)
     );
-    assert!(added(&long).contains("has more than 64 letters, which providers refuse"));
+    assert!(added(&long).contains("is longer than 64 characters, which providers reject"));
 }
 
 #[test]
@@ -158,90 +140,81 @@ fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
     let cases = [
         (
             "description = \"x\"".to_owned(),
-            "tools.t: `kind` is missing; write one of `builtin`, `http`, `command`, `client`, `agent`",
+            "tools.t: `kind` is missing; expected one of `builtin`, `http`, `command`, `client`, `agent`",
         ),
         (
             "kind = \"mcp\"".to_owned(),
-            "tools.t.kind: the kind `mcp` is not supported yet; there is `builtin`, `http`, `command`, `client`, `agent`",
+            "tools.t.kind: the kind `mcp` is not supported yet; expected one of `builtin`, `http`, `command`, `client`, `agent`",
         ),
         (
             "kind = \"magic\"".to_owned(),
-            "tools.t.kind: `magic` is not known here; write one of `builtin`, `http`, `command`, `client`, `agent`",
+            "tools.t.kind: unknown value `magic`; expected one of `builtin`, `http`, `command`, `client`, `agent`",
         ),
         (
             "kind = \"client\"\nurl = \"x\"".to_owned(),
-            "tools.t.url: has no place in a tool of this kind; it is for `http`",
+            "tools.t.url: does not apply to this kind of tool; only to `http`",
         ),
         (
             "kind = \"client\"\nidempotent = true".to_owned(),
-            "tools.t.idempotent: has no place in a tool of this kind; it is for `builtin`, `http`, `command`",
+            "tools.t.idempotent: does not apply to this kind of tool; only to `builtin`, `http`, `command`",
         ),
         (
             "kind = \"client\"\nparameters = { type = \"string\" }".to_owned(),
-            "tools.t.parameters: arguments are always an object; write `type = \"object\"`, and what they are under `properties`",
+            "tools.t.parameters: arguments are an object; write `type = \"object\"` and describe them under `properties`",
         ),
-        ("kind = \"client\"\nparameters = 5".to_owned(), "tools.t.parameters: this is a whole number; write a table"),
+        ("kind = \"client\"\nparameters = 5".to_owned(), "tools.t.parameters: expected a table, found an integer"),
         (
             "kind = \"client\"\nparameters = { type = \"object\", x = nan }".to_owned(),
-            "tools.t.parameters: this cannot be JSON; leave out dates, `nan` and `inf`, and nest less deeply",
+            "tools.t.parameters: cannot be converted to JSON; remove dates, `nan` and `inf`, and reduce the nesting",
         ),
         (
             "kind = \"client\"\ntimeout = 1\ntimeout_ms = 1000".to_owned(),
-            "tools.t.timeout: `timeout` and `timeout_ms` say the same; leave one out",
+            "tools.t.timeout: `timeout` and `timeout_ms` are the same setting; remove one",
         ),
-        (
-            "kind = \"client\"\ntimeout = 0".to_owned(),
-            "tools.t.timeout: the number is out of bounds, or finer than is counted",
-        ),
+        ("kind = \"client\"\ntimeout = 0".to_owned(), "tools.t.timeout: out of range, or too precise"),
         (
             "kind = \"client\"\napproval = \"sometimes\"".to_owned(),
-            "tools.t.approval: not a rule: column 10: expected `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `contains`, found the end; write `never`, `always`, or a rule like `quantity > 100`",
+            "tools.t.approval: invalid rule: column 10: expected `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `contains`, found the end; write `never`, `always`, or a rule like `quantity > 100`",
         ),
         (
             "kind = \"client\"\napproval_timeout_seconds = 99999999999".to_owned(),
-            "tools.t.approval_timeout_seconds: the number is out of bounds; write one from 1 to 31536000",
+            "tools.t.approval_timeout_seconds: out of range; expected 1 to 31536000",
         ),
         (http(""), "tools.t: `url` is missing; write `url = \"https://…\"`"),
-        (
-            http("url = \"ftp://h/\""),
-            "tools.t.url: this is not an address that can be asked; begin it with `http://` or `https://`",
-        ),
+        (http("url = \"ftp://h/\""), "tools.t.url: not an HTTP URL; it must start with `http://` or `https://`"),
         (
             http("url = \"http:/h/{item}\""),
-            "tools.t.url: `{item}` may stand in the path and in the query only; write out the host",
+            "tools.t.url: `{item}` is allowed in the path and the query only; write out the host",
         ),
         (
             http("url = \"http://{item}/\""),
-            "tools.t.url: `{item}` may stand in the path and in the query only; write out the host",
+            "tools.t.url: `{item}` is allowed in the path and the query only; write out the host",
         ),
         (
             http("url = \"http://h:{item}\""),
-            "tools.t.url: `{item}` may stand in the path and in the query only; write out the host",
+            "tools.t.url: `{item}` is allowed in the path and the query only; write out the host",
         ),
         (
             http("url = 'http://h\\\\x/{item}'"),
-            "tools.t.url: this is not an address; write it like `https://example.com/items/{id}`",
+            "tools.t.url: not a URL; write it like `https://example.com/items/{id}`",
         ),
         (
             http("url = \"http://u:s3cret@h/\""),
-            "tools.t.url: a password does not belong in an address; use `headers` and `env:NAME`",
+            "tools.t.url: do not put credentials into the URL; use `headers` and `env:NAME`",
         ),
-        (http("url = \"http://h/{itme}\""), "tools.t.url: `{itme}` is no parameter; did you mean `item`?"),
-        (
-            http("url = \"http://h/{item\""),
-            "tools.t.url: `{` is never closed; write `{name}` for the argument of that name",
-        ),
+        (http("url = \"http://h/{itme}\""), "tools.t.url: `{itme}` is not a parameter; did you mean `item`?"),
+        (http("url = \"http://h/{item\""), "tools.t.url: unclosed `{`; write `{name}` for the argument of that name"),
         (
             http("url = \"http://h/\"\nbody = [{ a = \"{itme}\" }]"),
-            "tools.t.body: `{itme}` is no parameter; did you mean `item`?",
+            "tools.t.body: `{itme}` is not a parameter; did you mean `item`?",
         ),
         (
             http("url = \"http://h/\"\nbody = {}\nmethod = \"GET\""),
-            "tools.t.body: GET sends no body; write `method = \"POST\"`, or leave the body out",
+            "tools.t.body: GET sends no body; write `method = \"POST\"`, or remove the body",
         ),
         (
             http("url = \"http://h/\"\nmethod = \"SEND\""),
-            "tools.t.method: `SEND` is not a method; write one of `GET`, `HEAD`, `DELETE`, `POST`, `PUT`, `PATCH`",
+            "tools.t.method: `SEND` is not a supported method; expected one of `GET`, `HEAD`, `DELETE`, `POST`, `PUT`, `PATCH`",
         ),
         (
             http("url = \"http://h/\"\nresult = \"data\""),
@@ -249,26 +222,23 @@ fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
         ),
         (
             http("url = \"http://h/\"\nheaders = { \"a b\" = \"x\" }"),
-            "tools.t.headers.\"a b\": `a b` is not the name of a header; use letters, digits and `-`",
+            "tools.t.headers.\"a b\": `a b` is not a header name; use letters, digits and `-`",
         ),
         (
             http("url = \"http://h/\"\nheaders = { a = \"x\\ny\" }"),
-            "tools.t.headers.a: a header cannot have this value; leave out line breaks and control characters",
+            "tools.t.headers.a: a header value cannot contain line breaks or control characters",
         ),
         (
             "kind = \"command\"".to_owned(),
             "tools.t: `command` is missing; write `command = [\"program\", \"argument\"]`",
         ),
-        ("kind = \"command\"\ncommand = \"\"".to_owned(), "tools.t.command: the program has no name; write one"),
+        ("kind = \"command\"\ncommand = \"\"".to_owned(), "tools.t.command: the program name must not be empty"),
         (
             "kind = \"command\"\ncommand = \"x\"\nenv_pass = [\"A=B\"]".to_owned(),
-            "tools.t.env_pass: `A=B` is not the name of a variable; leave out `=`",
+            "tools.t.env_pass: `A=B` is not a variable name; remove `=`",
         ),
-        ("kind = \"agent\"".to_owned(), "tools.t: `agent` is missing; write the name of the agent that is asked"),
-        (
-            "kind = \"agent\"\nagent = \"dmeo\"".to_owned(),
-            "tools.t.agent: there is no agent `dmeo`; did you mean `demo`?",
-        ),
+        ("kind = \"agent\"".to_owned(), "tools.t: `agent` is missing; write the name of the agent to call"),
+        ("kind = \"agent\"\nagent = \"dmeo\"".to_owned(), "tools.t.agent: unknown agent `dmeo`; did you mean `demo`?"),
     ];
     for (table, wanted) in cases {
         assert_eq!(added(&format!("[tools.t]\n{table}\n")), wanted, "{table}");
@@ -278,17 +248,17 @@ fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
     );
     assert!(error.starts_with("tools.t.parameters: not a JSON Schema: "), "{error}");
     let error = added("[tools.get_wether]\nkind = \"builtin\"\n");
-    assert_eq!(error, "tools.get_wether: there is no builtin tool `get_wether`; did you mean `get_weather`?");
+    assert_eq!(error, "tools.get_wether: unknown builtin tool `get_wether`; did you mean `get_weather`?");
     let error = added("[tools.demo]\nkind = \"client\"\n");
-    assert_eq!(error, "tools.demo: there is an agent `demo`, too, and both would be called so; rename one");
+    assert_eq!(error, "tools.demo: an agent is called `demo`, too; rename one of them");
     let error = added("[tools.transfer_to_demo]\nkind = \"client\"\n");
-    assert!(error.contains("names that begin with `transfer_to_` are those of hand-offs"), "{error}");
+    assert!(error.contains("the prefix `transfer_to_` is reserved for hand-offs"), "{error}");
     let error = added(&format!("[tools.{}]\nkind = \"client\"\n", "n".repeat(65)));
-    assert!(error.contains("a name has 1 to 64 letters"), "{error}");
+    assert!(error.contains("a name must have 1 to 64 letters"), "{error}");
     let error = added("[prices.\"mien/a\"]\ninput = 1\noutput = 1\n");
-    assert_eq!(error, "prices.\"mien/a\": no provider answers `mien/a`; did you mean `mine`?");
+    assert_eq!(error, "prices.\"mien/a\": no provider for `mien/a`; did you mean `mine`?");
     let error = added("[prices.\"mine/a\"]\ninput = 1\n");
-    assert_eq!(error, "prices.\"mine/a\": `output` is missing; write what a million tokens cost");
+    assert_eq!(error, "prices.\"mine/a\": `output` is missing; write the price of a million tokens");
 }
 
 #[test]
@@ -308,11 +278,8 @@ fn a_secret_that_is_not_there_is_named_and_one_that_is_written_out_is_warned_of(
         format!("`env:HEADWATER_NO_SUCH_1` cannot be resolved: {missing}")
     );
     let error = one("Basic {file:no/key}");
-    assert!(
-        error.starts_with("`file:DIR/no/key` cannot be resolved: ") && error.ends_with("; put the file there"),
-        "{error}"
-    );
-    assert!(one("Bearer s3cret-value").starts_with("warning: a secret does not belong in this file; "));
+    assert!(error.starts_with("`file:DIR/no/key` cannot be resolved: "), "{error}");
+    assert!(one("Bearer s3cret-value").starts_with("warning: do not write secrets into this file; "));
     let plain = header("Bearer s3cret-value");
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
@@ -324,8 +291,7 @@ fn a_secret_that_is_not_there_is_named_and_one_that_is_written_out_is_warned_of(
 #[test]
 fn a_rule_on_what_is_no_parameter_is_warned_of() {
     let text = "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { quantity = {} } }\napproval = \"quantty > 100\"\n";
-    let wanted =
-        "tools.t.approval: warning: `quantty` is no parameter, so this may ask every time; did you mean `quantity`?";
+    let wanted = "tools.t.approval: warning: `quantty` is not a parameter, so every call may need approval; did you mean `quantity`?";
     assert_eq!(added(text), wanted);
 }
 

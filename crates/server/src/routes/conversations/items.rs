@@ -8,13 +8,14 @@ use crate::attachments::inline_images;
 use crate::auth::Caller;
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::routes::responses::{ResponseRef, input_items, parse_known_query, read_response};
+use crate::query_params::parse_known_query;
+use crate::routes::responses::{ResponseRef, input_items, read_response};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
 use model::UserId;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::json::JsonObject;
 use model::ports::{ListPage, RunFilter, RunRow};
 use serde_json::{Value, json};
@@ -115,7 +116,7 @@ pub(crate) async fn delete(
 }
 
 fn item_not_found(id: &str) -> Problem {
-    let short: String = id.chars().take(80).collect();
+    let short = truncate_text(id, 80);
     Problem::new(ErrorCode::NotFound, format!("Item with id '{short}' not found."))
 }
 
@@ -206,7 +207,7 @@ impl ItemPage {
     fn into_json(mut self) -> Result<Value, Problem> {
         // An empty page would look like the end.
         if let Some(after) = &self.after {
-            let short: String = after.chars().take(80).collect();
+            let short = truncate_text(after, 80);
             return Err(Problem::invalid_param("after", format!("no item `{short}` in this conversation")));
         }
         let more = if self.is_full() { MorePages::Yes } else { MorePages::No };

@@ -19,7 +19,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use engine::NewRun;
 use model::UserId;
-use model::error::ErrorCode;
+use model::error::{ErrorCode, truncate_text};
 use model::json::JsonObject;
 use model::ports::RunRow;
 use protocol::client_input::ClientInput;
@@ -105,7 +105,7 @@ async fn resolve_request(
 /// The run that a response belongs to which is gone on from.
 async fn find_previous_run(app: &App, user: &UserId, id: &str) -> Result<RunRow, Problem> {
     let gone = |_| {
-        let short: String = id.chars().take(80).collect();
+        let short = truncate_text(id, 80);
         let detail = format!("Previous response with id '{short}' not found.");
         Problem::new(ErrorCode::PreviousResponseNotFound, detail)
     };

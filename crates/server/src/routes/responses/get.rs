@@ -1,10 +1,11 @@
 //! `GET /v1/responses/{id}`: a response as it is, or as it goes on.
 
-use super::{ResponsePath, find_response, parse_known_query, start_of_response};
+use super::{ResponsePath, find_response, start_of_response};
 use crate::app::App;
 use crate::attachments::inline_images;
 use crate::auth::Caller;
 use crate::problem::Problem;
+use crate::query_params::{parse_decimal, parse_known_query};
 use crate::sse::{self, SseStyle};
 use axum::extract::State;
 use axum::http::{Method, Uri};
@@ -42,7 +43,5 @@ pub(crate) async fn handle(
 }
 
 fn parse_sequence_number(text: &str) -> Result<u64, Problem> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = if plain { text.parse().ok() } else { None };
-    number.ok_or_else(|| Problem::invalid_param("starting_after", "must be the number of an event"))
+    parse_decimal(text).ok_or_else(|| Problem::invalid_param("starting_after", "must be the number of an event"))
 }

@@ -47,36 +47,28 @@ async fn damage_to_files_is_seen_and_nothing_else() {
     let link = root.join("blobs/link");
     type Damage<'a> = (&'a dyn Fn(), &'a dyn Fn(), String);
     let damages: [Damage<'_>; 7] = [
-        (
-            &|| std::fs::remove_file(&blob).unwrap(),
-            &|| overwrite(&blob, &bytes),
-            format!("{} is not there", name(&blob)),
-        ),
+        (&|| std::fs::remove_file(&blob).unwrap(), &|| overwrite(&blob, &bytes), format!("{} is missing", name(&blob))),
         (
             &|| std::fs::remove_file(&file).unwrap(),
             &|| overwrite(&file, b"words"),
-            format!("{} is not there", name(&file)),
+            format!("{} is missing", name(&file)),
         ),
-        (
-            &|| overwrite(&blob, &altered),
-            &|| overwrite(&blob, &bytes),
-            format!("blob {} are not those of", name(&blob)),
-        ),
-        (&|| overwrite(&file, b"word"), &|| overwrite(&file, b"words"), "has 4 bytes, and not 5".to_owned()),
+        (&|| overwrite(&blob, &altered), &|| overwrite(&blob, &bytes), format!("blob {} does not match", name(&blob))),
+        (&|| overwrite(&file, b"word"), &|| overwrite(&file, b"words"), "has 4 bytes instead of 5".to_owned()),
         (
             &|| overwrite(&stray, b"x"),
             &|| std::fs::remove_file(&stray).unwrap(),
-            format!("nothing tells of the file {}", name(&stray)),
+            format!("no row refers to the file {}", name(&stray)),
         ),
         (
             &|| overwrite(&PathBuf::from(format!("{}#1", stray.display())), b"x"),
             &|| std::fs::remove_file(format!("{}#1", stray.display())).unwrap(),
-            format!("nothing tells of the file {}", name(&stray)),
+            format!("no row refers to the file {}", name(&stray)),
         ),
         (
             &|| std::os::unix::fs::symlink(&file, &link).unwrap(),
             &|| std::fs::remove_file(&link).unwrap(),
-            "blobs/link, where files are, is not one".to_owned(),
+            "blobs/link is not a file".to_owned(),
         ),
     ];
     for (damage, repair, wanted) in damages {
@@ -109,7 +101,7 @@ async fn files_that_are_elsewhere_are_found_by_the_config_file() {
     // Whoever has not looked does not say that all is well.
     let (code, said) = kill_and_run_verify(&mut hw, &[]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.starts_with("files were not looked at: there is no folder "), "{said}");
+    assert!(said.starts_with("files were not checked: the folder "), "{said}");
     let config = ["--config", "headwater.toml"];
     let (code, said) = run_verify(&hw, &config);
     assert_eq!((code, said.lines().next()), (Some(0), Some("1 files")), "{said}");
@@ -117,5 +109,5 @@ async fn files_that_are_elsewhere_are_found_by_the_config_file() {
     std::fs::remove_dir_all(hw.path("elsewhere")).unwrap();
     let (code, said) = run_verify(&hw, &config);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(" is not there\n") && !hw.path("elsewhere").exists(), "{said}");
+    assert!(said.contains(" is missing\n") && !hw.path("elsewhere").exists(), "{said}");
 }
