@@ -3,18 +3,16 @@
 //! The table here is what requests are held against, so that a request costs no look into the store. It is read again
 //! whenever keys change, and they change only through this process (see [`crate::control`]).
 
-use crate::hex::encode_hex;
+use gateway::secret_token::{encode_hex, generate_secret, secret_digest};
 use model::UserId;
 use model::id::is_valid_id;
 use model::ports::{AccessKeyRow, Clock as _, Directory, StoreError};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 
 const API_KEY_PREFIX: &str = "hw_";
-const SECRET_BYTES: usize = 32;
 
 /// Why keys could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -117,16 +115,4 @@ impl ApiKeys {
         let live = self.active.read().unwrap_or_else(PoisonError::into_inner);
         live.values().any(|entry| *entry.id == *id)
     }
-}
-
-/// A new secret that begins with this.
-pub(crate) fn generate_secret(prefix: &str) -> Result<String, getrandom::Error> {
-    let mut secret = [0; SECRET_BYTES];
-    getrandom::fill(&mut secret)?;
-    Ok(format!("{prefix}{}", encode_hex(&secret)))
-}
-
-/// What is kept of a secret.
-pub(crate) fn secret_digest(secret: &str) -> String {
-    encode_hex(&Sha256::digest(secret.as_bytes()))
 }

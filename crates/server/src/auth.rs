@@ -9,17 +9,20 @@
 use crate::api_keys::ApiKeys;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::shares::{self, SHARE_RECHECK_INTERVAL, Share};
+use crate::viewer_routes::check_viewer_route;
 use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use gateway::shares::{SHARE_TOKEN_PREFIX, Share, ShareViewer};
 use model::UserId;
 use model::error::ErrorCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How often the stream of a share's viewer checks that the share is open.
+const SHARE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The user when nobody has to say who they are.
 const LOCAL_USER: &str = "local";
 /// Where clients of Anthropic's protocol send their key.
@@ -102,8 +105,9 @@ impl Credential {
 /// Who sends this request, by what it carries in a header.
 fn caller_from_token(app: &App, headers: &HeaderMap) -> Option<Caller> {
     let token = request_token(headers).filter(|token| token.len() <= TOKEN_BYTES_MAX);
-    if let Some(token) = token.filter(|token| token.starts_with(shares::SHARE_TOKEN_PREFIX)) {
-        return app.shares.find_by_token(token);
+    if let Some(token) = token.filter(|token| token.starts_with(SHARE_TOKEN_PREFIX)) {
+        let ShareViewer { user, share } = app.gateway.shares.find_by_token(token)?;
+        return Some(Caller { user, credential: Credential::Share(share) });
     }
     match &app.auth {
         Authenticator::Disabled => Some(Caller { user: UserId::from(LOCAL_USER), credential: Credential::Local }),
@@ -188,7 +192,7 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
         return problem.with_header(header::WWW_AUTHENTICATE, "Bearer").into_response();
     };
     if caller.share().is_some()
-        && let Err(problem) = shares::check_viewer_route(request.method(), &matched_route(&request))
+        && let Err(problem) = check_viewer_route(request.method(), &matched_route(&request))
     {
         return problem.into_response();
     }

@@ -10,11 +10,11 @@ mod strict_json;
 mod tests;
 
 use crate::config::HttpLimits;
-use crate::hex::encode_hex;
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
+use gateway::secret_token::encode_hex;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use model::error::ErrorCode;

@@ -1,13 +1,12 @@
 //! `GET /ws`: a conversation as content blocks, over a WebSocket.
 //!
-//! This file is the handshake. `line` is a connection that messages go over, `message` what clients say, `session` the
-//! conversation that a socket is about, `meter` keeps large messages few, `socket` is all of it together: one task per
-//! socket, which holds one viewer and no queue. `protocol::blocks` has what is shown.
+//! This file is the handshake. `connection` sends and receives messages, `client_message` parses them, `metered_io` limits
+//! the number of large ones, and `socket` is the task of a connection, which holds one subscription and no queue.
+//! `gateway::blocks_session` is the conversation, and `protocol::blocks` its format.
 
 mod client_message;
 mod connection;
 mod metered_io;
-mod session;
 mod socket;
 
 use crate::app::App;
@@ -28,7 +27,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// A client's key: 16 bytes in base64.
+/// 16 bytes in base64.
 const HANDSHAKE_KEY_CHARS: usize = 24;
 
 /// What a connection keeps when it is no longer HTTP: it is told when the server stops, and counts as open until it is

@@ -7,8 +7,8 @@ use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides};
 use super::{fetch, files, limits, providers, tools};
-use crate::hex::encode_hex;
 use ::tools::Toolbox;
+use gateway::secret_token::encode_hex;
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -73,6 +73,7 @@ fn read_settings(
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
         files: files::read_files(&file.table("files", &files::KEYS), findings, overrides.env),
+        public_url: files::read_public_url(&file.table("files", &files::KEYS)),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
         http_limits: limits::read_http_limits(&limits),
         definitions,

@@ -4,7 +4,6 @@
 pub(crate) mod items;
 
 use crate::app::App;
-use crate::attachments::uploads::{self, Uploads};
 use crate::auth::Caller;
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
@@ -12,6 +11,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
+use gateway::attachments::uploads::{self, Uploads};
 use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::AliasRow;
@@ -62,7 +62,7 @@ pub(crate) async fn create(
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
         thread: ThreadId::from_uuid(id),
-        created_at: app.engine.ports().clock.now(),
+        created_at: app.gateway.engine.ports().clock.now(),
         data: note,
     };
     let row = AliasRow {
@@ -72,7 +72,7 @@ pub(crate) async fn create(
         note: conversation.encode_data()?,
         created_at: conversation.created_at,
     };
-    app.engine.ports().directory.create_alias(&caller.user, row).await?;
+    app.gateway.engine.ports().directory.create_alias(&caller.user, row).await?;
     Ok(axum::Json(conversation.to_json()).into_response())
 }
 
@@ -101,14 +101,14 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     find_conversation(&app, &caller.user, &id).await?;
-    app.engine.ports().directory.delete_alias(&caller.user, ALIAS_PROTOCOL, &id).await?;
+    app.gateway.engine.ports().directory.delete_alias(&caller.user, ALIAS_PROTOCOL, &id).await?;
     Ok(axum::Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })).into_response())
 }
 
 /// The conversation of this name.
 pub(crate) async fn find_conversation(app: &App, user: &UserId, id: &str) -> Result<Conversation, Problem> {
     let row = match model::id::is_valid_id(id) {
-        true => app.engine.ports().directory.alias(user, ALIAS_PROTOCOL, id).await?,
+        true => app.gateway.engine.ports().directory.alias(user, ALIAS_PROTOCOL, id).await?,
         false => None,
     };
     let Some(row) = row else {
@@ -137,7 +137,7 @@ impl Conversation {
     }
 
     async fn save(&self, app: &App, user: &UserId) -> Result<(), Problem> {
-        app.engine.ports().directory.update_alias(user, ALIAS_PROTOCOL, &self.id, self.encode_data()?).await?;
+        app.gateway.engine.ports().directory.update_alias(user, ALIAS_PROTOCOL, &self.id, self.encode_data()?).await?;
         Ok(())
     }
 
@@ -173,8 +173,9 @@ async fn parse_new_items(app: &App, user: &UserId, body: &JsonObject, needed: bo
         };
     };
     let mut said = parse_conversation_items(given).map_err(Problem::from)?;
-    let luggage = Uploads::extract(app, "items", uploads::parts_of_client_input(&mut said)).await?;
-    luggage.check_owned(app, user, uploads::parts_of_client_input(&mut said)).await?;
+    let luggage =
+        Uploads::extract(&app.gateway.attachments, "items", uploads::parts_of_client_input(&mut said)).await?;
+    luggage.check_owned(&app.gateway.attachments, user, uploads::parts_of_client_input(&mut said)).await?;
     let named = |mut item: Value| {
         if let Some(fields) = item.as_object_mut() {
             fields.entry("type").or_insert_with(|| "message".into());

@@ -1,8 +1,8 @@
 //! The pictures of a run, as far as its data folder has them. Files may be elsewhere: then an address stays an address.
 
-use crate::attachments::FILES_DIR;
 use bytes::Bytes;
 use files::FileKey;
+use gateway::attachments::FILES_DIR;
 use std::path::Path;
 use store::LoggedRun;
 

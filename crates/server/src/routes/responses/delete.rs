@@ -1,12 +1,12 @@
-//! `DELETE /v1/responses/{id}`: a response is no longer shown. Its thread keeps the log, and goes with it.
+//! `DELETE /v1/responses/{id}`: hides a response. Its thread keeps the log.
 
-use super::{DELETED_RESPONSES, ResponsePath, find_response};
+use super::ResponsePath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use model::ports::AliasRow;
+use gateway::responses::delete_response;
 use serde_json::json;
 
 pub(crate) async fn handle(
@@ -14,15 +14,6 @@ pub(crate) async fn handle(
     caller: Caller,
     ResponsePath(id): ResponsePath,
 ) -> Result<Response, Problem> {
-    let (found, _) = find_response(&app, &caller.user, &id).await?;
-    let ports = app.engine.ports();
-    let row = AliasRow {
-        protocol: DELETED_RESPONSES.to_owned(),
-        name: id.clone(),
-        thread: found.run.thread,
-        note: String::new(),
-        created_at: ports.clock.now(),
-    };
-    ports.directory.create_alias(&caller.user, row).await?;
+    delete_response(&app.gateway, &caller.user, &id).await?;
     Ok(axum::Json(json!({ "id": id, "object": "response", "deleted": true })).into_response())
 }
