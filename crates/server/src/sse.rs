@@ -18,7 +18,6 @@ use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::stream_start::{self, StreamStart};
 use model::TaskId;
 use model::error::ErrorCode;
-use sse;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};

@@ -60,6 +60,7 @@ fn read_settings(
     if auth == AuthMode::None && !listen.ip().is_loopback() {
         findings.push(ConfigError::ExposedWithoutAuth(listen));
     }
+    let files = file.table("files", &files::KEYS);
     let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
     Config {
         listen,
@@ -72,8 +73,8 @@ fn read_settings(
         origins: read_checked_list(&server, "origins", is_origin, "an origin; write it like https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
-        files: files::read_files(&file.table("files", &files::KEYS), findings, overrides.env),
-        public_url: files::read_public_url(&file.table("files", &files::KEYS)),
+        public_url: files::read_public_url(&files),
+        files: files::read_files(&files, findings, overrides.env),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
         http_limits: limits::read_http_limits(&limits),
         definitions,

@@ -91,7 +91,7 @@ impl ServiceState {
             let Some(id) = item["id"].as_str() else { continue };
             match self.items.get(id) {
                 Some(known) if known.item == *item => {
-                    self.returned_reasoning += usize::from(item["type"] == "reasoning")
+                    self.returned_reasoning += usize::from(item["type"] == "reasoning");
                 }
                 Some(_) => self.altered_items.push(item.clone()),
                 None => self.unknown_ids.push(id.to_owned()),
