@@ -114,7 +114,7 @@ impl AttachmentStore {
             };
             let deleted = self.delete(&owner, &key).await;
             if let Err(error) = &deleted {
-                tracing::warn!(path, %error, "a file was not deleted; the next start retries");
+                tracing::warn!(path, %error, "a file was not deleted; this waits for the next start");
             }
             deleted.is_ok()
         };
@@ -174,7 +174,6 @@ impl AttachmentStore {
 }
 
 /// Where files are unless the config names a location.
-#[must_use]
 pub fn default_location(data_dir: &Path) -> files::StorageLocation {
     files::StorageLocation::Folder(data_dir.join(FILES_DIR))
 }

@@ -46,11 +46,11 @@ pub struct GatewayParts {
 pub enum GatewayOpenError {
     #[error(transparent)]
     Attachments(#[from] AttachmentStoreOpenError),
-    #[error("no thread: {0}")]
+    #[error("no thread")]
     Thread(#[from] tokio::task::JoinError),
-    #[error("cannot read which files were broken off: {0}")]
+    #[error("cannot read which uploads are unfinished")]
     UnfinishedUploads(#[source] StoreError),
-    #[error("cannot read the shares: {0}")]
+    #[error("cannot read the shares")]
     Shares(#[source] StoreError),
 }
 

@@ -65,7 +65,6 @@ enum DocumentReadError {
 }
 
 impl WebDocumentReader {
-    #[must_use]
     pub fn new(settings: WebDocumentSettings, pdf_process: PdfProcess, attachments: Arc<AttachmentStore>) -> Self {
         let WebDocumentSettings { rules, limits, text_bytes_max, concurrent_max } = settings;
         let read_limits = ReadLimits { text_bytes_max, timeout: limits.total_timeout * 2 / 3, ..ReadLimits::default() };

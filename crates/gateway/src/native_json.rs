@@ -5,7 +5,6 @@ use model::ports::{ApprovalRow, RunRow, ShareRow, ThreadRow};
 use serde_json::{Value, json};
 
 /// A run in a listing. The task's full object is one request away.
-#[must_use]
 pub fn run_json(row: &RunRow) -> Value {
     json!({
         "task_id": row.id,
@@ -17,13 +16,11 @@ pub fn run_json(row: &RunRow) -> Value {
     })
 }
 
-#[must_use]
 pub fn thread_json(row: &ThreadRow) -> Value {
     json!({ "thread_id": row.id, "created_at": row.created_at, "updated_at": row.updated_at })
 }
 
 /// A share without its token.
-#[must_use]
 pub fn share_json(row: &ShareRow) -> Value {
     json!({
         "share_id": row.id,
@@ -37,7 +34,6 @@ pub fn share_json(row: &ShareRow) -> Value {
 }
 
 /// An approval request, with the decision once there is one.
-#[must_use]
 pub fn approval_json(row: &ApprovalRow) -> Value {
     let answer = row.answer.as_ref();
     let status = match answer.map(|answer| answer.decision.kind) {

@@ -34,20 +34,17 @@ impl Rejection {
         Self { code, detail: detail.into(), field, extensions: JsonObject::new() }
     }
 
-    #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    #[must_use]
     pub fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.extensions.insert(name.to_owned(), value.into());
         self
     }
 
     /// The object does not exist, or is another user's.
-    #[must_use]
     pub fn not_found() -> Self {
         Self::new(ErrorCode::NotFound, "there is no such thing here")
     }
@@ -72,7 +69,6 @@ impl Rejection {
     }
 
     /// A fault of the server. The cause is in the log.
-    #[must_use]
     pub fn internal() -> Self {
         Self::new(ErrorCode::Internal, "a fault of the server, which has been logged")
     }
@@ -224,7 +220,6 @@ fn describe_decision(answer: &ApprovalAnswer) -> String {
 }
 
 /// Shortens a text to [`DETAIL_CHARS_MAX`] characters.
-#[must_use]
 pub fn truncate_detail(text: &str) -> String {
     match text.char_indices().nth(DETAIL_CHARS_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -233,7 +228,6 @@ pub fn truncate_detail(text: &str) -> String {
 }
 
 /// The beginning of an id that a client sent, for an error message.
-#[must_use]
 pub fn truncate_id(id: &str) -> String {
     const ID_CHARS_MAX: usize = 80;
     id.chars().take(ID_CHARS_MAX).collect()

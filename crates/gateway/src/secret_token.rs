@@ -12,17 +12,14 @@ pub fn generate_secret(prefix: &str) -> Result<String, getrandom::Error> {
 }
 
 /// Tables are keyed by digest, so that the time of a lookup says nothing about the secret.
-#[must_use]
 pub fn secret_digest(secret: &str) -> String {
     sha256_hex(secret.as_bytes())
 }
 
-#[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     encode_hex(&Sha256::digest(bytes))
 }
 
-#[must_use]
 pub fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -103,7 +103,6 @@ struct ShareIndex {
 }
 
 impl Shares {
-    #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { index: RwLock::default(), clock }
     }

@@ -120,7 +120,7 @@ async fn release_uploads(gateway: &Gateway, user: &UserId, thread: &ThreadId, or
         ThreadOrigin::Minted | ThreadOrigin::Existing => gateway.attachments.release_deleted_thread(user, thread).await,
     };
     if let Err(error) = released {
-        tracing::warn!(%error, "the files of a run that did not start were not deleted; the next start retries");
+        tracing::warn!(%error, "the files of a run that did not start were not deleted; this waits for the next start");
     }
 }
 

@@ -91,7 +91,6 @@ pub struct StreamPosition {
 
 impl StreamPosition {
     /// The position after a record, with a projection in its initial state.
-    #[must_use]
     pub const fn after(seq: Seq) -> Self {
         Self { history_start: seq, start: seq, skip_frames: 0 }
     }
@@ -112,7 +111,6 @@ pub struct StreamStart {
 }
 
 impl StreamStart {
-    #[must_use]
     pub fn new(thread: ThreadId, view: StreamView, position: StreamPosition) -> Self {
         let StreamPosition { history_start, start, skip_frames } = position;
         let view = View { lane: view.name.into(), projection: view.projection, history_start, skip_frames };
@@ -120,17 +118,14 @@ impl StreamStart {
     }
 
     /// Whether this user, the viewer of a frozen share, has seen every visible record.
-    #[must_use]
     pub fn is_past_frozen_end(&self, gateway: &Gateway, user: &UserId) -> bool {
         gateway.shares.frozen_at(user).is_some_and(|until| self.start >= until)
     }
 
-    #[must_use]
     pub(crate) fn with_queued_run(self, run: Option<TaskId>) -> Self {
         Self { queued_run: run, ..self }
     }
 
-    #[must_use]
     pub(crate) fn with_queue_cancel_frames(self, frames: Bytes) -> Self {
         Self { queue_cancel_frames: Some(frames), ..self }
     }
@@ -143,26 +138,22 @@ impl StreamStart {
         }
     }
 
-    #[must_use]
     pub(crate) fn with_inline_images(self) -> Self {
         Self { inline_images: true, ..self }
     }
 
     /// The images to insert into the frames for this user, if its clients expect them.
-    #[must_use]
     pub fn inline_images_for(&self, gateway: &Gateway, user: &UserId) -> Option<ThreadImages> {
         self.inline_images.then(|| thread_images(gateway, user, &self.thread))
     }
 }
 
 /// The images that a user sees in a thread.
-#[must_use]
 pub fn thread_images(gateway: &Gateway, user: &UserId, thread: &ThreadId) -> ThreadImages {
     ThreadImages::new(&gateway.engine.ports().directory, &gateway.attachments, user, thread)
 }
 
 /// The stream of a new thread's first run: the log is empty before it, so no lookup is needed.
-#[must_use]
 pub fn start_of_first_run(thread: ThreadId, run: TaskId, format: NativeFormat) -> StreamStart {
     let view = format.run_view(&thread, &run);
     let position = StreamPosition::after(Seq::ZERO);
@@ -290,7 +281,6 @@ async fn seq_before_current_run(
 }
 
 /// Subscribes to a stream.
-#[must_use]
 pub fn open_viewer(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Viewer {
     let viewer = gateway.engine.watch_from(user, &stream.thread, stream.view, stream.start);
     match gateway.shares.frozen_at(user) {

@@ -102,7 +102,7 @@ impl AttachmentStore {
         if !matches!(kept, Ok(AttachmentOutcome::Stored))
             && let Err(error) = self.delete(owner, &key).await
         {
-            tracing::warn!(path = key.as_str(), %error, "a partial blob was not deleted; the next start retries");
+            tracing::warn!(path = key.as_str(), %error, "a partial blob was not deleted; this waits for the next start");
         }
         match kept? {
             AttachmentOutcome::Stored | AttachmentOutcome::Duplicate(_) => Ok(()),
@@ -158,7 +158,7 @@ impl AttachmentStore {
         let files = Arc::clone(self);
         let clearing = tokio::spawn(async move {
             if let Err(error) = files.delete_released().await {
-                tracing::warn!(%error, "released files were not deleted; the next start retries");
+                tracing::warn!(%error, "released files were not deleted; this waits for the next start");
             }
         });
         let _in_time = timeout(DELETE_WAIT_MAX, clearing).await.is_ok();

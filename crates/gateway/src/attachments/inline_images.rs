@@ -79,13 +79,11 @@ enum InlineChunk {
 }
 
 impl ImageInliner {
-    #[must_use]
     pub const fn new(images: ThreadImages) -> Self {
         Self { images, chunks: VecDeque::new() }
     }
 
     /// An inliner whose first frames are at hand.
-    #[must_use]
     pub fn with_frames(images: ThreadImages, frames: &Bytes) -> Self {
         Self { images, chunks: split_at_images(frames) }
     }
@@ -142,7 +140,6 @@ pub fn inline_images_with(frames: Bytes, read_image: impl Fn(&str) -> Option<Byt
 }
 
 /// Most frames have none, and skip the splitting.
-#[must_use]
 pub fn has_blob_url(frames: &[u8]) -> bool {
     memmem::find(frames, BLOB_URL_PREFIX.as_bytes()).is_some()
 }

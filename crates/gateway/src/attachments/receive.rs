@@ -47,7 +47,7 @@ impl AttachmentStore {
         if stored.is_err()
             && let Err(error) = self.delete(user, &key).await
         {
-            tracing::warn!(path = key.as_str(), %error, "a partial upload was not deleted; the next start retries");
+            tracing::warn!(path = key.as_str(), %error, "a partial upload was not deleted; this waits for the next start");
         }
         stored
     }
@@ -136,7 +136,6 @@ fn upload_rejection(error: UploadError, bytes_max: u64) -> Rejection {
     }
 }
 
-#[must_use]
 pub fn file_too_large(bytes_max: u64) -> Rejection {
     let detail = format!("the file is larger than {bytes_max} bytes");
     Rejection::new(ErrorCode::BodyTooLarge, detail).with_extension("bytes_max", bytes_max)

@@ -48,7 +48,6 @@ impl AttachmentStore {
 }
 
 impl SignedUrl {
-    #[must_use]
     pub fn invalid() -> Rejection {
         let detail = "this address was not given out by the server, or was altered";
         Rejection::new(ErrorCode::UrlNotValid, detail)
