@@ -104,7 +104,10 @@ impl EffectStream {
                 }
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                     let message = format!("The tool did not end within {} ms and was stopped.", timeout.as_millis());
-                    MachineInput::Tool { id, event: ToolEvent::End(ToolOutput::failed(ErrorCode::ToolTimeout, message)) }
+                    MachineInput::Tool {
+                        id,
+                        event: ToolEvent::End(ToolOutput::failed(ErrorCode::ToolTimeout, message)),
+                    }
                 }),
             },
             EffectSource::File(answer) => answer.as_mut().poll(cx).map(|answer| MachineInput::File { id, answer }),

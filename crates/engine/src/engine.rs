@@ -16,7 +16,9 @@ use crate::viewer::{View, Viewer};
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
 use model::event::Event;
-use model::ports::{Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode};
+use model::ports::{
+    Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode,
+};
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 use std::time::Duration;

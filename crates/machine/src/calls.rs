@@ -4,6 +4,7 @@
 
 use crate::state::RunState;
 use crate::{arguments, task_tree, tool_lookup};
+use model::CallId;
 use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
@@ -11,7 +12,6 @@ use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
 use model::tool::ToolOutput;
-use model::CallId;
 
 pub(crate) enum CallState<'a> {
     Finished,
@@ -83,7 +83,8 @@ pub(crate) fn next_call_action(run: &RunState, task: &TaskFold) -> Option<(CallI
     let open = due_calls(task).filter(|(_, call)| !has_result(task, &call.call_id));
     let (index, (fold, call)) = open.enumerate().last()?;
     if index > 0 {
-        let output = ToolOutput::failed(ErrorCode::HandoffIgnored, "Several hand-offs in one turn: only the first one counts.");
+        let output =
+            ToolOutput::failed(ErrorCode::HandoffIgnored, "Several hand-offs in one turn: only the first one counts.");
         return Some((call.call_id.clone(), CallAction::SetResult(ResultStatus::Failed, Box::new(output))));
     }
     next_of((fold, call))

@@ -1,9 +1,9 @@
 //! Which tools a task has: those of its agent, and those that the caller declared.
 
 use crate::state::RunState;
-use model::error::ErrorCode;
 use model::CallId;
 use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::error::ErrorCode;
 use model::fold::TaskFold;
 use model::item::ToolCall;
 use model::tool::ToolOutput;

@@ -6,7 +6,6 @@
 //! Payloads: [`lifecycle`] (the task and its steps), [`output`] (items, blocks, tools), [`approvals`] (approvals and
 //! pauses), [`state`] (shared state and pass-through events), [`thread`] (events of the thread, outside any task).
 
-
 pub mod approvals;
 pub mod lifecycle;
 pub mod output;

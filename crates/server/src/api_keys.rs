@@ -3,19 +3,17 @@
 //! Requests are checked against a table in memory, so that they need no query. The table is reloaded when keys change,
 //! and they change only through this process (see [`crate::control_socket`]).
 
-use crate::hex::encode_hex;
+use gateway::secret_token::{encode_hex, generate_secret, secret_digest};
 use model::UserId;
 use model::error::truncate_text;
 use model::id::is_valid_id;
 use model::ports::{AccessKeyRow, Accounts, Clock as _, StoreError};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 
 const API_KEY_PREFIX: &str = "hw_";
-const SECRET_BYTES: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiKeyError {
@@ -109,15 +107,4 @@ impl ApiKeys {
         let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
         active.values().any(|entry| *entry.id == *id)
     }
-}
-
-pub(crate) fn generate_secret(prefix: &str) -> Result<String, getrandom::Error> {
-    let mut secret = [0; SECRET_BYTES];
-    getrandom::fill(&mut secret)?;
-    Ok(format!("{prefix}{}", encode_hex(&secret)))
-}
-
-/// What is stored of a secret.
-pub(crate) fn secret_digest(secret: &str) -> String {
-    encode_hex(&Sha256::digest(secret.as_bytes()))
 }

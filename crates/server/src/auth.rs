@@ -8,13 +8,15 @@
 
 use crate::api_keys::ApiKeys;
 use crate::problem::Problem;
-use crate::shares::{SHARE_RECHECK_INTERVAL, Share};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use gateway::shares::Share;
 use model::UserId;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often the stream of a viewer checks that its share is open.
+const SHARE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The user of mode `none`.
 pub(crate) const LOCAL_USER: &str = "local";
 

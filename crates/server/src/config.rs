@@ -33,13 +33,14 @@ mod urls;
 pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;
 pub(crate) use fetch::FetchConfig;
-pub(crate) use files::FilesConfig;
 pub(crate) use secrets::read_env;
 
 use crate::body_permits::LargeBodySemaphore;
 use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;
+use gateway::attachments::AttachmentSettings;
+use gateway::limits::InputLimits;
 use model::definition::Definitions;
 use source::ConfigSource;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -74,7 +75,10 @@ pub(crate) struct Config {
     /// Minimum time between two commits.
     pub(crate) commit_spacing: Duration,
     /// Where the files of users are.
-    pub(crate) files: FilesConfig,
+    pub(crate) files: AttachmentSettings,
+    /// The origin under which clients reach the server.
+    pub(crate) public_url: Option<String>,
+    /// How files are read that people point at.
     pub(crate) fetch: FetchConfig,
     pub(crate) http_limits: HttpLimits,
     pub(crate) definitions: Definitions,
@@ -100,12 +104,8 @@ pub(crate) struct HttpLimits {
     pub(crate) streams_per_user_max: usize,
     /// More connections wait in the kernel's queue.
     pub(crate) connections_max: usize,
-    /// Parts of one input.
-    pub(crate) input_parts_max: usize,
-    /// Files by web address in one input.
-    pub(crate) input_files_max: usize,
-    /// Tools that one request may declare.
-    pub(crate) tools_max: usize,
+    pub(crate) input: InputLimits,
+    /// Room for bodies that are large.
     pub(crate) large_bodies: LargeBodySemaphore,
 }
 
@@ -119,9 +119,7 @@ impl Default for HttpLimits {
             heartbeat_interval: Duration::from_secs(15),
             streams_per_user_max: 10_000,
             connections_max: 16_384,
-            input_parts_max: 64,
-            input_files_max: 10,
-            tools_max: 64,
+            input: InputLimits { parts_max: 64, web_files_max: 10, tools_max: 64 },
             large_bodies: LargeBodySemaphore::new(16),
         }
     }

@@ -11,11 +11,11 @@ mod tests;
 
 use crate::body_permits::{BodyPermit, LARGE_BODY_BYTES};
 use crate::config::HttpLimits;
-use crate::hex::encode_hex;
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
+use gateway::secret_token::encode_hex;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use model::error::ErrorCode;

@@ -2,18 +2,15 @@
 //!
 //! A request's parts are not `model`'s: a client may not set what only the server knows (reference numbers, tags).
 
-use crate::config::HttpLimits;
-use crate::json_schema;
 use crate::problem::Problem;
+use gateway::client_tools::check_client_tools;
+use gateway::limits::InputLimits;
 use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
-use model::event::{ApprovalDecisionKind, ClientTool};
-use model::id::is_valid_id;
+use model::event::ClientTool;
 use model::limits::CostMicros;
-use model::ports::{ApprovalRow, RunRow, ShareRow, ThreadRow};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::fmt;
 
 /// What a user says: a text, or parts.
@@ -51,8 +48,8 @@ struct InputImage {
 
 impl TaskInput {
     /// The parts, where each is what it says.
-    pub(crate) fn into_parts(self, limits: &HttpLimits) -> Result<Vec<ContentPart>, Problem> {
-        let most = limits.input_parts_max;
+    pub(crate) fn into_parts(self, limits: &InputLimits) -> Result<Vec<ContentPart>, Problem> {
+        let most = limits.parts_max;
         if self.0.len() > most {
             return Err(Problem::invalid_field("input", format!("{} parts; the maximum is {most}", self.0.len())));
         }
@@ -123,89 +120,13 @@ pub(crate) struct DeclaredClientTool {
 /// The tools, where each has a name of its own and a schema.
 pub(crate) fn parse_client_tools(
     declared: Vec<DeclaredClientTool>,
-    limits: &HttpLimits,
+    limits: &InputLimits,
 ) -> Result<Vec<ClientTool>, Problem> {
     let tool = |DeclaredClientTool { name, description, parameters }| {
         let parameters = if parameters.is_null() { json!({ "type": "object" }) } else { parameters };
         ClientTool { name, description, parameters }
     };
-    check_client_tools(declared.into_iter().map(tool).collect(), limits)
-}
-
-/// The same for tools that were declared in another protocol's words.
-pub(crate) fn check_client_tools(tools: Vec<ClientTool>, limits: &HttpLimits) -> Result<Vec<ClientTool>, Problem> {
-    let most = limits.tools_max;
-    if tools.len() > most {
-        return Err(Problem::invalid_field("tools", format!("{} tools; the maximum is {most}", tools.len())));
-    }
-    let mut names = HashSet::new();
-    for ClientTool { name, parameters, .. } in &tools {
-        if !is_valid_id(name) {
-            return Err(Problem::invalid_field("tools", "a name must have 1 to 64 letters, digits, `_` or `-`"));
-        }
-        if !names.insert(name) {
-            return Err(Problem::invalid_field("tools", format!("duplicate name `{name}`")));
-        }
-        json_schema::check_object_schema(parameters)
-            .map_err(|why| Problem::invalid_field("tools", format!("the `parameters` of `{name}`: {why}")))?;
-    }
-    Ok(tools)
-}
-
-/// A run in a listing. The whole object is one request away.
-pub(crate) fn run_json(row: &RunRow) -> Value {
-    json!({
-        "task_id": row.id,
-        "thread_id": row.thread,
-        "agent": row.agent,
-        "status": row.status,
-        "created_at": row.created_at,
-        "ended_at": row.ended_at,
-    })
-}
-
-/// A thread.
-pub(crate) fn thread_json(row: &ThreadRow) -> Value {
-    json!({ "thread_id": row.id, "created_at": row.created_at, "updated_at": row.updated_at })
-}
-
-/// A share, without what opens it.
-pub(crate) fn share_json(row: &ShareRow) -> Value {
-    json!({
-        "share_id": row.id,
-        "thread_id": row.thread,
-        "mode": if row.until_seq.is_some() { "frozen" } else { "live" },
-        "until": row.until_seq,
-        "created_at": row.created_at,
-        "expires_at": row.expires_at,
-        "revoked_at": row.revoked_at,
-    })
-}
-
-/// A question to a person, and the answer once there is one.
-pub(crate) fn approval_json(row: &ApprovalRow) -> Value {
-    let answer = row.answer.as_ref();
-    let status = match answer.map(|answer| answer.decision.kind) {
-        None => "pending",
-        Some(ApprovalDecisionKind::Approve) => "approved",
-        Some(ApprovalDecisionKind::Edit) => "edited",
-        Some(ApprovalDecisionKind::Reject) => "rejected",
-    };
-    json!({
-        "key": row.key,
-        "thread_id": row.thread_id,
-        "run_id": row.run_id,
-        "task_id": row.task_id,
-        "call_id": row.call_id,
-        "name": row.action.name,
-        "arguments": row.action.args,
-        "requested_at": row.requested_at,
-        "expires_at": row.expires_at,
-        "status": status,
-        "decision": answer.map(|answer| &answer.decision),
-        "decided_by": answer.map(|answer| answer.by),
-        "decided_at": answer.map(|answer| answer.at),
-    })
+    Ok(check_client_tools(declared.into_iter().map(tool).collect(), limits)?)
 }
 
 /// Money as prices are written: millionths are ours alone.

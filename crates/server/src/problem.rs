@@ -3,16 +3,15 @@
 //! They are for clients, and name no path, table or stack; the log has what an operator needs. A missing resource and
 //! another user's give the same bytes, so the request id is in a header and not in the body.
 
-use crate::native_api;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use engine::{AnswerError, StartError, WatchError};
+use files::{FileKeyError, FileStoreError};
+use gateway::Rejection;
 use model::cursor::CursorError;
 use model::error::{ErrorCode, truncate_text};
-use model::event::{ApprovalDecisionKind, Initiator};
 use model::id::IdError;
-use model::ports::{ApprovalAnswer, StoreError, SubmitError};
+use model::ports::{StoreError, SubmitError};
 use protocol::client_input::InvalidField;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
@@ -137,122 +136,29 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<InvalidField> for Problem {
-    fn from(InvalidField { field, reason }: InvalidField) -> Self {
-        Self::invalid_field(&field, reason)
-    }
-}
-
-impl From<IdError> for Problem {
-    fn from(_: IdError) -> Self {
-        Self::not_found()
-    }
-}
-
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::ThreadNotFound => Self::not_found(),
-            StoreError::Corrupt { thread, seq } => {
-                tracing::error!(%thread, %seq, "a record is damaged");
-                let detail = "the stored log is damaged at this place; the operator has been told";
-                let problem = Self::new(ErrorCode::StorageCorrupt, detail);
-                problem.with_extension("thread_id", thread.as_str()).with_extension("seq", seq.0)
+impl From<Rejection> for Problem {
+    fn from(Rejection { code, detail, field, extensions }: Rejection) -> Self {
+        let headers = HeaderMap::new();
+        let problem = Self(Box::new(ProblemFields { code, detail, field, extensions, headers }));
+        match code {
+            ErrorCode::StorageUnavailable | ErrorCode::FilesUnavailable | ErrorCode::InboxFull => {
+                problem.with_retry_after()
             }
-            StoreError::Unavailable(why) => {
-                tracing::error!(why, "the store is not available");
-                let detail = "the store cannot answer now: try again";
-                Self::new(ErrorCode::StorageUnavailable, detail).with_retry_after()
-            }
+            ErrorCode::TooManyUploads => problem.with_retry_after().closing_connection(),
+            _ => problem,
         }
     }
 }
 
-impl From<SubmitError> for Problem {
-    fn from(error: SubmitError) -> Self {
-        match error {
-            SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyKeyReused, error.to_string()),
-            // Somebody made the same thread at the same moment, twice: asked again, it is there.
-            SubmitError::ThreadExists => StoreError::Unavailable(error.to_string()).into(),
-            SubmitError::ApprovalNotFound => {
-                let detail = "the run does not wait for this approval, and never did";
-                Self::new(ErrorCode::ApprovalNotFound, detail)
+/// The errors of lower crates, by way of [`Rejection`].
+macro_rules! from_via_rejection {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Problem {
+            fn from(error: $error) -> Self {
+                Rejection::from(error).into()
             }
-            SubmitError::AlreadyDecided(question) => {
-                let (code, detail) = match &question.answer {
-                    Some(answer) => (ErrorCode::AlreadyDecided, describe_decision(answer)),
-                    None => (ErrorCode::Expired, "the time for this decision is up".to_owned()),
-                };
-                Self::new(code, detail).with_extension("approval", native_api::approval_json(&question))
-            }
-            SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()).with_retry_after(),
-            SubmitError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<StartError> for Problem {
-    fn from(error: StartError) -> Self {
-        let detail = error.to_string();
-        match error {
-            StartError::UnknownAgent(_) => {
-                let detail =
-                    format!("{}; GET /v1/models lists those that there are", truncate_text(&detail, DETAIL_CHARS_MAX));
-                Self::new(ErrorCode::UnknownAgent, detail)
-            }
-            StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
-            StartError::NoInput => Self::new(ErrorCode::NoInput, detail),
-            StartError::TooLarge(max) => Self::new(ErrorCode::RequestTooLarge, detail).with_extension("bytes_max", max),
-            StartError::Busy(task) => Self::new(ErrorCode::ThreadBusy, detail).with_extension("task_id", task.as_str()),
-            StartError::Submit(error) => error.into(),
-        }
-    }
-}
-
-impl From<AnswerError> for Problem {
-    fn from(error: AnswerError) -> Self {
-        let detail = error.to_string();
-        match error {
-            AnswerError::NotPending(call) => {
-                Self::new(ErrorCode::NothingPending, detail).with_extension("call_id", call.as_str())
-            }
-            AnswerError::Submit(error) => error.into(),
-            AnswerError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<CursorError> for Problem {
-    fn from(error: CursorError) -> Self {
-        let detail = error.to_string();
-        match error {
-            CursorError::Malformed(_) => Self::new(ErrorCode::InvalidCursor, detail),
-            CursorError::Ahead { head, .. } => Self::new(ErrorCode::CursorAhead, detail).with_extension("head", head.0),
-            CursorError::Mismatch => Self::new(ErrorCode::CursorForeign, detail),
-        }
-    }
-}
-
-impl From<WatchError> for Problem {
-    fn from(error: WatchError) -> Self {
-        match error {
-            WatchError::Cursor(error) => error.into(),
-            WatchError::Store(error) => error.into(),
-        }
-    }
-}
-
-/// What was decided, and by whom.
-fn describe_decision(answer: &ApprovalAnswer) -> String {
-    let what = match answer.decision.kind {
-        ApprovalDecisionKind::Approve => "yes",
-        ApprovalDecisionKind::Edit => "yes, with other arguments",
-        ApprovalDecisionKind::Reject => "no",
+        })*
     };
-    let who = match answer.by {
-        Initiator::User => "a person",
-        Initiator::Timeout => "the clock",
-        Initiator::System | Initiator::Cancel => "the end of its run",
-    };
-    format!("this was decided before: {what}, by {who}")
 }
+
+from_via_rejection!(InvalidField, IdError, StoreError, SubmitError, CursorError, FileKeyError, FileStoreError);

@@ -5,17 +5,17 @@
 //! take it for the end.
 
 use crate::app::App;
-use crate::attachments::{ImageInliner, InlineImageError};
 use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::stream_limiter::StreamPermit;
-use crate::stream_start::{self, StreamStart};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::Viewer;
 use futures_util::stream;
+use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
+use gateway::stream_start::{self, StreamStart};
 use model::TaskId;
 use model::error::ErrorCode;
 use std::pin::Pin;
@@ -72,7 +72,7 @@ pub(crate) fn sse_response_with_style(
     place: StreamStart,
     style: SseStyle,
 ) -> Result<Response, Problem> {
-    if place.is_past_frozen_end(app, &caller.user) {
+    if place.is_past_frozen_end(&app.gateway, &caller.user) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(sse_response_with_permit(app, caller, place, style, acquire_stream_permit(app, caller)?))
@@ -91,9 +91,9 @@ pub(crate) fn sse_response_with_permit(
         caller: caller.clone(),
         queued_run: place.queued_run.clone(),
         queue_cancel_frames: place.queue_cancel_frames.clone(),
-        image_inliner: place.inline_images_for(app, &caller.user).map(ImageInliner::new),
+        image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
-        viewer: stream_start::open_viewer(app, &caller.user, place),
+        viewer: stream_start::open_viewer(&app.gateway, &caller.user, place),
         preamble: Some(if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() }),
         terminator: Some(style.terminator).filter(|terminator| !terminator.is_empty()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -188,7 +188,9 @@ impl SseStream {
             if !self.caller.credential.is_valid() {
                 return Err(StreamError::Revoked);
             }
-            if stream_start::was_cancelled_in_queue(&self.app, &self.caller.user, self.queued_run.as_ref()).await? {
+            if stream_start::was_cancelled_in_queue(&self.app.gateway, &self.caller.user, self.queued_run.as_ref())
+                .await?
+            {
                 self.is_ended = true;
                 return Ok(self.take_queue_cancel_frames());
             }

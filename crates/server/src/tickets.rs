@@ -5,8 +5,8 @@
 //! reconnects sends its first ticket again and is rejected; the page has to get another one. Tickets are kept in memory
 //! only, so a restart invalidates them.
 
-use crate::api_keys::{generate_secret, secret_digest};
 use crate::auth::Caller;
+use gateway::secret_token::{generate_secret, secret_digest};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,8 +72,10 @@ impl Tickets {
 mod tests {
     use super::*;
     use crate::auth::Credential;
-    use crate::shares::Shares;
+    use engine::SystemClock;
+    use gateway::shares::{NewShare, ShareViewer, Shares};
     use model::{ThreadId, UserId};
+    use std::sync::Arc;
 
     fn caller(name: &str) -> Caller {
         Caller { user: UserId::from(name), credential: Credential::Local }
@@ -106,12 +108,14 @@ mod tests {
 
     #[test]
     fn nobody_can_do_so_by_showing_a_thread_in_a_hundred_ways() {
-        let (tickets, now, shares) = (Tickets::default(), Instant::now(), Shares::default());
+        let (tickets, now, shares) = (Tickets::default(), Instant::now(), Shares::new(Arc::new(SystemClock)));
         let viewer = |owner: &str| {
-            let place = (UserId::from(owner), ThreadId::from("thr_1"));
-            let (row, token) = crate::shares::new_share(place, None, (0, u64::MAX)).unwrap();
+            let (owner, thread) = (UserId::from(owner), ThreadId::from("thr_1"));
+            let new = NewShare { owner, thread, until_seq: None, created_at: 0, expires_at: u64::MAX };
+            let (row, token) = new.into_row().unwrap();
             shares.insert(row);
-            shares.find_by_token(&token).unwrap()
+            let ShareViewer { user, share } = shares.find_by_token(&token).unwrap();
+            Caller { user, credential: Credential::Share(share) }
         };
         let issued = (0..100)
             .map(|_| viewer("ann"))

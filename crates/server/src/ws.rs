@@ -1,13 +1,12 @@
 //! `GET /ws`: a conversation as content blocks, over a WebSocket.
 //!
-//! This file has the handshake. [`connection`] sends and receives messages, [`client_message`] parses them, [`session`]
-//! is the conversation, [`metered_io`] bounds the number of large messages, and [`socket`] is the task that runs one
-//! socket: it holds one viewer and no queue. `protocol::blocks` is the projection.
+//! This file is the handshake. `connection` sends and receives messages, `client_message` parses them, `metered_io` limits
+//! the number of large ones, and `socket` is the task of a connection, which holds one subscription and no queue.
+//! `gateway::blocks_session` is the conversation, and `protocol::blocks` its format.
 
 mod client_message;
 mod connection;
 mod metered_io;
-mod session;
 mod socket;
 
 use crate::app::App;

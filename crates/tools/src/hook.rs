@@ -46,7 +46,8 @@ async fn fetch_response(
     if !response.trim_ascii_start().starts_with(b"{") {
         return Err(ErrorInfo::external("", "its response is invalid: it is not an object"));
     }
-    serde_json::from_slice(&response).map_err(|error| ErrorInfo::external("", format!("its response is invalid: {error}")))
+    serde_json::from_slice(&response)
+        .map_err(|error| ErrorInfo::external("", format!("its response is invalid: {error}")))
 }
 
 async fn call_url(

@@ -125,7 +125,10 @@ impl HttpSource {
 impl ByteSource for HttpSource {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, ErrorInfo> {
         self.response.chunk().await.map_err(|error| {
-            ErrorInfo::new(ErrorCode::HttpError, format!("the response of {} was cut off: {}", self.host, root_cause(&error)))
+            ErrorInfo::new(
+                ErrorCode::HttpError,
+                format!("the response of {} was cut off: {}", self.host, root_cause(&error)),
+            )
         })
     }
 }

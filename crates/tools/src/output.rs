@@ -149,7 +149,10 @@ pub(crate) fn invalid_arguments_output(why: impl std::fmt::Display) -> ToolOutpu
 }
 
 pub(crate) fn output_too_large(bytes_max: usize) -> ErrorInfo {
-    ErrorInfo::new(ErrorCode::OutputTooLarge, format!("The tool's output exceeds {bytes_max} bytes; the tool was stopped."))
+    ErrorInfo::new(
+        ErrorCode::OutputTooLarge,
+        format!("The tool's output exceeds {bytes_max} bytes; the tool was stopped."),
+    )
 }
 
 fn invalid_output(why: impl std::fmt::Display) -> ErrorInfo {

@@ -26,9 +26,11 @@ impl<'a> FailureSource<'a> {
 
     pub(super) fn request_failed(&self, error: &reqwest::Error) -> ModelFailure {
         match (error.is_connect(), error.is_timeout()) {
-            (true, true) => {
-                new_failure(ErrorCode::UpstreamTimeout, format!("{} did not accept the connection in time.", self.host), true)
-            }
+            (true, true) => new_failure(
+                ErrorCode::UpstreamTimeout,
+                format!("{} did not accept the connection in time.", self.host),
+                true,
+            ),
             (true, false) => self.unreachable(error),
             (false, _) => self.connection_lost(error),
         }

@@ -8,9 +8,9 @@ mod images;
 mod timing;
 
 use super::DataDir;
-use crate::attachments::inline_images;
 use clap::Args;
 use client_protocol::ClientProtocol;
+use gateway::attachments::inline_images;
 use model::TaskId;
 use model::ports::{Frames, StoreError};
 use protocol::responses::ResponsesProjection;

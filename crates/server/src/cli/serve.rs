@@ -1,22 +1,23 @@
-//! `headwater serve`: everything is put together here, in the order in which it can still be refused without a trace:
-//! settings, then the port, then the data folder.
+//! `headwater serve`: opens the settings, then the port, then the data folder, so that an error leaves as little behind as
+//! possible.
 
 use super::{print_line, read_pdf};
 use crate::api_keys::ApiKeys;
-use crate::app::{self, App, AppInner};
-use crate::attachments::{AttachmentStore, FileResolvingModels, OutputStoringHooks, OutputStoringTools};
+use crate::app::{App, AppInner};
 use crate::auth::Authenticator;
 use crate::config::{self, AuthMode, Config, Overrides};
 use crate::control_socket::ControlSocket;
-use crate::documents::{self, WebDocumentReader};
 use crate::listen;
 use crate::origin_policy::OriginPolicy;
-use crate::shares::{ScopedStore, Shares};
+use crate::router::router;
 use crate::stream_limiter::StreamLimiter;
 use crate::tickets::Tickets;
 use anyhow::Context as _;
 use clap::Args;
-use engine::{Engine, Ports, SystemClock};
+use engine::SystemClock;
+use fetch::{OwnAddress, UrlRules};
+use gateway::documents::WebDocumentSettings;
+use gateway::{Gateway, GatewayParts};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::NodeId;
 use model::ports::{Accounts, DefinitionWriter as _, Directory};
@@ -30,9 +31,9 @@ use store::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// How long connections have to close, once nothing is left to be said on them.
+/// How long connections may take to close once their streams have ended.
 const CONNECTIONS_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the store has to put everything away.
+/// How long the store may take to close.
 const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
@@ -67,30 +68,30 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (data_dir, grace) = (config.data_dir.clone(), config.shutdown_grace);
     let limits = config.http_limits.clone();
     let app = build_app(config, address, Arc::clone(&store)).await?;
-    let door = spawn_control_socket(&app, &data_dir);
-    let waiting = app.engine.recover().await.context("cannot read what was left undone")?;
-    if waiting > 0 {
-        tracing::info!(threads = waiting, "taking up what was left undone");
+    let control_socket = spawn_control_socket(&app, &data_dir);
+    let unfinished = app.gateway.engine.recover().await.context("cannot read the unfinished threads")?;
+    if unfinished > 0 {
+        tracing::info!(threads = unfinished, "resuming unfinished threads");
     }
     let (closing, closed) = watch::channel(false);
-    let serving = tokio::spawn(listen::serve_connections(listener, app::router(&app), limits, closed));
-    // Others wait for exactly this line.
+    let serving = tokio::spawn(listen::serve_connections(listener, router(&app), limits, closed));
+    // Scripts and tests wait for exactly this line.
     print_line(format_args!("headwater listening on http://{address}"));
     signals.next().await;
     tracing::info!(grace_ms = grace.as_millis(), "stopping; a second signal stops at once");
     app.start_shutdown();
     closing.send_replace(true);
     tokio::select! {
-        () = app.engine.stop(grace) => {}
-        () = signals.next() => app.engine.stop(Duration::ZERO).await,
+        () = app.gateway.engine.stop(grace) => {}
+        () = signals.next() => app.gateway.engine.stop(Duration::ZERO).await,
     }
-    // Every stream has been let go. What still hangs has a reader that does not read.
+    // Every stream has ended. Connections that are still open have a client that does not read.
     if tokio::time::timeout(CONNECTIONS_CLOSE_TIMEOUT, serving).await.is_err() {
         tracing::debug!("some connections were cut");
     }
-    if let Some(door) = door {
-        door.abort();
-        let _aborted = door.await;
+    if let Some(task) = control_socket {
+        task.abort();
+        let _aborted = task.await;
     }
     if tokio::time::timeout(STORE_CLOSE_TIMEOUT, store.close()).await.is_err() {
         tracing::warn!("the store did not close in time; nothing is lost");
@@ -105,48 +106,51 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
         AuthMode::None => Authenticator::Disabled,
         AuthMode::Keys => Authenticator::Keys(Arc::new(ApiKeys::load(&*store).await.context("cannot read the keys")?)),
     };
-    // Before anything runs: a run that pauses today may go on when the file says something else.
-    let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be written down")?;
-    let kept = store.put_definitions(&config.definitions.digest, &definitions).await;
-    kept.context("cannot keep the definitions")?;
-    let (files, data_dir, rows) = (config.files, config.data_dir.clone(), Arc::clone(&directory));
-    let files = tokio::task::spawn_blocking(move || AttachmentStore::open(files, &data_dir, rows))
-        .await
-        .context("no thread")??;
-    let files = Arc::new(files);
-    files.delete_unfinished().await.context("cannot read which files were broken off")?;
-    let own = documents::own_addresses(address, &config.hosts, files.settings.public_url.as_deref());
-    let apart = read_pdf::pdf_process().context("this program cannot be found")?;
-    let documents = WebDocumentReader::new(config.fetch, own, apart, Arc::clone(&files));
-    let shares = Arc::new(Shares::load(&*store).await.context("cannot read the shares")?);
-    let scope = Arc::new(ScopedStore { journal: Arc::clone(&store) as _, directory, shares: Arc::clone(&shares) });
-    let ports = Ports {
-        journal: Arc::clone(&scope) as _,
-        directory: scope,
-        models: Arc::new(FileResolvingModels { models: Arc::new(config.models), files: Arc::clone(&files) }),
-        tools: Arc::new(OutputStoringTools { tools: Arc::clone(&config.tools) as _, files: Arc::clone(&files) }),
-        hooks: Arc::new(OutputStoringHooks { hooks: config.tools, files: Arc::clone(&files) }),
-        documents: Arc::new(documents),
+    // Before anything runs: a run that pauses today may resume under another config.
+    let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be serialized")?;
+    let stored = store.put_definitions(&config.definitions.digest, &definitions).await;
+    stored.context("cannot store the definitions")?;
+    let rules = UrlRules {
+        ports: config.fetch.ports,
+        own_addresses: own_addresses(address, &config.hosts, config.public_url.as_deref()),
+        private_addresses: config.fetch.private_networks,
+    };
+    let gateway = Gateway::open(GatewayParts {
+        journal: Arc::clone(&store) as _,
+        directory,
+        models: Arc::new(config.models),
+        tools: Arc::clone(&config.tools) as _,
+        hooks: config.tools,
         clock: Arc::new(SystemClock),
         definitions: Arc::new(config.definitions),
         node: NodeId::from(format!("node-{}", std::process::id())),
-    };
+        data_dir: config.data_dir,
+        attachments: config.files,
+        documents: WebDocumentSettings {
+            rules,
+            limits: config.fetch.limits,
+            text_bytes_max: config.fetch.text_bytes_max,
+            concurrent_max: config.fetch.concurrent_max,
+        },
+        pdf_process: read_pdf::pdf_process().context("this program cannot be found")?,
+        limits: config.http_limits.input,
+    })
+    .await?;
     Ok(App::new(AppInner {
-        engine: Engine::new(ports),
+        gateway,
         store,
         auth,
-        files,
-        shares,
         tickets: Tickets::default(),
         origin_policy: OriginPolicy::new(config.listen, config.hosts, config.origins),
         stream_limiter: StreamLimiter::new(config.http_limits.streams_per_user_max),
         limits: config.http_limits,
+        public_url: config.public_url,
         metrics,
         shutting_down: AtomicBool::new(false),
     }))
 }
 
-/// The back door. A folder where no socket can be is not worth staying closed for.
+/// Opens the control socket. The server starts without one if the folder does not allow sockets.
 fn spawn_control_socket(app: &App, data_dir: &std::path::Path) -> Option<tokio::task::JoinHandle<()>> {
     match ControlSocket::open(data_dir) {
         Ok(control) => {
@@ -158,6 +162,16 @@ fn spawn_control_socket(app: &App, data_dir: &std::path::Path) -> Option<tokio::
             None
         }
     }
+}
+
+/// The addresses under which the server itself is reached: it must not fetch documents from them.
+fn own_addresses(listen: SocketAddr, hosts: &[String], public_url: Option<&str>) -> Vec<OwnAddress> {
+    let authority = |url: &str| {
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        rest.split('/').next().unwrap_or_default().to_owned()
+    };
+    let names = hosts.iter().cloned().chain(public_url.map(authority));
+    std::iter::once(listen.to_string()).chain(names).map(|address| OwnAddress::parse(&address)).collect()
 }
 
 /// SIGTERM and SIGINT.
@@ -176,5 +190,19 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_knows_its_own_addresses() {
+        let listen = "0.0.0.0:8787".parse().unwrap();
+        let hosts = ["a.example".to_owned(), "b.example:8443".to_owned()];
+        let addresses = ["0.0.0.0:8787", "a.example", "b.example:8443", "c.example:9"].map(OwnAddress::parse);
+        assert_eq!(own_addresses(listen, &hosts, Some("https://c.example:9/agents")), addresses);
+        assert_eq!(own_addresses(listen, &[], None), addresses[..1]);
     }
 }

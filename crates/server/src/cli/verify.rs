@@ -1,12 +1,12 @@
 //! `headwater verify`: checks a data folder and the storage of its files, and lists all damage. Writes nothing.
 
 use super::print_line;
-use crate::attachments::default_location;
 use crate::config::{self, Config, DEFAULT_DATA_DIR, Overrides};
-use crate::hex::encode_hex;
 use clap::Args;
 use files::{FileKey, FileStore, FileStoreError, ListedFile, ListedFileKind, StorageLocation};
 use futures_util::TryStreamExt as _;
+use gateway::attachments::default_location;
+use gateway::secret_token::encode_hex;
 use model::UserId;
 use model::ports::AttachmentRow;
 use sha2::{Digest as _, Sha256};

@@ -8,8 +8,8 @@ use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::urls::{is_host, is_origin};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides};
 use super::{agents, fetch, files, limits, providers, tools};
-use crate::hex::encode_hex;
 use ::tools::Toolbox;
+use gateway::secret_token::encode_hex;
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -60,6 +60,7 @@ fn read_settings(
     if auth == AuthMode::None && !listen.ip().is_loopback() {
         findings.push(ConfigError::ExposedWithoutAuth(listen));
     }
+    let files = file.table("files", &files::KEYS);
     let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
     Config {
         listen,
@@ -72,7 +73,8 @@ fn read_settings(
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
-        files: files::read_files(&file.table("files", &files::KEYS), findings, overrides.env),
+        public_url: files::read_public_url(&files),
+        files: files::read_files(&files, findings, overrides.env),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
         http_limits: limits::read_http_limits(&limits),
         definitions,

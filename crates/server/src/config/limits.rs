@@ -4,6 +4,7 @@ use super::HttpLimits;
 use super::names::{DefinedNames, check_model_exists};
 use super::table::ConfigTable;
 use crate::body_permits::LargeBodySemaphore;
+use gateway::limits::InputLimits;
 use model::definition::Price;
 use model::fold::TASK_FILES_MAX;
 use model::limits::{CostMicros, RunLimits};
@@ -80,9 +81,11 @@ pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
         heartbeat_interval: ms("heartbeat_ms", base.heartbeat_interval),
         streams_per_user_max: size("streams_per_user_max", base.streams_per_user_max),
         connections_max: size("connections_max", base.connections_max).max(1),
-        input_parts_max: size("input_parts_max", base.input_parts_max),
-        input_files_max: most(table.number("input_files_max", 0..=TASK_FILES_MAX as u64), base.input_files_max),
-        tools_max: size("tools_max", base.tools_max),
+        input: InputLimits {
+            parts_max: size("input_parts_max", base.input.parts_max),
+            web_files_max: most(table.number("input_files_max", 0..=TASK_FILES_MAX as u64), base.input.web_files_max),
+            tools_max: size("tools_max", base.input.tools_max),
+        },
         large_bodies: table.size("large_bodies_max").map_or(base.large_bodies, LargeBodySemaphore::new),
     }
 }

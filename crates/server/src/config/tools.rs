@@ -6,7 +6,7 @@ use super::names::{DefinedNames, check_name};
 use super::secrets;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use crate::json_schema;
+use gateway::json_schema;
 use model::approval_rule::ApprovalRule;
 use model::definition::OnCrash;
 use model::definition::ToolSpec;

@@ -4,11 +4,12 @@ use crate::app::App;
 use crate::auth::{self, Authenticator, Caller, Credential};
 use crate::problem::Problem;
 use crate::query_params;
-use crate::shares;
+use crate::viewer_routes::check_viewer_route;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use gateway::shares::{SHARE_TOKEN_PREFIX, ShareViewer};
 use model::UserId;
 use model::error::ErrorCode;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
         return problem.with_header(header::WWW_AUTHENTICATE, "Bearer").into_response();
     };
     if caller.share().is_some()
-        && let Err(problem) = shares::check_viewer_route(request.method(), &matched_route(&request))
+        && let Err(problem) = check_viewer_route(request.method(), &matched_route(&request))
     {
         return problem.into_response();
     }
@@ -53,8 +54,9 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
 
 fn caller_from_token(app: &App, headers: &HeaderMap) -> Option<Caller> {
     let token = request_token(headers).filter(|token| token.len() <= TOKEN_BYTES_MAX);
-    if let Some(token) = token.filter(|token| token.starts_with(shares::SHARE_TOKEN_PREFIX)) {
-        return app.shares.find_by_token(token);
+    if let Some(token) = token.filter(|token| token.starts_with(SHARE_TOKEN_PREFIX)) {
+        let ShareViewer { user, share } = app.gateway.shares.find_by_token(token)?;
+        return Some(Caller { user, credential: Credential::Share(share) });
     }
     match &app.auth {
         Authenticator::Disabled => Some(Caller { user: UserId::from(auth::LOCAL_USER), credential: Credential::Local }),

@@ -1,9 +1,9 @@
-//! `POST /api/v1/agent/runs/{thread}/cancel`: stops what runs in a thread. What waits behind it has its turn then.
+//! `POST /api/v1/agent/runs/{thread}/cancel`: cancels the active run of a thread. A queued run starts then.
 
-use super::agent_threads::{self, ThreadNamePath};
-use super::{parse_idempotency_key, run_to_completion};
+use super::ThreadNamePath;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
 use crate::query_params;
@@ -11,9 +11,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use model::command::CancelCommand;
-use model::error::ErrorCode;
+use gateway::task_commands::cancel_active_run;
+use gateway::thread_names::find_named_thread;
 use model::event::CancelMode;
+use model::ports::AliasKind;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -37,19 +38,8 @@ pub(crate) async fn handle(
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
     let Request { mode } = json.into_object()?;
-    let thread = agent_threads::find_named_thread(&app, &caller.user, &name).await?;
-    let task_id = match app.engine.find_submission(&caller.user, idempotency.as_ref()).await? {
-        Some(before) => before.task,
-        None => {
-            let Some(task_id) = app.engine.active_run(&caller.user, &thread).await? else {
-                return Err(Problem::new(ErrorCode::AlreadyEnded, "nothing runs in this thread"));
-            };
-            let (engine, user) = (app.engine.clone(), caller.user.clone());
-            let cancel = CancelCommand { task_id: task_id.clone(), mode };
-            run_to_completion(async move { engine.cancel(&user, &thread, cancel, idempotency).await }).await?;
-            task_id
-        }
-    };
-    let names = json!({ "threadId": name, "runId": task_id });
+    let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
+    let run = cancel_active_run(&app.gateway, &caller.user, thread, mode, idempotency).await?;
+    let names = json!({ "threadId": name, "runId": run });
     Ok((StatusCode::ACCEPTED, axum::Json(names)).into_response())
 }

@@ -1,13 +1,16 @@
-//! `GET /api/v1/agent/runs/{thread}/events`: the runs of a thread as agent runs, live, from any place on. It never ends.
+//! `GET /api/v1/agent/runs/{thread}/events`: the runs of a thread as agent runs, from any cursor, live. The stream never ends.
 
-use super::agent_threads::{self, ThreadNamePath};
+use super::ThreadNamePath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query_params, sse, stream_start};
+use crate::stream_request::{check_accepts_sse, parse_request_cursor};
+use crate::{query_params, sse};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
+use gateway::thread_names::{NamedThread, find_named_thread, start_of_agent_runs};
+use model::ports::AliasKind;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -18,9 +21,10 @@ pub(crate) async fn handle(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let [after] = query_params::parse_query(&uri, ["after"])?;
-    stream_start::check_accepts_sse(&headers)?;
-    let cursor = stream_start::parse_request_cursor(&headers, after.as_deref())?;
-    let thread = agent_threads::find_named_thread(&app, &caller.user, &name).await?;
-    let place = agent_threads::start_of_agent_runs(&app, &caller.user, (&name, &thread), cursor, None).await?;
-    if method == Method::HEAD { Ok(sse::sse_head()) } else { sse::sse_response(&app, &caller, place) }
+    check_accepts_sse(&headers)?;
+    let cursor = parse_request_cursor(&headers, after.as_deref())?;
+    let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
+    let named = NamedThread { name: &name, thread: &thread };
+    let stream = start_of_agent_runs(&app.gateway, &caller.user, named, cursor, None).await?;
+    if method == Method::HEAD { Ok(sse::sse_head()) } else { sse::sse_response(&app, &caller, stream) }
 }

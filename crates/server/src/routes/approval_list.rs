@@ -3,10 +3,11 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{native_api, pagination, query_params};
+use crate::{pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::native_json;
 use model::ports::ApprovalFilter;
 use serde_json::Value;
 
@@ -18,6 +19,6 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
         Some(_) => return Err(Problem::invalid_param("status", "must be `pending`, or be omitted for all")),
     };
     let (limit, page) = pagination::parse_page_query(limit, before)?;
-    let rows = app.engine.ports().directory.approvals(&caller.user, filter, page).await?;
-    Ok(Json(pagination::page_json(rows.iter().map(native_api::approval_json).collect(), limit)))
+    let rows = app.gateway.engine.ports().directory.approvals(&caller.user, filter, page).await?;
+    Ok(Json(pagination::page_json(rows.iter().map(native_json::approval_json).collect(), limit)))
 }

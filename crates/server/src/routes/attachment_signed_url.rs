@@ -1,12 +1,13 @@
-//! `GET /api/v1/agent/attachments/signed-url?bucket=&path=`: an address under which a file can be shown for a while.
+//! `GET /api/v1/agent/attachments/signed-url?bucket=&path=`: a URL under which a file can be downloaded for a while.
 
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query_params, shares};
+use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
+use gateway::fork_share::{AttachmentName, is_file_shared};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -26,19 +27,23 @@ pub(crate) async fn handle(
     let (Some(bucket), Some(path)) = (bucket, path) else {
         return Err(Problem::invalid_query("`bucket` and `path` are both required"));
     };
-    // Whole parts are compared: `u1` is not the beginning of `u10`.
-    let owner = app.files.parse_key(&bucket, &path)?.owner().clone();
-    if owner != caller.user && !shares::is_file_shared(&app, &caller, &owner, (&bucket, &path)).await? {
-        return Err(Problem::not_found());
+    let attachments = &app.gateway.attachments;
+    let owner = attachments.parse_key(&bucket, &path)?.owner().clone();
+    if owner != caller.user {
+        let share = caller.share().ok_or_else(Problem::not_found)?;
+        let name = AttachmentName { bucket: &bucket, path: &path };
+        if !is_file_shared(&app.gateway, &caller.user, share, &owner, name).await? {
+            return Err(Problem::not_found());
+        }
     }
-    let (key, row) = app.files.find_by_path(&bucket, &path).await?;
-    let presigned = app.files.file_store.presigned_url(&key, app.files.settings.signed_url_lifetime).await?;
-    let url = presigned.unwrap_or_else(|| app.files.signed_url(&public_base_url(&app, &headers), &key));
+    let (key, row) = attachments.find_by_path(&bucket, &path).await?;
+    let presigned = attachments.file_store.presigned_url(&key, attachments.settings.signed_url_lifetime).await?;
+    let url = presigned.unwrap_or_else(|| attachments.signed_url(&public_base_url(&app, &headers), &key));
     Ok(Json(SignedUrlResponse { bucket, path: row.path, url }))
 }
 
-/// Where whoever asked has reached us: its own name for us, which the guard has looked at.
+/// The configured origin, else the one of the request, whose `Host` the origin policy has checked.
 fn public_base_url(app: &App, headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    app.files.settings.public_url.clone().unwrap_or_else(|| format!("http://{host}"))
+    app.public_url.clone().unwrap_or_else(|| format!("http://{host}"))
 }

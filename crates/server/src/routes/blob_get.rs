@@ -1,9 +1,9 @@
-//! `GET /v1/blobs/{hash}`: what a thread holds beside its words. It never changes, so whoever has it need not ask again.
+//! `GET /v1/blobs/{hash}`: a file of a thread. Its content never changes, so clients may cache it.
 
 use super::path_param;
 use crate::app::App;
-use crate::attachments::CachePolicy;
 use crate::auth::Caller;
+use crate::file_response::{CachePolicy, FileRequest, file_response};
 use crate::problem::Problem;
 use crate::query_params;
 use axum::extract::{FromRequestParts, State};
@@ -13,7 +13,6 @@ use axum::response::Response;
 use files::FileKey;
 use model::blob::is_sha256_hex;
 
-/// The hash that a path names. What cannot be one is of no blob.
 pub(crate) struct BlobPath(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for BlobPath {
@@ -34,8 +33,9 @@ pub(crate) async fn handle(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let found = app.engine.ports().directory.blob(&caller.user, None, &hash).await?;
-    let row = found.ok_or_else(Problem::not_found)?;
+    let row = app.gateway.engine.ports().directory.blob(&caller.user, None, &hash).await?;
+    let row = row.ok_or_else(Problem::not_found)?;
     let key = FileKey::parse_stored(&row.path)?;
-    app.files.file_response(&key, &row, (&method, &headers), CachePolicy::Immutable(&hash)).await
+    let request = FileRequest { method: &method, headers: &headers };
+    file_response(&app.gateway.attachments, &key, &row, request, CachePolicy::Immutable(&hash)).await
 }

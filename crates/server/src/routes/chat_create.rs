@@ -19,13 +19,13 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let dialect = StatelessProtocol {
+    let protocol = StatelessProtocol {
         route: "POST /v1/chat/completions",
         sse_style: SseStyle::OPENAI,
         parse_request: parse_chat_request,
         new_response: |run, segment, include_usage| ChatProjection::new(run, segment, include_usage.into()),
     };
-    Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
+    Box::pin(stateless::handle(app, caller, headers, body, protocol)).await
 }
 
 impl stateless::StatelessResponse for ChatProjection {

@@ -6,7 +6,6 @@
 pub(crate) mod items;
 
 use crate::app::App;
-use crate::attachments::uploads::{self, Uploads};
 use crate::auth::Caller;
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
@@ -14,6 +13,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
+use gateway::attachments::uploads::{self, Uploads};
 use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::{AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData};
@@ -60,11 +60,11 @@ pub(crate) async fn create(
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
         thread: ThreadId::from_uuid(id),
-        created_at: app.engine.ports().clock.now(),
+        created_at: app.gateway.engine.ports().clock.now(),
         data,
     };
     conversation.check_size()?;
-    let writer = app.engine.ports().directory.writer(&caller.user)?;
+    let writer = app.gateway.engine.ports().directory.writer(&caller.user)?;
     writer.create_alias(&caller.user, conversation.to_row()).await?;
     Ok(axum::Json(conversation.to_json()).into_response())
 }
@@ -97,7 +97,13 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     find_conversation(&app, &caller.user, &id).await?;
-    app.engine.ports().directory.writer(&caller.user)?.delete_alias(&caller.user, AliasKind::Conversation, &id).await?;
+    app.gateway
+        .engine
+        .ports()
+        .directory
+        .writer(&caller.user)?
+        .delete_alias(&caller.user, AliasKind::Conversation, &id)
+        .await?;
     Ok(axum::Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })).into_response())
 }
 
@@ -109,7 +115,7 @@ async fn load_conversation(app: &App, user: &UserId, id: &str) -> Result<Option<
     if !model::id::is_valid_id(id) {
         return Ok(None);
     }
-    let row = app.engine.ports().directory.alias(user, AliasKind::Conversation, id).await?;
+    let row = app.gateway.engine.ports().directory.alias(user, AliasKind::Conversation, id).await?;
     Ok(row.and_then(|AliasRow { name: id, thread, data, created_at }| match data {
         AliasData::Conversation(data) => Some(Conversation { id, thread, created_at, data }),
         AliasData::AgentRun | AliasData::BlockSession | AliasData::DeletedResponse => None,
@@ -129,7 +135,7 @@ async fn change_conversation(
         let current = conversation.to_row();
         change(&mut conversation.data)?;
         conversation.check_size()?;
-        let writer = app.engine.ports().directory.writer(user)?;
+        let writer = app.gateway.engine.ports().directory.writer(user)?;
         match writer.update_conversation(user, &current, conversation.data.clone()).await? {
             AliasUpdate::Updated => return Ok(Some(conversation)),
             AliasUpdate::Conflict => {}
@@ -171,8 +177,7 @@ impl Conversation {
 
     /// The items that no run has read yet.
     pub(crate) fn pending_input(&self) -> Result<Vec<ClientInput>, Problem> {
-        parse_conversation_items(&Value::Array(self.data.items.clone()))
-            .map_err(Problem::from)
+        parse_conversation_items(&Value::Array(self.data.items.clone())).map_err(Problem::from)
     }
 
     /// Removes the items that a run has read. Items that were added meanwhile stay; a deleted conversation has none.
@@ -207,8 +212,9 @@ async fn parse_new_items(
         };
     };
     let mut inputs = parse_conversation_items(items).map_err(Problem::from)?;
-    let uploads = Uploads::extract(app, "items", uploads::parts_of_client_input(&mut inputs)).await?;
-    uploads.check_owned(app, user, uploads::parts_of_client_input(&mut inputs)).await?;
+    let uploads =
+        Uploads::extract(&app.gateway.attachments, "items", uploads::parts_of_client_input(&mut inputs)).await?;
+    uploads.check_owned(&app.gateway.attachments, user, uploads::parts_of_client_input(&mut inputs)).await?;
     let complete_item = |mut item: Value| {
         if let Some(fields) = item.as_object_mut() {
             fields.entry("type").or_insert_with(|| "message".into());

@@ -19,14 +19,14 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let dialect = StatelessProtocol {
+    let protocol = StatelessProtocol {
         route: "POST /v1/messages",
         sse_style: SseStyle::PLAIN,
         parse_request: parse_messages_request,
         // What it cost is part of every message.
         new_response: |run, segment, _| MessagesProjection::new(run, segment),
     };
-    Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
+    Box::pin(stateless::handle(app, caller, headers, body, protocol)).await
 }
 
 impl stateless::StatelessResponse for MessagesProjection {

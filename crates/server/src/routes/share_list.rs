@@ -1,13 +1,14 @@
-//! `GET /v1/threads/{id}/shares`: to whom a thread is shown, and was.
+//! `GET /v1/threads/{id}/shares`: lists the shares of a thread, revoked ones included.
 
 use super::ThreadPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{native_api, query_params};
+use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::native_json;
 use serde_json::{Value, json};
 
 pub(crate) async fn handle(
@@ -17,8 +18,8 @@ pub(crate) async fn handle(
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let directory = &app.engine.ports().directory;
+    let directory = &app.gateway.engine.ports().directory;
     directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
     let rows = directory.shares(&caller.user, &thread).await?;
-    Ok(Json(json!({ "data": rows.iter().map(native_api::share_json).collect::<Vec<_>>() })))
+    Ok(Json(json!({ "data": rows.iter().map(native_json::share_json).collect::<Vec<_>>() })))
 }

@@ -1,6 +1,6 @@
-//! `DELETE /v1/threads/{id}/shares/{share}`: takes a share back. Whoever watches through it is let go.
+//! `DELETE /v1/threads/{id}/shares/{share}`: revokes a share, and ends the streams of its viewers.
 
-use super::{ThreadPath, path_param, run_to_completion};
+use super::{ThreadPath, path_param};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -8,9 +8,9 @@ use crate::query_params;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
+use gateway::share_commands::revoke_share;
 use model::id::is_valid_id;
 
-/// The share that a path names.
 pub(crate) struct SharePath(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for SharePath {
@@ -30,18 +30,6 @@ pub(crate) async fn handle(
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let revoked = run_to_completion(async move {
-        let ports = app.engine.ports();
-        let revoked = ports
-            .directory
-            .writer(&caller.user)?
-            .revoke_share(&caller.user, &thread, &share, ports.clock.now())
-            .await?;
-        if revoked {
-            app.shares.revoke(&share);
-        }
-        Ok::<bool, Problem>(revoked)
-    })
-    .await?;
-    if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
+    revoke_share(&app.gateway, &caller.user, thread, share).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

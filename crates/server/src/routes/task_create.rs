@@ -1,26 +1,27 @@
-//! `POST /v1/tasks`: begins a run, or puts it into its thread's queue.
+//! `POST /v1/tasks`: starts a run, or queues it in its thread.
 
-use super::{parse_idempotency_key, task_response};
+use super::task_response;
 use crate::app::App;
-use crate::attachments::uploads::Uploads;
 use crate::auth::Caller;
+use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
 use crate::native_api::{self, DeclaredClientTool, TaskInput};
 use crate::problem::Problem;
 use crate::query_params;
-use crate::shares;
 use crate::sse::{self, SseStyle};
-use crate::start_run::start_run;
 use crate::stream_limiter::StreamPermit;
-use crate::stream_start::{self, StreamStart};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, OnBusy, StartedRun};
+use gateway::attachments::uploads::Uploads;
+use gateway::fork_share::fork_share;
+use gateway::start_run::start_run;
+use gateway::stream_start::{NativeFormat, StreamStart, start_of_first_run, start_of_task};
+use gateway::task_commands::{Settled, wait_until_settled};
 use model::error::ErrorCode;
 use model::json::JsonObject;
-use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use serde::Deserialize;
 
@@ -63,7 +64,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [format] = query_params::parse_query(&uri, ["format"])?;
-    let format = stream_start::NativeFormat::parse(format.as_deref())?;
+    let format = NativeFormat::parse(format.as_deref())?;
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
@@ -72,19 +73,19 @@ pub(crate) async fn handle(
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
     }
     let (stream, wait) = (request.stream, request.wait);
-    let (new, luggage) = new_run(&app, &caller.user, request).await?;
+    let (new, uploads) = new_run(&app, &caller.user, request).await?;
     let new = NewRun { idempotency, ..new };
-    // Only a key could make this an earlier run, and only a thread could have one before it.
+    // Without a key this is no repeated request, and without a thread there is no earlier run.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
-    let room = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
-    let started = start_run(&app, &caller.user, new, luggage).await?;
+    let permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
+    let started = start_run(&app.gateway, &caller.user, new, uploads).await?;
     drop(large);
-    if let Some(room) = room {
-        let place = match is_first {
-            true => Some(stream_start::start_of_first_run(started.thread.clone(), started.task.clone(), format)),
-            false => stream_start::start_of_task(&app, &caller.user, &started.task, format, None).await?,
+    if let Some(permit) = permit {
+        let stream = match is_first {
+            true => Some(start_of_first_run(started.thread.clone(), started.task.clone(), format)),
+            false => start_of_task(&app.gateway, &caller.user, &started.task, format, None).await?,
         };
-        return Ok(stream_response(&app, &caller, &started.task, place, room));
+        return Ok(stream_response(&app, &caller, &started.task, stream, permit));
     }
     if wait {
         return wait_for_result(&app, &caller.user, &started).await;
@@ -96,25 +97,25 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, 
     let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
     let unknown = || Problem::new(ErrorCode::UnknownPrevious, "the thread has no such run");
     let previous = request.previous.map(|id| TaskId::parse(&id)).transpose().map_err(|_| unknown())?;
-    // A run names its thread.
+    // A run belongs to one thread.
     if let (Some(previous), None) = (&previous, &thread) {
-        thread = Some(app.engine.run_of_task(user, previous).await?.ok_or_else(unknown)?.thread);
+        thread = Some(app.gateway.engine.run_of_task(user, previous).await?.ok_or_else(unknown)?.thread);
     }
-    let (shown, mut luggage) = match &request.share {
+    let (forked, mut uploads) = match &request.share {
         Some(_) if thread.is_some() => {
             return Err(Problem::invalid_field("share", "starts a new thread: omit `thread_id` and `previous`"));
         }
-        Some(token) => shares::fork_share(app, token).await?,
+        Some(token) => fork_share(&app.gateway, token).await?,
         None => (NewRun::default(), Uploads::default()),
     };
-    let mut input = request.input.into_parts(&app.limits)?;
-    luggage.extend(Uploads::extract(app, "input", input.iter_mut()).await?);
+    let mut input = request.input.into_parts(&app.gateway.limits)?;
+    uploads.extend(Uploads::extract(&app.gateway.attachments, "input", input.iter_mut()).await?);
     let new = NewRun {
         agent: request.model,
         input,
         thread,
         previous,
-        tools: native_api::parse_client_tools(request.tools, &app.limits)?,
+        tools: native_api::parse_client_tools(request.tools, &app.gateway.limits)?,
         metadata: request.metadata,
         on_busy: match request.on_busy {
             OnBusyParam::Enqueue => OnBusy::Enqueue,
@@ -122,20 +123,20 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, 
             OnBusyParam::Interrupt => OnBusy::Interrupt,
             OnBusyParam::Steer => OnBusy::Steer,
         },
-        ..shown
+        ..forked
     };
-    Ok((new, luggage))
+    Ok((new, uploads))
 }
 
 fn stream_response(
     app: &App,
     caller: &Caller,
     task: &TaskId,
-    place: Option<StreamStart>,
-    room: StreamPermit,
+    stream: Option<StreamStart>,
+    permit: StreamPermit,
 ) -> Response {
-    let mut response = match place {
-        Some(place) => sse::sse_response_with_permit(app, caller, place, SseStyle::STANDARD, room),
+    let mut response = match stream {
+        Some(stream) => sse::sse_response_with_permit(app, caller, stream, SseStyle::STANDARD, permit),
         None => StatusCode::NO_CONTENT.into_response(),
     };
     if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{task}")) {
@@ -145,19 +146,8 @@ fn stream_response(
 }
 
 async fn wait_for_result(app: &App, user: &UserId, started: &StartedRun) -> Result<Response, Problem> {
-    let StartedRun { task, thread } = started;
-    loop {
-        let settled =
-            tokio::time::timeout(stream_start::QUEUE_POLL_INTERVAL, app.engine.wait_settled(user, task, thread)).await;
-        let over = settled.is_ok();
-        settled.unwrap_or(Ok(()))?;
-        let Some(row) = app.engine.run_of_task(user, task).await? else { return Err(Problem::not_found()) };
-        if row.status.is_terminal() || row.status == TaskStatus::Paused {
-            return task_response(app, user, task, StatusCode::OK).await;
-        }
-        // Whoever waits for a run was let go, and the run goes on: so the server does not.
-        if over && app.is_shutting_down() {
-            return Err(Problem::shutting_down().with_extension("task_id", task.as_str()));
-        }
+    match wait_until_settled(&app.gateway, user, started, || app.is_shutting_down()).await? {
+        Settled::Yes => task_response(app, user, &started.task, StatusCode::OK).await,
+        Settled::Interrupted => Err(Problem::shutting_down().with_extension("task_id", started.task.as_str())),
     }
 }

@@ -1,13 +1,15 @@
-//! `GET /v1/tasks/{id}/events`: the task and its descendants, live, from any place on.
+//! `GET /v1/tasks/{id}/events`: the events of a task and its descendants from any cursor, live.
 
 use super::TaskPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query_params, sse, stream_start};
+use crate::stream_request::{check_accepts_sse, parse_request_cursor};
+use crate::{query_params, sse};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
+use gateway::stream_start::{NativeFormat, start_of_task};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -18,12 +20,13 @@ pub(crate) async fn handle(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let [after, format] = query_params::parse_query(&uri, ["after", "format"])?;
-    let format = stream_start::NativeFormat::parse(format.as_deref())?;
-    stream_start::check_accepts_sse(&headers)?;
-    let cursor = stream_start::parse_request_cursor(&headers, after.as_deref())?;
-    match stream_start::start_of_task(&app, &caller.user, &task, format, cursor).await? {
+    let format = NativeFormat::parse(format.as_deref())?;
+    check_accepts_sse(&headers)?;
+    let cursor = parse_request_cursor(&headers, after.as_deref())?;
+    match start_of_task(&app.gateway, &caller.user, &task, format, cursor).await? {
+        // Tells a browser to stop reconnecting.
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(_) if method == Method::HEAD => Ok(sse::sse_head()),
-        Some(place) => sse::sse_response(&app, &caller, place),
+        Some(stream) => sse::sse_response(&app, &caller, stream),
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/tasks/{id}`: the task as one JSON object, as of what is durable now.
+//! `GET /v1/tasks/{id}`: the task as one JSON object.
 
 use super::TaskPath;
 use crate::app::App;
@@ -8,6 +8,7 @@ use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::task_commands::find_task;
 use model::task::TaskObject;
 
 pub(crate) async fn handle(
@@ -17,5 +18,5 @@ pub(crate) async fn handle(
     uri: Uri,
 ) -> Result<Json<TaskObject>, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    app.engine.task_object(&caller.user, &task).await?.map(Json).ok_or_else(Problem::not_found)
+    Ok(Json(find_task(&app.gateway, &caller.user, &task).await?))
 }

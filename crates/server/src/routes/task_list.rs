@@ -3,10 +3,11 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{native_api, pagination, query_params};
+use crate::{pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::native_json;
 use model::ThreadId;
 use model::ports::RunFilter;
 use model::task::TaskStatus;
@@ -19,8 +20,8 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
         status: status.as_deref().map(parse_statuses).transpose()?.unwrap_or_default(),
         thread: thread.map(|thread| ThreadId::parse(&thread)).transpose()?,
     };
-    let rows = app.engine.ports().directory.runs(&caller.user, filter, page).await?;
-    Ok(Json(pagination::page_json(rows.iter().map(native_api::run_json).collect(), limit)))
+    let rows = app.gateway.engine.ports().directory.runs(&caller.user, filter, page).await?;
+    Ok(Json(pagination::page_json(rows.iter().map(native_json::run_json).collect(), limit)))
 }
 
 /// One status, or several with commas between them.

@@ -1,13 +1,15 @@
-//! `GET /v1/threads/{id}/events`: everything in a thread, live, from any place on. It never ends.
+//! `GET /v1/threads/{id}/events`: the events of a thread from any cursor, live. The stream never ends.
 
 use super::ThreadPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query_params, sse, stream_start};
+use crate::stream_request::{check_accepts_sse, parse_request_cursor};
+use crate::{query_params, sse};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
+use gateway::stream_start::{NativeFormat, start_of_thread};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -18,9 +20,9 @@ pub(crate) async fn handle(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let [after, format] = query_params::parse_query(&uri, ["after", "format"])?;
-    let format = stream_start::NativeFormat::parse(format.as_deref())?;
-    stream_start::check_accepts_sse(&headers)?;
-    let cursor = stream_start::parse_request_cursor(&headers, after.as_deref())?;
-    let place = stream_start::start_of_thread(&app, &caller.user, &thread, format, cursor).await?;
-    if method == Method::HEAD { Ok(sse::sse_head()) } else { sse::sse_response(&app, &caller, place) }
+    let format = NativeFormat::parse(format.as_deref())?;
+    check_accepts_sse(&headers)?;
+    let cursor = parse_request_cursor(&headers, after.as_deref())?;
+    let stream = start_of_thread(&app.gateway, &caller.user, &thread, format, cursor).await?;
+    if method == Method::HEAD { Ok(sse::sse_head()) } else { sse::sse_response(&app, &caller, stream) }
 }

@@ -4,10 +4,12 @@ use super::ThreadPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{native_api, query_params, stream_start};
+use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::native_json;
+use gateway::run_lookup::log_head;
 use serde_json::{Value, json};
 
 pub(crate) async fn handle(
@@ -17,10 +19,11 @@ pub(crate) async fn handle(
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let row = app.engine.ports().directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
-    let head = stream_start::log_head(&app, &caller.user, &thread).await?;
-    let usage = app.engine.thread_usage(&caller.user, &thread, head).await?;
-    let mut answer = native_api::thread_json(&row);
+    let row =
+        app.gateway.engine.ports().directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
+    let head = log_head(&app.gateway, &caller.user, &thread).await?;
+    let usage = app.gateway.engine.thread_usage(&caller.user, &thread, head).await?;
+    let mut answer = native_json::thread_json(&row);
     if let Some(fields) = answer.as_object_mut() {
         fields.insert("seq".to_owned(), json!(head));
         fields.insert("usage".to_owned(), json!(usage));

@@ -38,7 +38,7 @@ pub(crate) async fn handle(
         }
     })?;
     let good_for = u64::try_from(TICKET_LIFETIME.as_millis()).unwrap_or(u64::MAX);
-    let expires_at = app.engine.ports().clock.now().saturating_add(good_for);
+    let expires_at = app.gateway.engine.ports().clock.now().saturating_add(good_for);
     let body = json!({ "ticket": ticket, "expires_at": expires_at });
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
     let [day] = query_params::parse_query(&uri, ["day"])?;
-    let ports = app.engine.ports();
+    let ports = app.gateway.engine.ports();
     let day = match day {
         None => Day::from_millis(ports.clock.now()),
         Some(text) => dates::parse_day(&text)

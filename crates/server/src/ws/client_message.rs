@@ -3,6 +3,7 @@
 use crate::json_body::JsonBody;
 use crate::problem::{Problem, ProblemSummary};
 use axum::response::IntoResponse as _;
+use gateway::blocks_session::ChatInput;
 use http_body_util::BodyExt as _;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
 use model::json::JsonObject;
@@ -117,6 +118,14 @@ impl WsClientMessage {
     /// Does it change nothing? Then somebody may say it who was only let in to look.
     pub(crate) const fn is_read_only(&self) -> bool {
         matches!(self, Self::Resume(_) | Self::Ping)
+    }
+}
+
+impl WsChat {
+    pub(crate) fn into_input(self) -> ChatInput {
+        let Self { session_id, content, content_urls, display_mode, agent, share, .. } = self;
+        let content_urls = content_urls.unwrap_or_default();
+        ChatInput { session_id, content, content_urls, display_mode, agent, share }
     }
 }
 

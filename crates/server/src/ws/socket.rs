@@ -1,16 +1,18 @@
 //! The task of one socket: executes messages, sends output, and decides when to close.
 
-use super::client_message::{self, WsClientMessage};
+use super::client_message::{self, WsClientMessage, WsResume};
 use super::connection::{WsConnection, WsError, WsIncoming};
-use super::session::{self, BlocksSession, SessionOutput};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body_permits::BodyPermit;
 use crate::json_body::JsonBody;
 use crate::listen::ConnectionHandle;
 use crate::problem::Problem;
-use crate::shares;
+use crate::viewer_routes::share_read_only;
 use bytes::Bytes;
+use gateway::approvals::decide_approval;
+use gateway::blocks_session::{self, BlocksSession, SessionOutput};
+use model::ApprovalKey;
 use model::error::ErrorCode;
 use std::future::pending;
 use std::time::Duration;
@@ -144,18 +146,27 @@ impl BlocksSocket {
     /// Most messages are answered by the output that follows; the result is an immediate reply.
     async fn execute(&mut self, text: Bytes, _permit: Option<BodyPermit>) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
-        let message = WsClientMessage::parse(JsonBody::parse_text(text).await?)?;
-        if caller.share().is_some() && !message.is_read_only() {
-            return Err(shares::share_read_only());
+        let (gateway, user) = (&app.gateway, &caller.user);
+        let said = WsClientMessage::parse(JsonBody::parse_text(text).await?)?;
+        if caller.share().is_some() && !said.is_read_only() {
+            return Err(share_read_only());
         }
-        match message {
-            WsClientMessage::Chat(chat) => Box::pin(session::send_chat(app, caller, session, chat)).await?,
-            WsClientMessage::Resume(resume) => session::resume_session(app, caller, session, resume).await?,
+        match said {
+            WsClientMessage::Chat(_) if app.is_shutting_down() => return Err(Problem::shutting_down()),
+            WsClientMessage::Chat(chat) => {
+                Box::pin(blocks_session::send_chat(gateway, user, session, chat.into_input())).await?;
+            }
+            WsClientMessage::Resume(WsResume { session_id, after, .. }) => {
+                blocks_session::resume_session(gateway, user, session, session_id, after.as_deref()).await?;
+            }
             WsClientMessage::Stop => {
                 let thread = session.as_ref().map(|session| session.thread.clone());
-                session::stop_session(app, caller, thread).await?;
+                blocks_session::stop_session(gateway, user, thread).await?;
             }
-            WsClientMessage::ApprovalResponse(answer) => session::decide_approval(app, caller, answer).await?,
+            WsClientMessage::ApprovalResponse(response) => {
+                let key = ApprovalKey::from(response.approval_key.as_str());
+                decide_approval(gateway, user, key, response.into_decision()?).await?;
+            }
             WsClientMessage::Ping => return Ok(Some(PONG)),
         }
         Ok(None)
@@ -185,7 +196,7 @@ async fn recheck_due(every: Option<Duration>) {
 
 async fn next_output(session: Option<&mut BlocksSession>) -> Result<SessionOutput, Problem> {
     match session {
-        Some(session) => session.next().await,
+        Some(session) => Ok(session.next().await?),
         None => pending().await,
     }
 }

@@ -10,8 +10,8 @@
 
 use crate::arguments::parse_arguments;
 use crate::output::{invalid_arguments_output, text_output};
-use model::error::ErrorCode;
 use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::error::ErrorCode;
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;

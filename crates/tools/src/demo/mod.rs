@@ -8,8 +8,8 @@ mod get_weather;
 mod slow;
 
 use futures_util::stream;
-use model::error::ErrorCode;
 use model::definition::Tool;
+use model::error::ErrorCode;
 use model::ports::BoxStream;
 use model::tool::{ToolEvent, ToolOutput};
 

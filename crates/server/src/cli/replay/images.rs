@@ -1,8 +1,8 @@
 //! The images of a run that are in its data folder. Those in other storage keep their URL.
 
-use crate::attachments::FILES_DIR;
 use bytes::Bytes;
 use files::FileKey;
+use gateway::attachments::FILES_DIR;
 use std::path::Path;
 use store::LoggedRun;
 

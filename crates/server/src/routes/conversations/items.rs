@@ -4,16 +4,16 @@ use super::{
     Conversation, ItemsField, change_conversation, conversation_not_found, find_conversation, parse_new_items,
 };
 use crate::app::App;
-use crate::attachments::inline_images;
 use crate::auth::Caller;
 use crate::json_body::JsonBody;
+use crate::json_response::json_response_with_images;
 use crate::problem::Problem;
 use crate::query_params::parse_known_query;
-use crate::routes::responses::{ResponseRef, input_items, read_response};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
+use gateway::responses::{ResponseRef, input_items_of_run, read_response};
 use model::UserId;
 use model::error::{ErrorCode, truncate_text};
 use model::json::JsonObject;
@@ -49,7 +49,7 @@ pub(crate) async fn list(
     if !page.newest_first {
         page.push_items(conversation.data.items);
     }
-    Ok(inline_images::json_response_with_images(&app, &caller.user, &conversation.thread, &page.into_json()?))
+    Ok(json_response_with_images(&app, &caller.user, &conversation.thread, &page.into_json()?))
 }
 
 pub(crate) async fn create(
@@ -83,17 +83,12 @@ pub(crate) async fn get(
     }
     // The id of an item contains that of its run.
     let run = match model::TaskId::from(item.as_str()).run_id() {
-        Some(run) => app.engine.run_of_task(&caller.user, &run).await?,
+        Some(run) => app.gateway.engine.run_of_task(&caller.user, &run).await?,
         None => None,
     };
     let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(item_not_found(&item)) };
     let found = items_of_run(&app, &caller.user, &run).await?.into_iter().find(is_it);
-    Ok(inline_images::json_response_with_images(
-        &app,
-        &caller.user,
-        &run.thread,
-        &found.ok_or_else(|| item_not_found(&item))?,
-    ))
+    Ok(json_response_with_images(&app, &caller.user, &run.thread, &found.ok_or_else(|| item_not_found(&item))?))
 }
 
 /// Removes an item that no run has read; an item that was read stays in the log.
@@ -126,7 +121,7 @@ async fn started_runs(app: &App, user: &UserId, conversation: &Conversation) -> 
     let mut all: Vec<RunRow> = Vec::new();
     loop {
         let page = ListPage { before: all.last().map(|run| run.id.to_string()), limit: RUNS_PAGE_SIZE };
-        let runs = app.engine.ports().directory.runs(user, filter.clone(), page).await?;
+        let runs = app.gateway.engine.ports().directory.runs(user, filter.clone(), page).await?;
         if runs.is_empty() {
             return Ok(all.into_iter().filter(|run| run.first_seq.is_some()).collect());
         }
@@ -139,8 +134,8 @@ async fn items_of_run(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Valu
     let mut items = Vec::new();
     for segment in 1.. {
         let found = ResponseRef { run: run.clone(), segment };
-        let Some(read) = read_response(app, user, &found).await? else { break };
-        items.extend(input_items::input_items_of_run(app, user, run, Some(segment)).await?);
+        let Some(read) = read_response(&app.gateway, user, &found).await? else { break };
+        items.extend(input_items_of_run(&app.gateway, user, &found).await?);
         items.extend(read.object.get("output").and_then(Value::as_array).into_iter().flatten().cloned());
         if !read.is_ended {
             break;

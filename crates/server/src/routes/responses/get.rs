@@ -1,15 +1,16 @@
-//! `GET /v1/responses/{id}`: a response as it is, or as it goes on.
+//! `GET /v1/responses/{id}`: the current state of a response, or its stream.
 
-use super::{ResponsePath, find_response, start_of_response};
+use super::ResponsePath;
 use crate::app::App;
-use crate::attachments::inline_images;
 use crate::auth::Caller;
+use crate::json_response::json_response_with_images;
 use crate::problem::Problem;
 use crate::query_params::{parse_decimal, parse_known_query};
 use crate::sse::{self, SseStyle};
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::response::Response;
+use gateway::responses::{find_response, start_of_response};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -25,21 +26,21 @@ pub(crate) async fn handle(
         Some(_) => return Err(Problem::invalid_param("stream", "must be true or false")),
     };
     let after = after.map(|text| parse_sequence_number(&text)).transpose()?;
-    let (found, read) = find_response(&app, &caller.user, &id).await?;
+    let (response, snapshot) = find_response(&app.gateway, &caller.user, &id).await?;
     if !stream {
-        return Ok(inline_images::json_response_with_images(&app, &caller.user, &found.run.thread, &read.object));
+        return Ok(json_response_with_images(&app, &caller.user, &response.run.thread, &snapshot.object));
     }
     let skip = after.map_or(0, |after| after.saturating_add(1));
-    if skip > read.frame_count {
-        let head = read.frame_count.saturating_sub(1);
+    if skip > snapshot.frame_count {
+        let head = snapshot.frame_count.saturating_sub(1);
         let detail = format!("is ahead of the response, whose last event has the number {head}");
         return Err(Problem::invalid_param("starting_after", detail));
     }
     if method == Method::HEAD {
         return Ok(sse::sse_head());
     }
-    let place = start_of_response(&app, &caller.user, (&found.run.id, &found.run.thread, found.segment), skip).await?;
-    sse::sse_response_with_style(&app, &caller, place, SseStyle::OPENAI)
+    let stream = start_of_response(&app.gateway, &caller.user, &response.into(), skip).await?;
+    sse::sse_response_with_style(&app, &caller, stream, SseStyle::OPENAI)
 }
 
 fn parse_sequence_number(text: &str) -> Result<u64, Problem> {

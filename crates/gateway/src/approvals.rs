@@ -1,0 +1,109 @@
+//! Decisions about tool calls that wait for approval.
+
+use crate::context::Gateway;
+use crate::json_schema::validate_arguments;
+use crate::rejection::Rejection;
+use crate::run_lookup::find_run_of_task;
+use crate::run_to_completion::run_to_completion;
+use crate::start_run::check_request_size;
+use model::error::ErrorCode;
+use model::event::{ApprovalDecision, Initiator};
+use model::id::is_valid_id;
+use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
+use model::{ApprovalKey, TaskId, UserId};
+
+/// Decides an approval of a task's run, and returns it with the decision.
+pub async fn decide_approval_of_task(
+    gateway: &Gateway,
+    user: &UserId,
+    task: &TaskId,
+    key: &ApprovalKey,
+    decision: ApprovalDecision,
+    idempotency: Option<IdempotencyKey>,
+) -> Result<ApprovalRow, Rejection> {
+    let run = find_run_of_task(gateway, user, task).await?;
+    let approval = find_approval_of_run(gateway, user, &run, key).await?;
+    if gateway.engine.find_submission(user, idempotency.as_ref()).await?.is_none() {
+        check_arguments(gateway, &approval, &decision, "arguments")?;
+        let (engine, user, run, key) = (gateway.engine.clone(), user.clone(), run.clone(), key.clone());
+        run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, idempotency).await }).await?;
+    }
+    let approval = find_approval_of_run(gateway, user, &run, key).await?;
+    // A decision that equals that of a time-out or a cancellation came too late all the same.
+    if approval.answer.as_ref().is_some_and(|answer| answer.by != Initiator::User) {
+        return Err(SubmitError::AlreadyDecided(Box::new(approval)).into());
+    }
+    Ok(approval)
+}
+
+/// Decides an approval of any of the user's runs.
+pub async fn decide_approval(
+    gateway: &Gateway,
+    user: &UserId,
+    key: ApprovalKey,
+    decision: ApprovalDecision,
+) -> Result<(), Rejection> {
+    check_request_size(&decision)?;
+    let directory = &gateway.engine.ports().directory;
+    let approval = if is_valid_id(key.as_str()) { directory.approval(user, &key).await? } else { None };
+    let approval = approval.ok_or(SubmitError::ApprovalNotFound)?;
+    let run = directory.run(user, &approval.run_id).await?.ok_or(SubmitError::ApprovalNotFound)?;
+    check_arguments(gateway, &approval, &decision, "args")?;
+    let (engine, user) = (gateway.engine.clone(), user.clone());
+    run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, None).await }).await
+}
+
+async fn find_approval_of_run(
+    gateway: &Gateway,
+    user: &UserId,
+    run: &RunRow,
+    key: &ApprovalKey,
+) -> Result<ApprovalRow, Rejection> {
+    let approval = gateway.engine.ports().directory.approval(user, key).await?;
+    approval.filter(|approval| approval.run_id == run.id).ok_or_else(|| SubmitError::ApprovalNotFound.into())
+}
+
+/// Validates edited arguments against the tool's current schema. The run validates again, against the one it started with.
+fn check_arguments(
+    gateway: &Gateway,
+    approval: &ApprovalRow,
+    decision: &ApprovalDecision,
+    field: &str,
+) -> Result<(), Rejection> {
+    let Some(arguments) = &decision.args else { return Ok(()) };
+    let name = &approval.action.name;
+    let Some(tool) = gateway.engine.ports().definitions.tools.get(name) else { return Ok(()) };
+    validate_arguments(&tool.spec.parameters, arguments).map_err(|errors| {
+        let detail = format!("`{field}` do not fit `{name}`: {errors}");
+        Rejection::new(ErrorCode::InvalidArguments, detail)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::event::ActionRequest;
+    use model::{CallId, ThreadId};
+    use serde_json::Value;
+
+    /// Before the time-out's own decision is recorded, the outcome is open.
+    #[test]
+    fn an_approval_past_its_time_is_expired_until_the_timeout_decides() {
+        let run = TaskId::from("task_1");
+        let approval = ApprovalRow {
+            key: ApprovalKey::from("apr_1"),
+            thread_id: ThreadId::from("thr_1"),
+            run_id: run.clone(),
+            task_id: run,
+            call_id: CallId::from("call_1"),
+            action: ActionRequest { name: "order".to_owned(), args: Value::Null },
+            requested_at: 1,
+            expires_at: 2,
+            answer: None,
+        };
+        let rejection = Rejection::from(SubmitError::AlreadyDecided(Box::new(approval)));
+        assert_eq!(rejection.code, ErrorCode::Expired);
+        assert_eq!(rejection.code.http_status(), 409);
+        assert_eq!(rejection.extensions["approval"]["status"], "pending");
+    }
+}

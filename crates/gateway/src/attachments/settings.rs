@@ -1,0 +1,48 @@
+//! Where users' files are stored, and how large they may be.
+
+use files::StorageLocation;
+use std::time::Duration;
+
+const MIB: u64 = 1024 * 1024;
+
+#[derive(Clone, Debug)]
+pub struct AttachmentSettings {
+    /// A folder in the data folder unless set.
+    pub location: Option<StorageLocation>,
+    /// Credentials for the location: environment variables of its provider.
+    pub env_vars: Vec<(String, String)>,
+    /// The bucket name that clients see.
+    pub bucket: Option<String>,
+    pub upload_bytes_max: u64,
+    /// Of an image inside a message.
+    pub image_bytes_max: u64,
+    /// Of all files of one user.
+    pub user_bytes_max: Option<u64>,
+    /// Of all files in one request to a model.
+    pub model_bytes_max: u64,
+    /// Of all files in concurrent requests to models.
+    pub models_bytes_max: u64,
+    /// Of the text of one file in a request to a model.
+    pub text_bytes_max: usize,
+    /// Of an image, decoded.
+    pub pixels_max: u64,
+    pub signed_url_lifetime: Duration,
+}
+
+impl Default for AttachmentSettings {
+    fn default() -> Self {
+        Self {
+            location: None,
+            env_vars: Vec::new(),
+            bucket: None,
+            upload_bytes_max: 20 * MIB,
+            image_bytes_max: 20 * MIB,
+            user_bytes_max: None,
+            model_bytes_max: 32 * MIB,
+            models_bytes_max: 256 * MIB,
+            text_bytes_max: 1024 * 1024,
+            pixels_max: 100_000_000,
+            signed_url_lifetime: Duration::from_secs(300),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Images and files that models, tools and hooks return: they are stored as blobs, and the events carry their URLs. A URL
+//! in an output must name a file of the same user, which is then linked to the thread.
+//!
+//! Everything else passes unchanged. A stream waits only while a file is being stored, so the order stays.
+
+use super::data_url::{self, is_data_url};
+use super::{AttachmentStore, BlobOrigin, NewBlob};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::stream::StreamExt as _;
+use model::blob::{BLOB_URL_PREFIX, blob_hash};
+use model::content::{ContentPart, FileRef, TextBlock};
+use model::definition::InputHook;
+use model::error::ErrorInfo;
+use model::history::HistoryEntry;
+use model::item::Block;
+use model::model_turn::{ModelDelta, ModelEvent};
+use model::ports::{BoxFuture, BoxStream, HookRequest, HookResponse, HookRunner, ToolRunner};
+use model::tool::{ToolEvent, ToolOutput, ToolRequest};
+use model::{ThreadId, UserId};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use upstream::responses::generated_image;
+
+/// Replaces a part that could not be stored.
+const NOT_STORED_NOTE: &str = "[a file could not be kept]";
+
+pub(crate) struct OutputStoringTools {
+    pub(crate) tools: Arc<dyn ToolRunner>,
+    pub(crate) attachments: Arc<AttachmentStore>,
+}
+
+impl ToolRunner for OutputStoringTools {
+    fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+        let writer = OutputWriter::new(&self.attachments, &request.user, &request.thread);
+        OutputStoringStream::new(self.tools.call_tool(request), writer).boxed()
+    }
+}
+
+pub(crate) struct OutputStoringHooks {
+    pub(crate) hooks: Arc<dyn HookRunner>,
+    pub(crate) attachments: Arc<AttachmentStore>,
+}
+
+impl HookRunner for OutputStoringHooks {
+    fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
+        let writer = OutputWriter::new(&self.attachments, &request.user, &request.thread);
+        let response = self.hooks.run_hook(hook, request);
+        Box::pin(async move {
+            let mut response = response.await?;
+            for part in response.input.iter_mut().flatten() {
+                writer.store_part(part).await;
+            }
+            for part in response.history.iter_mut().flatten().flat_map(HistoryEntry::parts_mut) {
+                writer.store_part(part).await;
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// Stores outputs for one user and thread.
+#[derive(Clone)]
+pub(super) struct OutputWriter {
+    attachments: Arc<AttachmentStore>,
+    user: UserId,
+    thread: ThreadId,
+}
+
+impl OutputWriter {
+    pub(super) fn new(attachments: &Arc<AttachmentStore>, user: &UserId, thread: &ThreadId) -> Self {
+        Self { attachments: Arc::clone(attachments), user: user.clone(), thread: thread.clone() }
+    }
+
+    /// Replaces the bytes in a part by their URL.
+    async fn store_part(&self, part: &mut ContentPart) {
+        match part {
+            ContentPart::ImageUrl { image_url, id } if is_data_or_blob_url(&image_url.url) => {
+                match self.store_url(&image_url.url, None).await {
+                    Some(stored_url) => image_url.url = stored_url,
+                    None => *part = ContentPart::Text { text: NOT_STORED_NOTE.to_owned(), id: *id, tags: Vec::new() },
+                }
+            }
+            ContentPart::File { file: FileRef { url: Some(url), name, .. } } if is_data_or_blob_url(url) => {
+                match self.store_url(url, name.as_deref()).await {
+                    Some(stored_url) => *url = stored_url,
+                    None => *part = ContentPart::text(NOT_STORED_NOTE),
+                }
+            }
+            ContentPart::File { file: FileRef { url: None, bucket: Some(bucket), path: Some(path), .. } } => {
+                if !self.link_attachment(bucket, path).await {
+                    *part = ContentPart::text(NOT_STORED_NOTE);
+                }
+            }
+            ContentPart::Text { .. } | ContentPart::ImageUrl { .. } | ContentPart::File { .. } => {}
+        }
+    }
+
+    /// Links an uploaded file to the thread. Returns false if this user has no such file.
+    async fn link_attachment(&self, bucket: &str, path: &str) -> bool {
+        let Ok(key) = self.attachments.parse_key(bucket, path) else { return false };
+        let Ok(writer) = self.attachments.directory.writer(&self.user) else { return false };
+        let linked = writer.link_attachment(&self.user, &self.thread, key.as_str()).await;
+        linked.is_ok_and(|row| row.is_some())
+    }
+
+    /// Stores the bytes of a `data:` URL and returns their URL; `None` if that fails.
+    async fn store_url(&self, url: &str, name: Option<&str>) -> Option<String> {
+        if url.starts_with(BLOB_URL_PREFIX) {
+            let writer = self.attachments.directory.writer(&self.user).ok()?;
+            let linked = writer.link_blob(&self.user, &self.thread, blob_hash(url)?).await;
+            return linked.ok().flatten().map(|_| url.to_owned());
+        }
+        match data_url::parse_data_url(url) {
+            Ok((declared, bytes)) => self.store_bytes(declared, bytes, name).await,
+            Err(error) => {
+                tracing::warn!(thread = %self.thread, %error, "an output file cannot be decoded");
+                None
+            }
+        }
+    }
+
+    async fn store_bytes(&self, declared: String, bytes: Bytes, name: Option<&str>) -> Option<String> {
+        let name = name.map_or_else(|| default_file_name(&declared), str::to_owned);
+        let blob = NewBlob { name, declared_type: Some(declared), bytes, origin: BlobOrigin::RunOutput };
+        match self.attachments.store_blob(&self.user, &self.thread, blob).await {
+            Ok(url) => Some(url),
+            Err(error) => {
+                tracing::warn!(thread = %self.thread, %error, "an output file cannot be stored");
+                None
+            }
+        }
+    }
+}
+
+/// For example `image.png`.
+fn default_file_name(declared: &str) -> String {
+    let (kind, subtype) = declared.split_once('/').unwrap_or((declared, ""));
+    let is_plain = !subtype.is_empty() && subtype.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match (kind, is_plain) {
+        ("image", true) => format!("image.{subtype}"),
+        ("image", false) => "image".to_owned(),
+        _ => "file".to_owned(),
+    }
+}
+
+/// An event that may carry files.
+pub(super) trait MayCarryFiles: Sized + Send + 'static {
+    /// Called for every event, so it must be cheap.
+    fn has_files(&self) -> bool;
+
+    fn with_stored_files(self, writer: OutputWriter) -> BoxFuture<'static, Self>;
+}
+
+/// A stream of events whose files have been stored.
+pub(super) struct OutputStoringStream<E> {
+    stream: BoxStream<'static, E>,
+    writer: OutputWriter,
+    pending: Option<BoxFuture<'static, E>>,
+}
+
+impl<E> OutputStoringStream<E> {
+    pub(super) fn new(stream: BoxStream<'static, E>, writer: OutputWriter) -> Self {
+        Self { stream, writer, pending: None }
+    }
+}
+
+impl<E: MayCarryFiles> Stream for OutputStoringStream<E> {
+    type Item = E;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<E>> {
+        loop {
+            if let Some(storing) = &mut self.pending {
+                let stored = ready!(storing.as_mut().poll(cx));
+                self.pending = None;
+                return Poll::Ready(Some(stored));
+            }
+            match ready!(self.stream.as_mut().poll_next(cx)) {
+                Some(event) if event.has_files() => self.pending = Some(event.with_stored_files(self.writer.clone())),
+                event => return Poll::Ready(event),
+            }
+        }
+    }
+}
+
+fn is_data_or_blob_url(url: &str) -> bool {
+    is_data_url(url) || url.starts_with(BLOB_URL_PREFIX)
+}
+
+impl MayCarryFiles for ModelEvent {
+    fn has_files(&self) -> bool {
+        match self {
+            Self::Delta(ModelDelta::Image { url, .. }) => is_data_or_blob_url(url),
+            Self::Delta(ModelDelta::Done { raw: Some(raw), .. }) => {
+                generated_image::generated_image(&raw.item).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    fn with_stored_files(self, writer: OutputWriter) -> BoxFuture<'static, Self> {
+        Box::pin(async move {
+            let delta = match self {
+                Self::Delta(ModelDelta::Image { slot, part, partial, url }) => {
+                    // An empty URL ends the image: the previous partial image stays.
+                    ModelDelta::Image {
+                        slot,
+                        part,
+                        partial,
+                        url: writer.store_url(&url, None).await.unwrap_or_default(),
+                    }
+                }
+                Self::Delta(ModelDelta::Done { slot, raw: Some(mut raw) }) => {
+                    // The preceding image event has stored the same bytes: only their URL is looked up.
+                    let bytes =
+                        generated_image::generated_image(&raw.item).and_then(|image| STANDARD.decode(image).ok());
+                    let url = match bytes.map(Bytes::from) {
+                        Some(bytes) => writer.store_bytes("image/png".to_owned(), bytes, None).await,
+                        None => None,
+                    };
+                    match url {
+                        Some(url) => generated_image::replace_generated_image(&mut raw.item, url),
+                        None => generated_image::omit_generated_image(&mut raw.item),
+                    }
+                    ModelDelta::Done { slot, raw: Some(raw) }
+                }
+                other => return other,
+            };
+            Self::Delta(delta)
+        })
+    }
+}
+
+impl MayCarryFiles for ToolEvent {
+    fn has_files(&self) -> bool {
+        let Self::End(output) = self else { return false };
+        let in_content = output.message_content.iter().any(|part| match part {
+            ContentPart::Text { .. } => false,
+            ContentPart::ImageUrl { image_url, .. } => is_data_or_blob_url(&image_url.url),
+            ContentPart::File { file } => file.url.as_deref().is_none_or(is_data_or_blob_url),
+        });
+        let is_image =
+            |block: &Block| matches!(block, Block::Image(image) if is_data_or_blob_url(&image.image_url.url));
+        in_content || output.block_list.iter().any(is_image)
+    }
+
+    fn with_stored_files(self, writer: OutputWriter) -> BoxFuture<'static, Self> {
+        Box::pin(async move {
+            let Self::End(mut output) = self else { return self };
+            store_tool_output(&writer, &mut output).await;
+            Self::End(output)
+        })
+    }
+}
+
+async fn store_tool_output(writer: &OutputWriter, output: &mut ToolOutput) {
+    for part in &mut output.message_content {
+        writer.store_part(part).await;
+    }
+    for block in &mut output.block_list {
+        let Block::Image(image) = block else { continue };
+        if !is_data_or_blob_url(&image.image_url.url) {
+            continue;
+        }
+        match writer.store_url(&image.image_url.url, None).await {
+            Some(url) => image.image_url.url = url,
+            None => *block = Block::Text(TextBlock { id: image.id, ..TextBlock::new(NOT_STORED_NOTE) }),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The conversation of a connection that speaks content blocks: how it is found, followed and continued.
+
+use crate::attachments::uploads::Uploads;
+use crate::context::Gateway;
+use crate::fork_share::fork_share;
+use crate::rejection::Rejection;
+use crate::run_lookup::{default_start, find_run_start};
+use crate::start_run::{entry_agents, last_agent_of_thread, start_run};
+use crate::stream_start::{StreamView, open_viewer, resume_stream};
+use crate::task_commands::cancel_all_runs;
+use crate::thread_names::{find_named_thread, reserve_named_thread};
+use bytes::Bytes;
+use engine::{NewRun, Viewer};
+use model::content::{ContentPart, FileRef};
+use model::cursor::Cursor;
+use model::error::ErrorCode;
+use model::event::{ClientIds, DisplayMode};
+use model::ports::{AliasData, AliasKind};
+use model::{Seq, TaskId, ThreadId, UserId};
+use protocol::blocks::{BLOCKS_PROJECTION, BlocksProjection};
+use serde::Deserialize;
+use uuid::Uuid;
+
+const DEMO_AGENT: &str = "demo";
+
+pub struct BlocksSession {
+    /// The name that the client uses.
+    pub name: String,
+    pub thread: ThreadId,
+    viewer: Viewer,
+    /// Lines before this run's first are skipped: they belong to other requests.
+    skip_until_run: Option<TaskId>,
+    /// Whether this connection has resumed the session: it then misses nothing, and a second resume is a no-op.
+    resumed: bool,
+}
+
+pub enum SessionOutput {
+    /// Frames, one per line.
+    Lines(Bytes),
+    /// The thread was deleted, the frozen end of a share is reached, or the engine stops.
+    Ended,
+}
+
+impl BlocksSession {
+    /// Waits for the next lines. Cancel-safe.
+    pub async fn next(&mut self) -> Result<SessionOutput, Rejection> {
+        loop {
+            let Some(lines) = self.viewer.next().await? else { return Ok(SessionOutput::Ended) };
+            let lines = self.skip_to_awaited_run(lines);
+            if !lines.is_empty() {
+                return Ok(SessionOutput::Lines(lines));
+            }
+        }
+    }
+
+    /// The lines from the awaited run on. Run ids sort by time, so a later run ends the wait as well.
+    fn skip_to_awaited_run(&mut self, lines: Bytes) -> Bytes {
+        let Some(awaited) = &self.skip_until_run else { return lines };
+        let mut offset = 0;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if started_run(line).is_some_and(|run| run.as_str() >= awaited.as_str()) {
+                self.skip_until_run = None;
+                return lines.slice(offset..);
+            }
+            offset += line.len();
+        }
+        Bytes::new()
+    }
+}
+
+/// The run that starts with this line.
+fn started_run(line: &[u8]) -> Option<TaskId> {
+    #[derive(Deserialize)]
+    struct Frame {
+        #[serde(rename = "type")]
+        kind: String,
+        message_id: TaskId,
+    }
+    let frame: Frame = serde_json::from_slice(line).ok()?;
+    (frame.kind == "message_start").then_some(frame.message_id)
+}
+
+/// A message to an agent.
+pub struct ChatInput {
+    pub session_id: Option<String>,
+    pub content: String,
+    /// URLs of files to read first.
+    pub content_urls: Vec<String>,
+    pub display_mode: DisplayMode,
+    pub agent: Option<String>,
+    /// Token of a share that the new session continues.
+    pub share: Option<String>,
+}
+
+/// Starts a run. `current` becomes the run's session, and follows it from this run on.
+pub async fn send_chat(
+    gateway: &Gateway,
+    user: &UserId,
+    current: &mut Option<BlocksSession>,
+    chat: ChatInput,
+) -> Result<(), Rejection> {
+    let known = current.as_ref().filter(|_| chat.share.is_none()).map(|session| SessionThread {
+        name: session.name.clone(),
+        thread: session.thread.clone(),
+        create_if_missing: false,
+    });
+    let session_thread = choose_session_thread(gateway, user, chat.session_id, known).await?;
+    let SessionThread { name, thread, create_if_missing } = session_thread;
+    let (forked, mut uploads) = match &chat.share {
+        Some(_) if gateway.engine.ports().directory.thread(user, &thread).await?.is_some() => {
+            let reason = "starts a new session: `session_id` must be a new name or absent";
+            return Err(Rejection::invalid_field("share", reason));
+        }
+        Some(token) => fork_share(gateway, token).await?,
+        None => (NewRun::default(), Uploads::default()),
+    };
+    let mut input = chat_input(gateway, chat.content_urls, chat.content)?;
+    uploads.extend(Uploads::extract(&gateway.attachments, "content_urls", input.iter_mut()).await?);
+    let agent = match chat.agent {
+        Some(agent) => agent,
+        None => last_agent_of_thread(gateway, user, &thread).await?.unwrap_or_else(|| default_agent(gateway)),
+    };
+    let client = ClientIds { protocol: BLOCKS_PROJECTION.to_owned(), thread_id: Some(name.clone()), run_id: None };
+    let new = NewRun {
+        agent,
+        input,
+        thread: Some(thread.clone()),
+        create_if_missing,
+        display_mode: chat.display_mode,
+        client: Some(client),
+        ..forked
+    };
+    let started = start_run(gateway, user, new, uploads).await?;
+    // A name may refer to another thread since, if its thread was deleted.
+    if current.as_ref().is_none_or(|session| session.name != name || session.thread != thread) {
+        let run_start = find_run_start(gateway, user, &started.task).await?;
+        let session = open_session(gateway, user, name, thread, cursor_at(run_start.before)).await?;
+        *current = Some(BlocksSession { skip_until_run: Some(started.task), ..session });
+    }
+    Ok(())
+}
+
+struct SessionThread {
+    name: String,
+    thread: ThreadId,
+    create_if_missing: bool,
+}
+
+/// The thread of a message: the one that it names, else the connection's, else a new one.
+async fn choose_session_thread(
+    gateway: &Gateway,
+    user: &UserId,
+    name: Option<String>,
+    current: Option<SessionThread>,
+) -> Result<SessionThread, Rejection> {
+    match (name, current) {
+        (Some(name), _) => {
+            let (thread, create_if_missing) = match ThreadId::parse(&name) {
+                Ok(thread) => (thread, false),
+                Err(_) => {
+                    (reserve_named_thread(gateway, user, AliasData::BlockSession, &name, "session_id").await?, true)
+                }
+            };
+            Ok(SessionThread { name, thread, create_if_missing })
+        }
+        (None, Some(current)) => Ok(current),
+        (None, None) => {
+            let thread = ThreadId::from_uuid(Uuid::now_v7());
+            Ok(SessionThread { name: thread.to_string(), thread, create_if_missing: true })
+        }
+    }
+}
+
+/// Files first, then the text about them.
+fn chat_input(gateway: &Gateway, urls: Vec<String>, text: String) -> Result<Vec<ContentPart>, Rejection> {
+    let max = gateway.limits.web_files_max;
+    if urls.len() > max {
+        return Err(Rejection::invalid_field("content_urls", format!("{} files; the maximum is {max}", urls.len())));
+    }
+    let file = |url| ContentPart::File { file: FileRef { url: Some(url), ..FileRef::default() } };
+    let text = Some(text).filter(|text| !text.is_empty()).map(ContentPart::text);
+    Ok(urls.into_iter().map(file).chain(text).collect())
+}
+
+/// Follows a session from a cursor; without one, from the oldest run that has not ended, else from the latest.
+pub async fn resume_session(
+    gateway: &Gateway,
+    user: &UserId,
+    current: &mut Option<BlocksSession>,
+    name: String,
+    after: Option<&str>,
+) -> Result<(), Rejection> {
+    let thread = find_named_thread(gateway, user, AliasKind::BlockSession, &name).await?;
+    let cursor = match after {
+        Some(after) => after.parse()?,
+        None => cursor_at(default_start(gateway, user, &thread).await?),
+    };
+    let session = open_session(gateway, user, name, thread, cursor).await?;
+    // A repeated resume is a no-op, but its cursor is checked every time.
+    let is_current =
+        |current: &BlocksSession| current.resumed && current.name == session.name && current.thread == session.thread;
+    if !current.as_ref().is_some_and(is_current) {
+        *current = Some(BlocksSession { resumed: true, ..session });
+    }
+    Ok(())
+}
+
+/// Cancels all runs of the connection's session.
+pub async fn stop_session(gateway: &Gateway, user: &UserId, thread: Option<ThreadId>) -> Result<(), Rejection> {
+    let Some(thread) = thread else {
+        let detail = "this socket has no session yet: chat, or resume one";
+        return Err(Rejection::new(ErrorCode::NoSession, detail));
+    };
+    cancel_all_runs(gateway, user, thread).await
+}
+
+async fn open_session(
+    gateway: &Gateway,
+    user: &UserId,
+    name: String,
+    thread: ThreadId,
+    cursor: Cursor,
+) -> Result<BlocksSession, Rejection> {
+    let projection = Box::new(BlocksProjection::new(name.clone()));
+    let view = StreamView { name: format!("{BLOCKS_PROJECTION}/{name}"), dialect: BLOCKS_PROJECTION, projection };
+    let stream = resume_stream(gateway, user, &thread, view, cursor).await?;
+    let viewer = open_viewer(gateway, user, stream);
+    Ok(BlocksSession { name, thread, viewer, skip_until_run: None, resumed: false })
+}
+
+const fn cursor_at(seq: Seq) -> Cursor {
+    Cursor { seq, checksum: None, frame: None }
+}
+
+/// The agent of a new session: the demo, else the first that no other agent calls or hands over to.
+fn default_agent(gateway: &Gateway) -> String {
+    let definitions = &gateway.engine.ports().definitions;
+    if definitions.agents.contains_key(DEMO_AGENT) {
+        return DEMO_AGENT.to_owned();
+    }
+    let first = entry_agents(definitions).first().copied();
+    first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(DEMO_AGENT).to_owned()
+}

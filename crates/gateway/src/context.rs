@@ -1,0 +1,83 @@
+//! What every operation of this crate needs, and how it is put together.
+
+use crate::attachments::{
+    AttachmentSettings, AttachmentStore, AttachmentStoreOpenError, FileResolvingModels, OutputStoringHooks,
+    OutputStoringTools,
+};
+use crate::documents::{WebDocumentReader, WebDocumentSettings};
+use crate::limits::InputLimits;
+use crate::shares::{ScopedStore, Shares};
+use engine::{Engine, Ports};
+use fetch::pdf_process::PdfProcess;
+use model::NodeId;
+use model::definition::Definitions;
+use model::ports::{Clock, Directory, HookRunner, Journal, ModelClient, StoreError, ToolRunner};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway {
+    pub engine: Engine,
+    pub attachments: Arc<AttachmentStore>,
+    pub shares: Arc<Shares>,
+    pub limits: InputLimits,
+}
+
+/// The backends and settings of a [`Gateway`].
+pub struct GatewayParts {
+    pub journal: Arc<dyn Journal>,
+    pub directory: Arc<dyn Directory>,
+    pub models: Arc<dyn ModelClient>,
+    pub tools: Arc<dyn ToolRunner>,
+    pub hooks: Arc<dyn HookRunner>,
+    pub clock: Arc<dyn Clock>,
+    pub definitions: Arc<Definitions>,
+    pub node: NodeId,
+    /// The folder of the signing key, and of files unless the settings name another location.
+    pub data_dir: PathBuf,
+    pub attachments: AttachmentSettings,
+    pub documents: WebDocumentSettings,
+    pub pdf_process: PdfProcess,
+    pub limits: InputLimits,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayOpenError {
+    #[error(transparent)]
+    Attachments(#[from] AttachmentStoreOpenError),
+    #[error("no thread")]
+    Thread(#[from] tokio::task::JoinError),
+    #[error("cannot read which uploads are unfinished")]
+    UnfinishedUploads(#[source] StoreError),
+    #[error("cannot read the shares")]
+    Shares(#[source] StoreError),
+}
+
+impl Gateway {
+    /// Opens the file store, loads the shares, and wires the engine to the store as each user may see it and to models and
+    /// tools whose files are stored.
+    pub async fn open(parts: GatewayParts) -> Result<Self, GatewayOpenError> {
+        let GatewayParts { journal, directory, clock, data_dir, attachments: settings, .. } = parts;
+        let (rows, file_clock) = (Arc::clone(&directory), Arc::clone(&clock));
+        let opening = tokio::task::spawn_blocking(move || AttachmentStore::open(settings, &data_dir, rows, file_clock));
+        let attachments = Arc::new(opening.await??);
+        attachments.delete_unfinished().await.map_err(GatewayOpenError::UnfinishedUploads)?;
+        let shares = Shares::load(&*directory, Arc::clone(&clock)).await.map_err(GatewayOpenError::Shares)?;
+        let shares = Arc::new(shares);
+        let store = Arc::new(ScopedStore { journal, directory, shares: Arc::clone(&shares) });
+        let documents = WebDocumentReader::new(parts.documents, parts.pdf_process, Arc::clone(&attachments));
+        let engine = Engine::new(Ports {
+            journal: Arc::clone(&store) as _,
+            directory: store,
+            models: Arc::new(FileResolvingModels { models: parts.models, attachments: Arc::clone(&attachments) }),
+            tools: Arc::new(OutputStoringTools { tools: parts.tools, attachments: Arc::clone(&attachments) }),
+            hooks: Arc::new(OutputStoringHooks { hooks: parts.hooks, attachments: Arc::clone(&attachments) }),
+            documents: Arc::new(documents),
+            clock,
+            definitions: parts.definitions,
+            node: parts.node,
+        });
+        Ok(Self { engine, attachments, shares, limits: parts.limits })
+    }
+}

@@ -1,0 +1,38 @@
+//! What a client's request means: which run it starts, resumes or follows, which files it brings, and what a share lets its
+//! viewer see.
+//!
+//! Every client protocol and every transport goes through this crate. It knows no HTTP (no axum, no header, no status), no
+//! config file and no command line: [`Gateway::open`] takes settings, and [`Rejection`] is an error without a transport.
+//! Users are [`model::UserId`]s that the transport has authenticated; the viewer of a share is one of them, and
+//! `shares::ScopedStore` limits what it sees.
+
+pub mod agent_history;
+pub mod approvals;
+pub mod attachments;
+pub mod blocks_session;
+pub mod client_tools;
+mod context;
+pub mod documents;
+pub mod fork_share;
+pub mod json_schema;
+pub mod limits;
+pub mod native_json;
+mod rejection;
+pub mod resent_history;
+pub mod resolve_run;
+pub mod responses;
+pub mod run_lookup;
+mod run_to_completion;
+pub mod secret_token;
+pub mod share_commands;
+pub mod shares;
+pub mod start_run;
+pub mod stream_start;
+pub mod task_commands;
+pub mod thread_names;
+mod user_semaphore;
+
+pub use context::{Gateway, GatewayOpenError, GatewayParts};
+pub use rejection::{Rejection, truncate_id};
+pub use run_to_completion::run_to_completion;
+pub use user_semaphore::UserPermit;

@@ -1,0 +1,12 @@
+//! Limits on what one request may bring, whatever its protocol.
+
+/// From the config's `[limits]`.
+#[derive(Clone, Copy, Debug)]
+pub struct InputLimits {
+    /// Content parts of one message.
+    pub parts_max: usize,
+    /// Files of one input that are given by web URL: each is fetched before the model is called.
+    pub web_files_max: usize,
+    /// Client tools of one run.
+    pub tools_max: usize,
+}

@@ -1,0 +1,227 @@
+//! Why a request was rejected, for clients: a stable code, a sentence, and named values that a program may want.
+//!
+//! The text names no path, table or stack; what an operator needs is logged here. A missing object and another user's are
+//! the same bytes. Transports turn a [`Rejection`] into their own format: HTTP into a status and a problem document.
+
+use crate::native_json::approval_json;
+use engine::{AnswerError, StartError, WatchError};
+use files::{FileKeyError, FileStoreError, ImageTooLarge};
+use model::cursor::CursorError;
+use model::error::{ErrorCode, truncate_text};
+use model::event::{ApprovalDecisionKind, Initiator};
+use model::id::IdError;
+use model::json::JsonObject;
+use model::ports::{ApprovalAnswer, StoreError, SubmitError};
+use protocol::client_input::InvalidField;
+use serde_json::Value;
+use std::fmt::Display;
+
+/// Details may repeat what a client sent, which may be long.
+const DETAIL_CHARS_MAX: usize = 300;
+
+#[derive(Debug)]
+pub struct Rejection {
+    pub code: ErrorCode,
+    pub detail: String,
+    /// The field of the request that is at fault.
+    pub field: Option<String>,
+    pub extensions: JsonObject,
+}
+
+impl Rejection {
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let field = code.field().map(str::to_owned);
+        Self { code, detail: detail.into(), field, extensions: JsonObject::new() }
+    }
+
+    pub fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.extensions.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The object does not exist, or is another user's.
+    pub fn not_found() -> Self {
+        Self::new(ErrorCode::NotFound, "there is no such thing here")
+    }
+
+    /// The body is well-formed, but not what the operation takes.
+    pub fn invalid_body(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidBody, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
+    }
+
+    /// One field of the body is not valid.
+    pub fn invalid_field(field: &str, reason: impl Display) -> Self {
+        Self::invalid_body(format!("`{field}`: {reason}")).with_field(field)
+    }
+
+    pub fn invalid_query(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidQuery, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
+    }
+
+    /// One query parameter is not valid.
+    pub fn invalid_param(name: &str, reason: impl Display) -> Self {
+        Self::invalid_query(format!("`{name}`: {reason}")).with_field(name)
+    }
+
+    /// A fault of the server. The cause is in the log.
+    pub fn internal() -> Self {
+        Self::new(ErrorCode::Internal, "a fault of the server, which has been logged")
+    }
+}
+
+impl From<InvalidField> for Rejection {
+    fn from(InvalidField { field, reason }: InvalidField) -> Self {
+        Self::invalid_field(&field, reason)
+    }
+}
+
+impl From<IdError> for Rejection {
+    fn from(_: IdError) -> Self {
+        Self::not_found()
+    }
+}
+
+impl From<StoreError> for Rejection {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::ThreadNotFound => Self::not_found(),
+            StoreError::Corrupt { thread, seq } => {
+                tracing::error!(%thread, %seq, "a record is damaged");
+                let detail = "the stored log is damaged at this place; the operator has been told";
+                let rejection = Self::new(ErrorCode::StorageCorrupt, detail);
+                rejection.with_extension("thread_id", thread.as_str()).with_extension("seq", seq.0)
+            }
+            StoreError::Unavailable(why) => {
+                tracing::error!(why, "the store is not available");
+                Self::new(ErrorCode::StorageUnavailable, "the store cannot answer now: try again")
+            }
+        }
+    }
+}
+
+impl From<SubmitError> for Rejection {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyKeyReused, error.to_string()),
+            // Another request created the same thread concurrently, twice: a retry finds it.
+            SubmitError::ThreadExists => StoreError::Unavailable(error.to_string()).into(),
+            SubmitError::ApprovalNotFound => {
+                let detail = "the run does not wait for this approval, and never did";
+                Self::new(ErrorCode::ApprovalNotFound, detail)
+            }
+            SubmitError::AlreadyDecided(approval) => {
+                let (code, detail) = match &approval.answer {
+                    Some(answer) => (ErrorCode::AlreadyDecided, describe_decision(answer)),
+                    None => (ErrorCode::Expired, "the time for this decision is up".to_owned()),
+                };
+                Self::new(code, detail).with_extension("approval", approval_json(&approval))
+            }
+            SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()),
+            SubmitError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<StartError> for Rejection {
+    fn from(error: StartError) -> Self {
+        let detail = error.to_string();
+        match error {
+            StartError::UnknownAgent(_) => {
+                let detail =
+                    format!("{}; GET /v1/models lists those that there are", truncate_text(&detail, DETAIL_CHARS_MAX));
+                Self::new(ErrorCode::UnknownAgent, detail)
+            }
+            StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
+            StartError::NoInput => Self::new(ErrorCode::NoInput, detail),
+            StartError::TooLarge(max) => Self::new(ErrorCode::RequestTooLarge, detail).with_extension("bytes_max", max),
+            StartError::Busy(task) => Self::new(ErrorCode::ThreadBusy, detail).with_extension("task_id", task.as_str()),
+            StartError::Submit(error) => error.into(),
+        }
+    }
+}
+
+impl From<AnswerError> for Rejection {
+    fn from(error: AnswerError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AnswerError::NotPending(call) => {
+                Self::new(ErrorCode::NothingPending, detail).with_extension("call_id", call.as_str())
+            }
+            AnswerError::Submit(error) => error.into(),
+            AnswerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CursorError> for Rejection {
+    fn from(error: CursorError) -> Self {
+        let detail = error.to_string();
+        match error {
+            CursorError::Malformed(_) => Self::new(ErrorCode::InvalidCursor, detail),
+            CursorError::Ahead { head, .. } => Self::new(ErrorCode::CursorAhead, detail).with_extension("head", head.0),
+            CursorError::Mismatch => Self::new(ErrorCode::CursorForeign, detail),
+        }
+    }
+}
+
+impl From<WatchError> for Rejection {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Cursor(error) => error.into(),
+            WatchError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<FileKeyError> for Rejection {
+    fn from(error: FileKeyError) -> Self {
+        match error {
+            FileKeyError::Malformed => Self::new(ErrorCode::InvalidPath, error.to_string()),
+            FileKeyError::Unknown => Self::not_found(),
+            FileKeyError::InvalidOwner => Self::new(ErrorCode::Unsupported, error.to_string()),
+        }
+    }
+}
+
+impl From<FileStoreError> for Rejection {
+    fn from(error: FileStoreError) -> Self {
+        match error {
+            FileStoreError::NotFound => Self::not_found(),
+            FileStoreError::Unavailable(why) => {
+                tracing::error!(why, "the file store is not available");
+                Self::new(ErrorCode::FilesUnavailable, "files cannot be had now: try again")
+            }
+        }
+    }
+}
+
+impl From<ImageTooLarge> for Rejection {
+    fn from(error: ImageTooLarge) -> Self {
+        Self::new(ErrorCode::ImageTooLarge, error.to_string()).with_extension("pixels_max", error.pixels_max)
+    }
+}
+
+fn describe_decision(answer: &ApprovalAnswer) -> String {
+    let what = match answer.decision.kind {
+        ApprovalDecisionKind::Approve => "yes",
+        ApprovalDecisionKind::Edit => "yes, with other arguments",
+        ApprovalDecisionKind::Reject => "no",
+    };
+    let who = match answer.by {
+        Initiator::User => "a person",
+        Initiator::Timeout => "the clock",
+        Initiator::System | Initiator::Cancel => "the end of its run",
+    };
+    format!("this was decided before: {what}, by {who}")
+}
+
+/// The beginning of an id that a client sent, for an error message.
+pub fn truncate_id(id: &str) -> String {
+    const ID_CHARS_MAX: usize = 80;
+    id.chars().take(ID_CHARS_MAX).collect()
+}

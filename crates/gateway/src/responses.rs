@@ -1,0 +1,280 @@
+//! Runs as responses of OpenAI's Responses API: each segment of a run, from its start or a pause to the next pause or its
+//! end, is one response.
+
+use crate::context::Gateway;
+use crate::rejection::{Rejection, truncate_id};
+use crate::resolve_run::{ConversationRef, ResolvedRun};
+use crate::run_lookup::{find_run_start, for_each_record_of_run};
+use crate::stream_start::{StreamEnd, StreamPosition, StreamStart, StreamView, wait_for_end};
+use crate::task_commands::submit_cancel;
+use crate::thread_names::create_alias;
+use bytes::{Bytes, BytesMut};
+use model::UserId;
+use model::command::{CancelCommand, Command};
+use model::error::ErrorCode;
+use model::event::CancelMode;
+use model::ports::{AliasData, AliasKind, Frames, Projection as _, RunRow};
+use protocol::responses::{InputItems, PendingResponse, PendingStatus, ResponsesProjection};
+use serde_json::Value;
+use std::ops::ControlFlow;
+
+/// One segment of a run.
+pub struct ResponseRef {
+    pub run: RunRow,
+    pub segment: u32,
+}
+
+/// The current state of a response.
+pub struct ResponseSnapshot {
+    pub object: Value,
+    pub frame_count: u64,
+    pub is_ended: bool,
+}
+
+impl From<ResponseRef> for ResolvedRun {
+    fn from(ResponseRef { run, segment }: ResponseRef) -> Self {
+        Self::existing(&run, segment)
+    }
+}
+
+fn response_not_found(id: &str) -> Rejection {
+    Rejection::new(ErrorCode::NotFound, format!("Response with id '{}' not found.", truncate_id(id)))
+}
+
+/// Finds a response and its current state. One with `store: false`, and one that was deleted, do not exist.
+pub async fn find_response(
+    gateway: &Gateway,
+    user: &UserId,
+    id: &str,
+) -> Result<(ResponseRef, ResponseSnapshot), Rejection> {
+    let (run, segment) = ResponsesProjection::parse_response_id(id).ok_or_else(|| response_not_found(id))?;
+    let run = gateway.engine.run_of_task(user, &run).await?.ok_or_else(|| response_not_found(id))?;
+    if gateway.engine.ports().directory.alias(user, AliasKind::DeletedResponse, id).await?.is_some() {
+        return Err(response_not_found(id));
+    }
+    let response = ResponseRef { run, segment };
+    let snapshot = read_response(gateway, user, &response).await?.ok_or_else(|| response_not_found(id))?;
+    let is_stored = snapshot.object.get("store").and_then(Value::as_bool).unwrap_or(true);
+    if is_stored { Ok((response, snapshot)) } else { Err(response_not_found(id)) }
+}
+
+/// Finds the conversation of a `previous_response_id`.
+pub async fn find_previous_response(gateway: &Gateway, user: &UserId, id: &str) -> Result<ConversationRef, Rejection> {
+    let not_found = || {
+        let detail = format!("Previous response with id '{}' not found.", truncate_id(id));
+        Rejection::new(ErrorCode::PreviousResponseNotFound, detail)
+    };
+    let (ResponseRef { run, .. }, _) = find_response(gateway, user, id).await.map_err(|_| not_found())?;
+    // A run that was cancelled before it started has left nothing to continue.
+    if run.first_seq.is_none() && run.status.is_terminal() {
+        return Err(not_found());
+    }
+    Ok(ConversationRef::AfterRun(Box::new(run)))
+}
+
+/// Reads a response; `None` if its run has no such segment.
+pub async fn read_response(
+    gateway: &Gateway,
+    user: &UserId,
+    response: &ResponseRef,
+) -> Result<Option<ResponseSnapshot>, Rejection> {
+    if response.run.first_seq.is_none() {
+        return read_queued_response(gateway, user, response).await;
+    }
+    if let Some(snapshot) = read_from_log(gateway, user, response).await? {
+        return Ok(Some(snapshot));
+    }
+    if response.segment == 1 {
+        return Ok(None);
+    }
+    match read_from_pending_answer(gateway, user, response).await? {
+        Some(snapshot) => Ok(Some(snapshot)),
+        // The run may have taken the answer in this moment, and then the log has it.
+        None => read_from_log(gateway, user, response).await,
+    }
+}
+
+/// Reads a response from its run's records; `None` if they have no such segment.
+async fn read_from_log(
+    gateway: &Gateway,
+    user: &UserId,
+    ResponseRef { run, segment }: &ResponseRef,
+) -> Result<Option<ResponseSnapshot>, Rejection> {
+    let mut projection = ResponsesProjection::new(run.id.clone(), *segment, &run.thread);
+    let ended = for_each_record_of_run(gateway, user, run, |record| {
+        // Only the object is wanted, so no frame is written.
+        let mut frames = Frames::default().with_skip(u64::MAX);
+        projection.project(record, &mut frames);
+        if frames.is_finished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let is_ended = ended.await?.is_some();
+    let frame_count = projection.frame_count();
+    Ok(projection.object().map(|object| ResponseSnapshot { object, frame_count, is_ended }))
+}
+
+/// Reads a response whose answer still waits in the inbox: the client that sent it knows the response's id already.
+async fn read_from_pending_answer(
+    gateway: &Gateway,
+    user: &UserId,
+    ResponseRef { run, segment }: &ResponseRef,
+) -> Result<Option<ResponseSnapshot>, Rejection> {
+    let rows = gateway.engine.ports().directory.inbox(user, &run.thread).await?;
+    let echo = rows.into_iter().find_map(|row| match row.command {
+        Command::Answer(answer) if answer.task_id == run.id => Some(answer.request_echo),
+        _ => None,
+    });
+    let Some(echo) = echo else { return Ok(None) };
+    let previous = ResponseRef { run: run.clone(), segment: segment - 1 };
+    let previous = Box::pin(read_response(gateway, user, &previous)).await?;
+    // An answer opens the response after the last one, and no other.
+    let is_next = previous.is_some_and(|previous| previous.is_ended);
+    Ok(is_next.then(|| ResponseSnapshot {
+        object: pending_object(run, *segment, echo.as_ref()),
+        frame_count: 0,
+        is_ended: false,
+    }))
+}
+
+/// Reads a response whose run has not started: its request waits in the inbox.
+async fn read_queued_response(
+    gateway: &Gateway,
+    user: &UserId,
+    ResponseRef { run, segment }: &ResponseRef,
+) -> Result<Option<ResponseSnapshot>, Rejection> {
+    if *segment != 1 {
+        return Ok(None);
+    }
+    let rows = gateway.engine.ports().directory.inbox(user, &run.thread).await?;
+    let echo = rows.into_iter().find_map(|row| match row.command {
+        Command::Start(start) if start.task_id == run.id => Some(start.request_echo),
+        _ => None,
+    });
+    let cancelled = run.status.is_terminal();
+    if echo.is_none() && !cancelled {
+        // The run has started in this moment, and its records have the request.
+        let run = gateway.engine.run_of_task(user, &run.id).await?;
+        return match run.filter(|run| run.first_seq.is_some() || run.status.is_terminal()) {
+            Some(run) => Box::pin(read_response(gateway, user, &ResponseRef { run, segment: 1 })).await,
+            None => Ok(None),
+        };
+    }
+    let echo = echo.flatten();
+    let status = if cancelled { PendingStatus::Cancelled } else { PendingStatus::Queued };
+    let request = PendingResponse { status, ..pending_response(run, echo.as_ref()) };
+    let frame_count = if cancelled { ResponsesProjection::cancelled_events(&run.id, request).len() as u64 } else { 0 };
+    let object = ResponsesProjection::pending_object(&run.id, 1, request);
+    Ok(Some(ResponseSnapshot { object, frame_count, is_ended: cancelled }))
+}
+
+fn pending_response<'a>(run: &'a RunRow, request_echo: Option<&'a Value>) -> PendingResponse<'a> {
+    PendingResponse { agent: &run.agent, requested_at: run.created_at, status: PendingStatus::Queued, request_echo }
+}
+
+fn pending_object(run: &RunRow, segment: u32, request_echo: Option<&Value>) -> Value {
+    ResponsesProjection::pending_object(&run.id, segment, pending_response(run, request_echo))
+}
+
+/// The current state of the response that a request resolved to.
+pub async fn read_resolved_response(
+    gateway: &Gateway,
+    user: &UserId,
+    resolved: &ResolvedRun,
+    request_echo: Option<&Value>,
+) -> Result<Value, Rejection> {
+    let run = gateway.engine.run_of_task(user, &resolved.run).await?.ok_or_else(Rejection::not_found)?;
+    let response = ResponseRef { run, segment: resolved.segment };
+    Ok(match read_response(gateway, user, &response).await? {
+        Some(snapshot) => snapshot.object,
+        // The answer is stored, and the run has not resumed yet.
+        None => pending_object(&response.run, resolved.segment, request_echo),
+    })
+}
+
+/// The stream of a response, without its first `skip_frames` frames.
+pub async fn start_of_response(
+    gateway: &Gateway,
+    user: &UserId,
+    response: &ResolvedRun,
+    skip_frames: u64,
+) -> Result<StreamStart, Rejection> {
+    let ResolvedRun { run, thread, segment, .. } = response;
+    let run_start = find_run_start(gateway, user, run).await?;
+    let view = StreamView {
+        name: format!("responses/{}", ResponsesProjection::response_id(run, *segment)),
+        dialect: "",
+        projection: Box::new(ResponsesProjection::new(run.clone(), *segment, thread)),
+    };
+    let position = StreamPosition { skip_frames, ..StreamPosition::after(run_start.before) };
+    Ok(StreamStart::new(thread.clone(), view, position)
+        .with_queued_run(run_start.queued_run())
+        .with_queue_cancel_frames(queue_cancel_frames(&run_start.run, skip_frames))
+        .with_inline_images())
+}
+
+/// The frames of a response whose run is cancelled in the queue: it has no records to project.
+fn queue_cancel_frames(run: &RunRow, skip_frames: u64) -> Bytes {
+    let request = PendingResponse { status: PendingStatus::Cancelled, ..pending_response(run, None) };
+    let mut out = BytesMut::new();
+    for (number, event) in ResponsesProjection::cancelled_events(&run.id, request).iter().enumerate() {
+        if number as u64 >= skip_frames {
+            let event_type = event.get("type").and_then(Value::as_str);
+            sse::write_event(&mut out, None, event_type, &event.to_string());
+        }
+    }
+    out.freeze()
+}
+
+/// Cancels the run of a response and waits for the response's end. One that has ended stays as it is.
+pub async fn cancel_response(gateway: &Gateway, user: &UserId, id: &str) -> Result<StreamEnd, Rejection> {
+    let (ResponseRef { run, segment }, snapshot) = find_response(gateway, user, id).await?;
+    if run.status.is_terminal() {
+        return Ok(StreamEnd::Complete);
+    }
+    let cancel = CancelCommand { task_id: run.id.clone(), mode: CancelMode::Immediate };
+    submit_cancel(gateway, user, run.thread.clone(), cancel, None).await?;
+    if snapshot.is_ended {
+        return Ok(StreamEnd::Complete);
+    }
+    let response = ResolvedRun::existing(&run, segment);
+    let stream = start_of_response(gateway, user, &response, 0).await?;
+    wait_for_end(gateway, user, stream).await
+}
+
+/// Hides a response. Its thread keeps the log.
+pub async fn delete_response(gateway: &Gateway, user: &UserId, id: &str) -> Result<(), Rejection> {
+    let (response, _) = find_response(gateway, user, id).await?;
+    create_alias(gateway, user, AliasData::DeletedResponse, id, response.run.thread).await?;
+    Ok(())
+}
+
+/// The input items of a run's segment.
+pub async fn input_items_of_run(
+    gateway: &Gateway,
+    user: &UserId,
+    ResponseRef { run, segment }: &ResponseRef,
+) -> Result<Vec<Value>, Rejection> {
+    if run.first_seq.is_none() {
+        return queued_input_items(gateway, user, run).await;
+    }
+    let (mut current_segment, mut reader, mut items) = (1, InputItems::default(), Vec::new());
+    for_each_record_of_run(gateway, user, run, |record| {
+        current_segment += u32::from(record.event_type() == "task.resumed");
+        let new_items = reader.read_record(record);
+        if *segment == current_segment {
+            items.extend(new_items);
+        }
+        ControlFlow::<()>::Continue(())
+    })
+    .await?;
+    Ok(items)
+}
+
+/// The input items of a run that has not started.
+async fn queued_input_items(gateway: &Gateway, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Rejection> {
+    let rows = gateway.engine.ports().directory.inbox(user, &run.thread).await?;
+    let start = rows.into_iter().find_map(|row| match row.command {
+        Command::Start(start) if start.task_id == run.id => Some(start),
+        _ => None,
+    });
+    Ok(start.map(|start| InputItems::of_start_command(&start)).unwrap_or_default())
+}

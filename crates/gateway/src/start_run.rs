@@ -1,0 +1,272 @@
+//! Starting a run: the checks that all protocols share, and the default agent.
+
+use crate::attachments::uploads::{self, Uploads};
+use crate::context::Gateway;
+use crate::rejection::Rejection;
+use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
+use crate::run_to_completion::run_to_completion;
+use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
+use model::content::ContentPart;
+use model::definition::{Definitions, ToolExecutor};
+use model::ports::StoreError;
+use model::task::TaskStatus;
+use model::{ThreadId, UserId};
+use serde::Serialize;
+use uuid::Uuid;
+
+/// Starts a run, or queues it in its thread.
+pub async fn start_run(
+    gateway: &Gateway,
+    user: &UserId,
+    mut new: NewRun,
+    uploads: Uploads,
+) -> Result<StartedRun, Rejection> {
+    check_tool_names(gateway, user, &new).await?;
+    check_has_input(gateway, user, &new).await?;
+    check_web_file_count(gateway, &new.input)?;
+    let (gateway, user) = (gateway.clone(), user.clone());
+    run_to_completion(async move {
+        let mut images = uploads::generated_images_of_run(&new);
+        match uploads::has_stored_files(uploads::parts_of_run(&mut new).chain(&mut images)) {
+            true => start_with_uploads(&gateway, &user, new, uploads).await,
+            false => submit_run(&gateway, &user, new).await,
+        }
+    })
+    .await
+}
+
+async fn submit_run(gateway: &Gateway, user: &UserId, new: NewRun) -> Result<StartedRun, Rejection> {
+    gateway.engine.start(user, new).await.map_err(|error| with_known_agents(gateway, error))
+}
+
+/// Stores the files, then starts the run. Whatever can be rejected without storing is rejected first.
+async fn start_with_uploads(
+    gateway: &Gateway,
+    user: &UserId,
+    mut new: NewRun,
+    uploads: Uploads,
+) -> Result<StartedRun, Rejection> {
+    // A repeated request: the first one has stored its files.
+    if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
+        return submit_run(gateway, user, new).await;
+    }
+    let ports = gateway.engine.ports();
+    if ports.definitions.resolve_agent(&new.agent).is_none() {
+        return Err(with_known_agents(gateway, StartError::UnknownAgent(new.agent)));
+    }
+    check_request_size(&(
+        &new.input,
+        &new.tools,
+        &new.metadata,
+        &new.prior_history,
+        &new.model_settings,
+        &new.request_echo,
+    ))?;
+    let (thread, origin) = match &new.thread {
+        Some(thread) => {
+            check_thread(gateway, user, thread, &new).await?;
+            (thread.clone(), if new.create_if_missing { ThreadOrigin::NamedByClient } else { ThreadOrigin::Existing })
+        }
+        // Files are stored for a thread, so its id is needed before the run creates it.
+        None => (ThreadId::from_uuid(Uuid::now_v7()), ThreadOrigin::Minted),
+    };
+    let mut images = uploads::generated_images_of_run(&new);
+    let parts = uploads::parts_of_run(&mut new).chain(&mut images);
+    let started = match uploads.store(&gateway.attachments, user, &thread, parts).await {
+        Ok(()) => {
+            new.create_if_missing |= new.thread.is_none();
+            submit_run(gateway, user, NewRun { thread: Some(thread.clone()), ..new }).await
+        }
+        Err(rejection) => Err(rejection),
+    };
+    if !started.as_ref().is_ok_and(|started| started.thread == thread) {
+        release_uploads(gateway, user, &thread, origin).await;
+    }
+    started
+}
+
+/// Rejects a run that cannot start in this thread, before its files are stored. The engine checks again.
+async fn check_thread(gateway: &Gateway, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), Rejection> {
+    let directory = &gateway.engine.ports().directory;
+    if directory.thread(user, thread).await?.is_none() {
+        return if new.create_if_missing { Ok(()) } else { Err(StoreError::ThreadNotFound.into()) };
+    }
+    if let Some(previous) = &new.previous
+        && directory.run(user, previous).await?.is_none_or(|run| run.thread != *thread)
+    {
+        return Err(StartError::UnknownPrevious(previous.clone()).into());
+    }
+    match gateway.engine.active_run(user, thread).await? {
+        Some(busy) if new.on_busy == OnBusy::Reject => Err(StartError::Busy(busy).into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Who knows a thread's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadOrigin {
+    /// Nobody else: the thread is created with this run, or not at all.
+    Minted,
+    /// The client: another request may create the thread at any moment.
+    NamedByClient,
+    /// The thread existed when it was looked up.
+    Existing,
+}
+
+/// Releases the files of a run that did not start, if its thread does not exist.
+async fn release_uploads(gateway: &Gateway, user: &UserId, thread: &ThreadId, origin: ThreadOrigin) {
+    let released = match origin {
+        ThreadOrigin::NamedByClient => return,
+        ThreadOrigin::Minted | ThreadOrigin::Existing => gateway.attachments.release_deleted_thread(user, thread).await,
+    };
+    if let Err(error) = released {
+        tracing::warn!(%error, "the files of a run that did not start were not deleted; this waits for the next start");
+    }
+}
+
+/// Files on the web are fetched one by one before the model is called.
+pub fn check_web_file_count(gateway: &Gateway, input: &[ContentPart]) -> Result<(), Rejection> {
+    let is_web_file = |part: &&ContentPart| matches!(part, ContentPart::File { file } if file.web_url().is_some());
+    let (count, max) = (input.iter().filter(is_web_file).count(), gateway.limits.web_files_max);
+    if count > max {
+        return Err(Rejection::invalid_body(format!("{count} files by URL; the maximum is {max}")));
+    }
+    Ok(())
+}
+
+/// A client tool may not shadow one of the agent's own.
+async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+    let definitions = &gateway.engine.ports().definitions;
+    let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
+    let agent_tools = definitions.tool_specs(&agent);
+    let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.name == tool.name)) else {
+        return Ok(());
+    };
+    // A repeated request stays valid, whatever tools the agent has got since.
+    if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
+        return Ok(());
+    }
+    Err(Rejection::invalid_field("tools", format!("the agent has a tool `{}` already: use another name", taken.name)))
+}
+
+/// A run without input continues one that was cancelled, failed or limited; a completed run leaves nothing to continue.
+async fn check_has_input(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+    let (Some(thread), [], None) = (&new.thread, new.input.as_slice(), &new.prior_history) else { return Ok(()) };
+    let directory = &gateway.engine.ports().directory;
+    let previous = match &new.previous {
+        Some(previous) => directory.run(user, previous).await?,
+        None => {
+            let newest = newest_runs(gateway, user, thread, RECENT_RUNS_MAX).await?;
+            // A run that was cancelled in the queue has left no record.
+            newest.into_iter().find(|run| run.first_seq.is_some() || !run.status.is_terminal())
+        }
+    };
+    let completed = previous.is_some_and(|run| run.status == TaskStatus::Completed);
+    // A repeated request may find that its own run has completed.
+    if completed && gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_none() {
+        return Err(StartError::NoInput.into());
+    }
+    Ok(())
+}
+
+fn with_known_agents(gateway: &Gateway, error: StartError) -> Rejection {
+    let agents = &gateway.engine.ports().definitions.agents;
+    match error {
+        StartError::UnknownAgent(_) => {
+            Rejection::from(error).with_extension("agents", agents.keys().cloned().collect::<Vec<String>>())
+        }
+        error => error.into(),
+    }
+}
+
+/// The agent of a thread's newest run, if it is still defined.
+pub async fn last_agent_of_thread(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+) -> Result<Option<String>, Rejection> {
+    let ports = gateway.engine.ports();
+    let newest = newest_runs(gateway, user, thread, 1).await?;
+    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve_agent(agent).is_some()))
+}
+
+/// The agent of a request that names none: that of the thread's newest run, else the only one that no other agent calls or
+/// hands over to. If there are several, the client has to choose.
+pub async fn choose_agent(gateway: &Gateway, user: &UserId, thread: Option<&ThreadId>) -> Result<String, Rejection> {
+    if let Some(thread) = thread
+        && let Some(agent) = last_agent_of_thread(gateway, user, thread).await?
+    {
+        return Ok(agent);
+    }
+    let definitions = &gateway.engine.ports().definitions;
+    match entry_agents(definitions).as_slice() {
+        [only] => Ok((*only).to_owned()),
+        _ => {
+            let agents: Vec<String> = definitions.agents.keys().cloned().collect();
+            let rejection = Rejection::invalid_field("agent", "there are several agents; name one");
+            Err(rejection.with_extension("agents", agents))
+        }
+    }
+}
+
+/// Rejects a request that does not fit a record of the log.
+pub fn check_request_size(request: &impl Serialize) -> Result<(), Rejection> {
+    check_json_size(request, REQUEST_BYTES_MAX)
+}
+
+pub(crate) fn check_json_size(value: &impl Serialize, bytes_max: usize) -> Result<(), Rejection> {
+    let size = serde_json::to_vec(value).map_or(usize::MAX, |text| text.len());
+    if size > bytes_max { Err(StartError::TooLarge(bytes_max).into()) } else { Ok(()) }
+}
+
+/// The agents that no other agent calls or hands over to.
+pub fn entry_agents(definitions: &Definitions) -> Vec<&str> {
+    let mut known: Vec<&str> = Vec::new();
+    for agent in definitions.agents.values() {
+        known
+            .extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|target| *target != agent.name));
+        let called = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.executor) {
+            Some(ToolExecutor::Agent { agent }) => agent.as_str(),
+            _ => name.as_str(),
+        });
+        known.extend(called.filter(|called| *called != agent.name));
+    }
+    definitions.agents.keys().map(String::as_str).filter(|name| !known.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::definition::ToolSpec;
+    use model::definition::{Agent, Handoff, Tool};
+    use serde_json::json;
+
+    #[test]
+    fn entry_agents_are_those_that_no_other_knows() {
+        let agent = |name: &str, tools: &[&str], targets: &[&str]| Agent {
+            name: name.to_owned(),
+            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            handoffs: targets
+                .iter()
+                .map(|target| Handoff { agent: (*target).to_owned(), history: Default::default() })
+                .collect(),
+            ..Agent::default()
+        };
+        let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
+        let tool = Tool::new(spec, ToolExecutor::Agent { agent: "asked".to_owned() });
+        let agents = [
+            agent("front", &["ask", "named", "front"], &["heir", "front"]),
+            agent("asked", &[], &[]),
+            agent("named", &[], &[]),
+            agent("heir", &[], &["asked"]),
+        ];
+        let mut definitions = Definitions {
+            agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
+            tools: [("ask".to_owned(), tool)].into(),
+            ..Definitions::default()
+        };
+        assert_eq!(entry_agents(&definitions), ["front"]);
+        definitions.agents.insert("other".to_owned(), agent("other", &[], &[]));
+        assert_eq!(entry_agents(&definitions), ["front", "other"]);
+    }
+}

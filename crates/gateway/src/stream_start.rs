@@ -1,0 +1,355 @@
+//! Where a stream starts: from a cursor or a run to a position in the log and the projection's state there.
+//!
+//! A cursor is valid in its thread's whole log. On a task's stream a position before the task means the task's beginning, and
+//! one after its end means that the stream is over.
+
+use crate::attachments::inline_images::ThreadImages;
+use crate::context::Gateway;
+use crate::rejection::Rejection;
+use crate::run_lookup::{RunStart, find_run_start, for_each_record};
+use bytes::Bytes;
+use engine::{View, Viewer};
+use model::cursor::{Cursor, CursorError};
+use model::ports::{Frames, PageLimit, Projection, RunRow, StoreError};
+use model::{Seq, TaskId, ThreadId, UserId};
+use protocol::record_frames;
+use protocol::run_items::{self, RunItemsProjection};
+use protocol::task::{RecordScope, TaskProjection};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// How often a stream of a queued run checks for its cancellation, which leaves no record.
+pub const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A projection, and the names that identify it.
+pub struct StreamView {
+    /// Protocol, options and scope: subscribers to views of the same name share frames.
+    pub name: String,
+    /// The projection's name in cursors that point inside a record; empty if every record is one frame.
+    pub dialect: &'static str,
+    /// In its initial state.
+    pub projection: Box<dyn Projection>,
+}
+
+/// Formats of the native API's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeFormat {
+    /// Events as in the log.
+    Task,
+    /// Items of a run, as agent SDKs have them.
+    RunItems,
+}
+
+impl NativeFormat {
+    pub fn parse(text: Option<&str>) -> Result<Self, Rejection> {
+        match text {
+            None | Some("task") => Ok(Self::Task),
+            Some("run-items") => Ok(Self::RunItems),
+            Some(_) => Err(Rejection::invalid_param("format", "must be `task` or `run-items`")),
+        }
+    }
+
+    fn run_view(self, thread: &ThreadId, run: &TaskId) -> StreamView {
+        match self {
+            Self::Task => task_view(RecordScope::Run(run.clone()), format!("task/run/{run}")),
+            Self::RunItems => {
+                let projection = Box::new(RunItemsProjection::new(run.clone(), thread));
+                StreamView {
+                    name: format!("run-items/run/{run}"),
+                    dialect: run_items::RUN_ITEMS_PROJECTION,
+                    projection,
+                }
+            }
+        }
+    }
+
+    fn thread_view(self, thread: &ThreadId) -> StreamView {
+        match self {
+            Self::Task => task_view(RecordScope::Thread, "task/thread".to_owned()),
+            Self::RunItems => {
+                let projection = Box::new(RunItemsProjection::for_thread(thread));
+                StreamView { name: "run-items/thread".to_owned(), dialect: run_items::RUN_ITEMS_PROJECTION, projection }
+            }
+        }
+    }
+}
+
+fn task_view(scope: RecordScope, name: String) -> StreamView {
+    StreamView { name, dialect: "", projection: Box::new(TaskProjection::new(scope)) }
+}
+
+/// A position in a thread's log.
+#[derive(Clone, Copy)]
+pub struct StreamPosition {
+    /// The projection needs the records after this one to reach its state at `start`.
+    pub history_start: Seq,
+    /// The last record that the client has in full.
+    pub start: Seq,
+    /// Number of leading frames after `start` to skip.
+    pub skip_frames: u64,
+}
+
+impl StreamPosition {
+    /// The position after a record, with a projection in its initial state.
+    pub const fn after(seq: Seq) -> Self {
+        Self { history_start: seq, start: seq, skip_frames: 0 }
+    }
+}
+
+/// A stream that nobody has subscribed to yet.
+pub struct StreamStart {
+    thread: ThreadId,
+    view: View,
+    /// The last record that the client has in full.
+    start: Seq,
+    /// A run that has not started: it may be cancelled, and then no record ever comes.
+    pub queued_run: Option<TaskId>,
+    /// What the stream sends in that case, if its protocol has an event for it.
+    pub queue_cancel_frames: Option<Bytes>,
+    /// Whether clients expect image bytes where frames have URLs.
+    inline_images: bool,
+}
+
+impl StreamStart {
+    pub fn new(thread: ThreadId, view: StreamView, position: StreamPosition) -> Self {
+        let StreamPosition { history_start, start, skip_frames } = position;
+        let view = View { lane: view.name.into(), projection: view.projection, history_start, skip_frames };
+        Self { thread, view, start, queued_run: None, queue_cancel_frames: None, inline_images: false }
+    }
+
+    /// Whether this user, the viewer of a frozen share, has seen every visible record.
+    pub fn is_past_frozen_end(&self, gateway: &Gateway, user: &UserId) -> bool {
+        gateway.shares.frozen_at(user).is_some_and(|until| self.start >= until)
+    }
+
+    pub(crate) fn with_queued_run(self, run: Option<TaskId>) -> Self {
+        Self { queued_run: run, ..self }
+    }
+
+    pub(crate) fn with_queue_cancel_frames(self, frames: Bytes) -> Self {
+        Self { queue_cancel_frames: Some(frames), ..self }
+    }
+
+    fn for_format(self, format: NativeFormat) -> Self {
+        match format {
+            NativeFormat::Task => self,
+            // Its frames embed those of Responses.
+            NativeFormat::RunItems => self.with_inline_images(),
+        }
+    }
+
+    pub(crate) fn with_inline_images(self) -> Self {
+        Self { inline_images: true, ..self }
+    }
+
+    /// The images to insert into the frames for this user, if its clients expect them.
+    pub fn inline_images_for(&self, gateway: &Gateway, user: &UserId) -> Option<ThreadImages> {
+        self.inline_images.then(|| thread_images(gateway, user, &self.thread))
+    }
+}
+
+/// The images that a user sees in a thread.
+pub fn thread_images(gateway: &Gateway, user: &UserId, thread: &ThreadId) -> ThreadImages {
+    ThreadImages::new(&gateway.engine.ports().directory, &gateway.attachments, user, thread)
+}
+
+/// The stream of a new thread's first run: the log is empty before it, so no lookup is needed.
+pub fn start_of_first_run(thread: ThreadId, run: TaskId, format: NativeFormat) -> StreamStart {
+    let view = format.run_view(&thread, &run);
+    let position = StreamPosition::after(Seq::ZERO);
+    StreamStart::new(thread, view, position).with_queued_run(Some(run)).for_format(format)
+}
+
+/// The stream of a task; `None` if the client has all of it.
+pub async fn start_of_task(
+    gateway: &Gateway,
+    user: &UserId,
+    task: &TaskId,
+    format: NativeFormat,
+    cursor: Option<Cursor>,
+) -> Result<Option<StreamStart>, Rejection> {
+    let run_start = find_run_start(gateway, user, task).await?;
+    let queued_run = run_start.queued_run();
+    let RunStart { run, before } = run_start;
+    let is_root = run.id == *task;
+    let view = match format {
+        NativeFormat::Task if !is_root => task_view(RecordScope::Task(task.clone()), format!("task/task/{task}")),
+        NativeFormat::RunItems if !is_root => {
+            let reason = "a sub-agent has no `run-items` of its own: they are one call of its run";
+            return Err(Rejection::invalid_param("format", reason));
+        }
+        _ => format.run_view(&run.thread, task),
+    };
+    if !is_root && gateway.engine.task_object(user, task).await?.is_none() {
+        return Err(Rejection::not_found());
+    }
+    let (start, skip_frames) = resolve_cursor(gateway, user, &run.thread, cursor.as_ref(), view.dialect).await?;
+    // A position before the task means its beginning.
+    let (start, skip_frames) = if start < before { (before, 0) } else { (start, skip_frames) };
+    if is_task_over(gateway, user, &run, task, start).await? {
+        return Ok(None);
+    }
+    let position = StreamPosition { history_start: before, start, skip_frames };
+    check_frame_offset(gateway, user, &run.thread, view.projection.boxed_clone(), position).await?;
+    Ok(Some(StreamStart::new(run.thread, view, position).with_queued_run(queued_run).for_format(format)))
+}
+
+/// The stream of a thread, which never ends.
+pub async fn start_of_thread(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    format: NativeFormat,
+    cursor: Option<Cursor>,
+) -> Result<StreamStart, Rejection> {
+    let stream =
+        resume_stream(gateway, user, thread, format.thread_view(thread), cursor.unwrap_or(Cursor::START)).await?;
+    Ok(stream.for_format(format))
+}
+
+/// The stream of a thread from a cursor, for any projection that processes it run by run.
+pub async fn resume_stream(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    view: StreamView,
+    cursor: Cursor,
+) -> Result<StreamStart, Rejection> {
+    let (start, skip_frames) = resolve_cursor(gateway, user, thread, Some(&cursor), view.dialect).await?;
+    let history_start = match view.projection.needs_history() {
+        true => seq_before_current_run(gateway, user, thread, start).await?,
+        false => start,
+    };
+    let position = StreamPosition { history_start, start, skip_frames };
+    check_frame_offset(gateway, user, thread, view.projection.boxed_clone(), position).await?;
+    Ok(StreamStart::new(thread.clone(), view, position))
+}
+
+/// Checks that the record after `start` has more than `skip` frames. A client holds a cursor inside a record only if it has
+/// some of the record's frames but not the last; a larger offset would skip frames of later records.
+async fn check_frame_offset(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    mut projection: Box<dyn Projection>,
+    position: StreamPosition,
+) -> Result<(), Rejection> {
+    let StreamPosition { history_start, start, skip_frames } = position;
+    if skip_frames == 0 {
+        return Ok(());
+    }
+    let frame_count = for_each_record(gateway, user, thread, history_start, |record| {
+        let mut frames = Frames::default().with_skip(u64::MAX);
+        projection.project(record, &mut frames);
+        let count = u64::MAX - frames.remaining_skip();
+        if record.seq > start { ControlFlow::Break(count) } else { ControlFlow::Continue(()) }
+    });
+    match frame_count.await? {
+        Some(count) if skip_frames >= count => Err(CursorError::Mismatch.into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Checks that a cursor belongs to this log, and returns its record and the number of frames to skip after it.
+async fn resolve_cursor(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    cursor: Option<&Cursor>,
+    dialect: &str,
+) -> Result<(Seq, u64), Rejection> {
+    let Some(cursor) = cursor else { return Ok((Seq::ZERO, 0)) };
+    gateway.engine.check_cursor(user, thread, cursor).await?;
+    Ok(record_frames::resume_position(cursor, dialect)?)
+}
+
+/// The position before the run that is in progress at `start`; `start` itself if there is none.
+async fn seq_before_current_run(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    start: Seq,
+) -> Result<Seq, Rejection> {
+    if start == Seq::ZERO {
+        return Ok(start);
+    }
+    let page = gateway.engine.ports().journal.read_page(user, thread, start.prev(), PageLimit::ONE).await?;
+    let Some(record) = page.records.first() else { return Ok(start) };
+    let row = gateway.engine.ports().directory.run(user, &record.run).await?;
+    let in_progress = row.filter(|row| !row.status.is_terminal() || row.last_seq.is_some_and(|last| start < last));
+    Ok(in_progress.and_then(|row| row.first_seq).map_or(start, Seq::prev))
+}
+
+/// Subscribes to a stream.
+pub fn open_viewer(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Viewer {
+    let viewer = gateway.engine.watch_from(user, &stream.thread, stream.view, stream.start);
+    match gateway.shares.frozen_at(user) {
+        Some(until) => viewer.with_end(until),
+        None => viewer,
+    }
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    Complete,
+    /// The thread was deleted, or the engine stops.
+    Interrupted,
+}
+
+/// Reads a stream to its end, and drops the frames.
+pub async fn wait_for_end(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Result<StreamEnd, Rejection> {
+    let queued_run = stream.queued_run.clone();
+    let mut viewer = open_viewer(gateway, user, stream);
+    loop {
+        match tokio::time::timeout(QUEUE_POLL_INTERVAL, viewer.next()).await {
+            Ok(Ok(Some(_))) => {}
+            Ok(Ok(None)) if viewer.is_interrupted() => return Ok(StreamEnd::Interrupted),
+            Ok(Ok(None)) => return Ok(StreamEnd::Complete),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) if was_cancelled_in_queue(gateway, user, queued_run.as_ref()).await? => {
+                return Ok(StreamEnd::Complete);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// A run that is cancelled in the queue leaves no record.
+pub async fn was_cancelled_in_queue(
+    gateway: &Gateway,
+    user: &UserId,
+    queued_run: Option<&TaskId>,
+) -> Result<bool, StoreError> {
+    let Some(run) = queued_run else { return Ok(false) };
+    let row = gateway.engine.run_of_task(user, run).await?;
+    Ok(row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()))
+}
+
+/// Whether all records of the task are at or before `start`.
+async fn is_task_over(
+    gateway: &Gateway,
+    user: &UserId,
+    run: &RunRow,
+    task: &TaskId,
+    start: Seq,
+) -> Result<bool, Rejection> {
+    let Some(first) = run.first_seq else { return Ok(run.status.is_terminal()) };
+    if run.status.is_terminal() && run.last_seq.is_some_and(|last| start >= last) {
+        return Ok(true);
+    }
+    if run.id == *task || start < first {
+        return Ok(false);
+    }
+    // A sub-agent ends before its run does, and only its records tell where.
+    let mut projection = TaskProjection::new(RecordScope::Task(task.clone()));
+    let over = for_each_record(gateway, user, &run.thread, first.prev(), |record| {
+        if record.seq > start {
+            return ControlFlow::Break(false);
+        }
+        let mut frames = Frames::default();
+        projection.project(record, &mut frames);
+        if frames.is_finished() { ControlFlow::Break(true) } else { ControlFlow::Continue(()) }
+    });
+    Ok(over.await?.unwrap_or(false))
+}

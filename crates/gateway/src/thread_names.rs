@@ -1,0 +1,86 @@
+//! Threads under the names that clients choose for them, one name space per protocol.
+
+use crate::context::Gateway;
+use crate::rejection::Rejection;
+use crate::run_lookup::{default_start, seq_before_run};
+use crate::stream_start::{StreamPosition, StreamStart, StreamView, resume_stream};
+use model::cursor::Cursor;
+use model::id::is_valid_id;
+use model::ports::{AliasData, AliasKind, AliasRow, StoreError};
+use model::{TaskId, ThreadId, UserId};
+use protocol::agent_runs::{AGENT_RUNS_PROJECTION, AgentRunsProjection};
+use uuid::Uuid;
+
+/// Finds an existing thread by its id (`thr_…`) or by the name that a client chose.
+pub async fn find_named_thread(
+    gateway: &Gateway,
+    user: &UserId,
+    kind: AliasKind,
+    name: &str,
+) -> Result<ThreadId, Rejection> {
+    let directory = &gateway.engine.ports().directory;
+    let thread = match ThreadId::parse(name) {
+        Ok(thread) => Some(thread),
+        Err(_) if is_valid_id(name) => directory.alias(user, kind, name).await?.map(|row| row.thread),
+        Err(_) => None,
+    };
+    let thread = thread.ok_or_else(Rejection::not_found)?;
+    // A name may be older than its thread.
+    directory.thread(user, &thread).await?.ok_or_else(Rejection::not_found)?;
+    Ok(thread)
+}
+
+/// The thread of a client's name, which need not exist yet. `field` is the field of the request that has the name.
+pub async fn reserve_named_thread(
+    gateway: &Gateway,
+    user: &UserId,
+    data: AliasData,
+    name: &str,
+    field: &str,
+) -> Result<ThreadId, Rejection> {
+    if !is_valid_id(name) {
+        return Err(Rejection::invalid_field(field, "must have 1 to 64 letters, digits, `_` or `-`"));
+    }
+    Ok(create_alias(gateway, user, data, name, ThreadId::from_uuid(Uuid::now_v7())).await?.thread)
+}
+
+/// Creates a name for a thread. If the name exists, the existing row is returned.
+pub(crate) async fn create_alias(
+    gateway: &Gateway,
+    user: &UserId,
+    data: AliasData,
+    name: &str,
+    thread: ThreadId,
+) -> Result<AliasRow, StoreError> {
+    let ports = gateway.engine.ports();
+    let row = AliasRow { name: name.to_owned(), thread, data, created_at: ports.clock.now() };
+    ports.directory.writer(user)?.create_alias(user, row).await
+}
+
+/// A thread under the name that its client uses.
+pub struct NamedThread<'a> {
+    pub name: &'a str,
+    pub thread: &'a ThreadId,
+}
+
+/// The stream of a thread's agent runs. Without a cursor it starts with the oldest run that has not ended, else with the
+/// latest, and never after `first_run`.
+pub async fn start_of_agent_runs(
+    gateway: &Gateway,
+    user: &UserId,
+    NamedThread { name, thread }: NamedThread<'_>,
+    cursor: Option<Cursor>,
+    first_run: Option<&TaskId>,
+) -> Result<StreamStart, Rejection> {
+    let projection = Box::new(AgentRunsProjection::new(name.to_owned()));
+    let view =
+        StreamView { name: format!("{AGENT_RUNS_PROJECTION}/{name}"), dialect: AGENT_RUNS_PROJECTION, projection };
+    if let Some(cursor) = cursor {
+        return resume_stream(gateway, user, thread, view, cursor).await;
+    }
+    let mut start = default_start(gateway, user, thread).await?;
+    if let Some(run) = first_run {
+        start = start.min(seq_before_run(gateway, user, run).await?.unwrap_or(start));
+    }
+    Ok(StreamStart::new(thread.clone(), view, StreamPosition::after(start)))
+}

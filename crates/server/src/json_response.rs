@@ -1,0 +1,27 @@
+//! JSON objects of the Responses API as response bodies.
+
+use crate::app::App;
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use gateway::attachments::inline_images::{ImageInliner, InlineImageError, has_blob_url};
+use gateway::stream_start::thread_images;
+use model::{ThreadId, UserId};
+use serde_json::Value;
+
+/// Streams an object of a thread with the bytes of its generated images.
+pub(crate) fn json_response_with_images(app: &App, user: &UserId, thread: &ThreadId, object: &Value) -> Response {
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let bytes = Bytes::from(object.to_string());
+    if !has_blob_url(&bytes) {
+        return (headers, bytes).into_response();
+    }
+    let inliner = ImageInliner::with_frames(thread_images(&app.gateway, user, thread), &bytes);
+    let chunks = stream::try_unfold(inliner, |mut inliner| async move {
+        let chunk = inliner.next().await?;
+        Ok::<_, InlineImageError>(chunk.map(|bytes| (bytes, inliner)))
+    });
+    (headers, Body::from_stream(chunks)).into_response()
+}
