@@ -2,36 +2,24 @@
 
 use std::fmt;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum FindingLevel {
-    /// Does not fail the check.
-    Warning,
-    Error,
-}
-
 /// Printed as `file:line: error: what, and what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TidyFinding {
     pub(crate) file: String,
     /// Counted from 1. Line 1 when the finding is about the file as a whole.
     pub(crate) line: usize,
-    pub(crate) level: FindingLevel,
     pub(crate) message: String,
 }
 
 impl TidyFinding {
     pub(crate) fn error(file: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, level: FindingLevel::Error, message: what.into() }
+        Self { file: file.to_owned(), line, message: what.into() }
     }
 }
 
 impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = match self.level {
-            FindingLevel::Warning => "warning",
-            FindingLevel::Error => "error",
-        };
-        write!(f, "{}:{}: {weight}: {}", self.file, self.line, self.message)
+        write!(f, "{}:{}: error: {}", self.file, self.line, self.message)
     }
 }
 

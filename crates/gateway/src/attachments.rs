@@ -1,7 +1,7 @@
 //! Files that users upload and threads refer to: where they are stored, who may read them, and what is deleted when an
 //! upload fails or nothing refers to a file any more.
 //!
-//! `blobs` stores bytes for threads; `data_url` is how bytes stand in a URL. Files come in through four modules: `uploads`
+//! `blobs` stores bytes for threads; `data_url` parses `data:` URLs. Files come in through four modules: `uploads`
 //! (inside a request), `receive` (a request of their own), `store_outputs` (from tools, hooks and models) and
 //! `crate::documents` (from the web). They go out through two: `resolve_for_model` to models, and `inline_images` to
 //! clients that want images inside their frames.
@@ -147,7 +147,7 @@ impl AttachmentStore {
         self.directory.writer(key.owner())?.reserve_attachment(key.owner(), key.as_str(), self.clock.now()).await
     }
 
-    /// Deletes a file: the bytes first, so that there are never bytes without a row.
+    /// Deletes the bytes first, then the row: bytes without a row would never be found.
     async fn delete(&self, owner: &UserId, key: &FileKey) -> Result<(), FileStoreError> {
         self.file_store.delete(key).await?;
         let unavailable = |error: StoreError| FileStoreError::Unavailable(error.to_string());

@@ -1,4 +1,4 @@
-//! What every operation of this crate needs, and how it is put together.
+//! The context that every operation of this crate takes, and its construction.
 
 use crate::attachments::{
     AttachmentSettings, AttachmentStore, AttachmentStoreOpenError, FileResolvingModels, OutputStoringHooks,

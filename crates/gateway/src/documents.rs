@@ -243,7 +243,7 @@ fn human_size(bytes: usize) -> String {
     }
 }
 
-/// Refuses images that would exhaust the memory of whoever decodes them. Only the header is read.
+/// Rejects images that would exhaust the decoder's memory. Reads the header only.
 fn check_image_pixels(bytes: &[u8], content_type: &str) -> Result<(), FetchError> {
     match ImageHeaderScanner::total_pixels(bytes, content_type) {
         None | Some(0) => Err(FetchError::Unreadable),

@@ -1,5 +1,5 @@
-//! What a client's request means: which run it starts, resumes or follows, which files it brings, and what a share lets its
-//! viewer see.
+//! The semantics of client requests: which run a request starts, resumes or follows, which files it carries, and what
+//! the viewer of a share can see.
 //!
 //! Every client protocol and every transport goes through this crate. It knows no HTTP (no axum, no header, no status), no
 //! config file and no command line: [`Gateway::open`] takes settings, and [`Rejection`] is an error without a transport.

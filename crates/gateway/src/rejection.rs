@@ -46,7 +46,7 @@ impl Rejection {
 
     /// The object does not exist, or is another user's.
     pub fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "there is no such thing here")
+        Self::new(ErrorCode::NotFound, "no such resource")
     }
 
     /// The body is well-formed, but not what the operation takes.
@@ -70,7 +70,7 @@ impl Rejection {
 
     /// A fault of the server. The cause is in the log.
     pub fn internal() -> Self {
-        Self::new(ErrorCode::Internal, "a fault of the server, which has been logged")
+        Self::new(ErrorCode::Internal, "internal error; the server has logged it")
     }
 }
 
@@ -92,13 +92,13 @@ impl From<StoreError> for Rejection {
             StoreError::ThreadNotFound => Self::not_found(),
             StoreError::Corrupt { thread, seq } => {
                 tracing::error!(%thread, %seq, "a record is damaged");
-                let detail = "the stored log is damaged at this place; the operator has been told";
+                let detail = "the stored log is damaged at this record; the server has logged it";
                 let rejection = Self::new(ErrorCode::StorageCorrupt, detail);
                 rejection.with_extension("thread_id", thread.as_str()).with_extension("seq", seq.0)
             }
             StoreError::Unavailable(why) => {
                 tracing::error!(why, "the store is not available");
-                Self::new(ErrorCode::StorageUnavailable, "the store cannot answer now: try again")
+                Self::new(ErrorCode::StorageUnavailable, "the store is unavailable: try again")
             }
         }
     }
@@ -111,13 +111,13 @@ impl From<SubmitError> for Rejection {
             // Another request created the same thread concurrently, twice: a retry finds it.
             SubmitError::ThreadExists => StoreError::Unavailable(error.to_string()).into(),
             SubmitError::ApprovalNotFound => {
-                let detail = "the run does not wait for this approval, and never did";
+                let detail = "the run has no such approval";
                 Self::new(ErrorCode::ApprovalNotFound, detail)
             }
             SubmitError::AlreadyDecided(approval) => {
                 let (code, detail) = match &approval.answer {
                     Some(answer) => (ErrorCode::AlreadyDecided, describe_decision(answer)),
-                    None => (ErrorCode::Expired, "the time for this decision is up".to_owned()),
+                    None => (ErrorCode::Expired, "the approval has expired".to_owned()),
                 };
                 Self::new(code, detail).with_extension("approval", approval_json(&approval))
             }
@@ -132,8 +132,7 @@ impl From<StartError> for Rejection {
         let detail = error.to_string();
         match error {
             StartError::UnknownAgent(_) => {
-                let detail =
-                    format!("{}; GET /v1/models lists those that there are", truncate_text(&detail, DETAIL_CHARS_MAX));
+                let detail = format!("{}; GET /v1/models lists the agents", truncate_text(&detail, DETAIL_CHARS_MAX));
                 Self::new(ErrorCode::UnknownAgent, detail)
             }
             StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
@@ -194,7 +193,7 @@ impl From<FileStoreError> for Rejection {
             FileStoreError::NotFound => Self::not_found(),
             FileStoreError::Unavailable(why) => {
                 tracing::error!(why, "the file store is not available");
-                Self::new(ErrorCode::FilesUnavailable, "files cannot be had now: try again")
+                Self::new(ErrorCode::FilesUnavailable, "the file storage is unavailable: try again")
             }
         }
     }
@@ -208,16 +207,16 @@ impl From<ImageTooLarge> for Rejection {
 
 fn describe_decision(answer: &ApprovalAnswer) -> String {
     let what = match answer.decision.kind {
-        ApprovalDecisionKind::Approve => "yes",
-        ApprovalDecisionKind::Edit => "yes, with other arguments",
-        ApprovalDecisionKind::Reject => "no",
+        ApprovalDecisionKind::Approve => "approved",
+        ApprovalDecisionKind::Edit => "edited",
+        ApprovalDecisionKind::Reject => "rejected",
     };
     let who = match answer.by {
-        Initiator::User => "a person",
-        Initiator::Timeout => "the clock",
-        Initiator::System | Initiator::Cancel => "the end of its run",
+        Initiator::User => "a user",
+        Initiator::Timeout => "its time-out",
+        Initiator::System | Initiator::Cancel => "the end of the run",
     };
-    format!("this was decided before: {what}, by {who}")
+    format!("already decided: {what} by {who}")
 }
 
 /// The beginning of an id that a client sent, for an error message.

@@ -1,8 +1,8 @@
 //! Which run answers a request, for protocols whose clients resend their history.
 //!
 //! The log is the source of truth. Items that a client resends are recognized by their ids and are never input; answers to
-//! pending calls and approvals resume the run that waits for them; new input starts the next run. A request that refers to
-//! no run of ours starts a new thread.
+//! pending calls and approvals resume the run that waits for them; new input starts the next run. A request that refers
+//! to no run of this server starts a new thread.
 
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
@@ -125,7 +125,7 @@ pub async fn find_known_prefix(
     Ok((0, conversation))
 }
 
-/// Removes tool outputs without a call before them: after a run of ours they are history, elsewhere an error.
+/// Removes tool outputs without a call before them: after a run of this server they are history, elsewhere an error.
 fn drop_unmatched_outputs(
     items: Vec<ClientInput>,
     conversation: &ConversationRef,
@@ -310,7 +310,7 @@ async fn resolve_earlier_answer(
         (None, ConversationRef::AfterRun(_), InputKind::ToolResult { call_id, .. }) => {
             return Err(call_not_found(call_id));
         }
-        // Its call may stand before it in the request.
+        // The request may contain its call.
         (None, _, _) => return Ok(None),
     };
     if let InputKind::ApprovalDecision { key, approve, .. } = &last.kind {

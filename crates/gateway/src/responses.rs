@@ -89,7 +89,7 @@ pub async fn read_response(
     }
     match read_from_pending_answer(gateway, user, response).await? {
         Some(snapshot) => Ok(Some(snapshot)),
-        // The run may have taken the answer in this moment, and then the log has it.
+        // The run may have consumed the answer since the first read; then the log has it.
         None => read_from_log(gateway, user, response).await,
     }
 }
@@ -151,7 +151,7 @@ async fn read_queued_response(
     });
     let cancelled = run.status.is_terminal();
     if echo.is_none() && !cancelled {
-        // The run has started in this moment, and its records have the request.
+        // The run has started since the first read, and its records have the request.
         let run = gateway.engine.run_of_task(user, &run.id).await?;
         return match run.filter(|run| run.first_seq.is_some() || run.status.is_terminal()) {
             Some(run) => Box::pin(read_response(gateway, user, &ResponseRef { run, segment: 1 })).await,

@@ -11,7 +11,7 @@ pub fn generate_secret(prefix: &str) -> Result<String, getrandom::Error> {
     Ok(format!("{prefix}{}", encode_hex(&secret)))
 }
 
-/// Tables are keyed by digest, so that the time of a lookup says nothing about the secret.
+/// Tables are keyed by digest, so that the timing of a lookup reveals nothing about the secret.
 pub fn secret_digest(secret: &str) -> String {
     sha256_hex(secret.as_bytes())
 }

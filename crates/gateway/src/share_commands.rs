@@ -9,7 +9,7 @@ use model::error::ErrorCode;
 use model::ports::{ShareRow, StoreError};
 use model::{ThreadId, UserId};
 
-/// A forgotten link should not stay open for ever.
+/// Forgotten links expire.
 const LIFETIME_SECONDS_DEFAULT: u64 = 7 * 24 * 60 * 60;
 const LIFETIME_SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
 /// Shares of one thread, revoked ones included.
@@ -59,8 +59,8 @@ pub async fn create_share(
     Ok(CreatedShare { row, token })
 }
 
-/// Inserts into the table first: whoever revokes the share as soon as it is in the store finds it in the table. Nobody has
-/// its token yet.
+/// Inserts into the table before the store, so that a revocation right after the store's commit finds the share. Its
+/// token has not been handed out yet.
 async fn insert_share(gateway: Gateway, row: ShareRow) -> Result<(), Rejection> {
     run_to_completion(async move {
         let writer = gateway.engine.ports().directory.writer(&row.owner)?;

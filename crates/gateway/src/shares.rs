@@ -1,4 +1,4 @@
-//! Shares: read access to a thread for whoever holds a token.
+//! Shares: a token that gives its holder read access to a thread.
 //!
 //! A viewer is a user of its own, named after the share (`share:…`, which is no valid name of another user), and
 //! [`ScopedStore`] is the store as that user sees it: one thread, up to the record at which it is frozen, read-only. So no

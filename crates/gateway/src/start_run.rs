@@ -105,7 +105,7 @@ async fn check_thread(gateway: &Gateway, user: &UserId, thread: &ThreadId, new: 
 /// Who knows a thread's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThreadOrigin {
-    /// Nobody else: the thread is created with this run, or not at all.
+    /// Only this request: the thread is created with this run, or not at all.
     Minted,
     /// The client: another request may create the thread at any moment.
     NamedByClient,

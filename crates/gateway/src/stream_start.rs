@@ -96,7 +96,7 @@ impl StreamPosition {
     }
 }
 
-/// A stream that nobody has subscribed to yet.
+/// A stream without a subscriber yet.
 pub struct StreamStart {
     thread: ThreadId,
     view: View,

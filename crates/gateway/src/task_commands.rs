@@ -182,7 +182,7 @@ pub(crate) async fn submit_cancel(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     Yes,
-    /// The wait ended, and the run goes on: the engine stops.
+    /// The engine is stopping, so the wait ended before the run did.
     Interrupted,
 }
 

@@ -48,7 +48,7 @@ pub fn check_history(entries: &[HistoryEntry]) -> Result<(), String> {
                     return Err(format!("the result of {call_id} is empty"));
                 }
             }
-            // Items of the same turn may stand between a call and its result; a user's message may not.
+            // Items of the same turn may come between a call and its result; a user's message may not.
             HistoryEntry::User { .. } | HistoryEntry::System { .. } | HistoryEntry::Summary { .. }
                 if !open.is_empty() =>
             {

@@ -67,7 +67,7 @@ impl ItemWriter {
         Self { output_index: index, item, steps, open_part: OpenPart::None, partial_images: 0 }
     }
 
-    /// Writes the next event; returns false when there are no more.
+    /// Writes the next event; returns false if none is left.
     pub(super) fn emit_next(&mut self, log: &mut LogBuilder, task: &TaskId, private: Option<PrivatePayload>) -> bool {
         let Some(step) = self.steps.pop_front() else { return false };
         let address = ItemAddress { task, item: self.item.id().clone(), output_index: self.output_index };

@@ -1,7 +1,7 @@
 //! How runs end, and what each protocol calls it.
 //!
-//! Two tables: [`RunEnd::names`] has the words for every end, [`RunFailureKind::names`] the error codes for every failure.
-//! A new terminal event, limit or kind of failure gets a row here, and every dialect has its word for it.
+//! Two tables: [`RunEnd::names`] has the names of every end, [`RunFailureKind::names`] the error codes of failures. A
+//! new terminal event, limit or kind of failure gets a row here with its name in every protocol.
 
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::LimitReason;
@@ -115,14 +115,14 @@ pub struct RunFailure {
     pub kind: RunFailureKind,
     /// For people.
     pub message: String,
-    /// May the same request succeed later?
+    /// Whether the same request may succeed later.
     pub retryable: bool,
 }
 
 /// The kinds of failure that some protocol has an error code for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFailureKind {
-    /// The provider refused the request for its rate.
+    /// The provider's rate limit was exceeded.
     RateLimited,
     /// The provider is overloaded.
     Overloaded,

@@ -43,7 +43,7 @@ impl RunReader {
     }
 }
 
-/// The events that a short form stands for; `None` if the event is not a short form.
+/// Expands a short form into its events; `None` if the event is not a short form.
 fn expand_short_event(fold: &RunFold, event: &Event) -> Option<Vec<Event>> {
     match event {
         Event::TextDone(done) => {

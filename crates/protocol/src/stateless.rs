@@ -66,7 +66,7 @@ fn append_input(mut inputs: Vec<ClientInput>, mut next: ClientInput) -> Vec<Clie
     inputs
 }
 
-/// Is it a result of the client's own tool? The result of a tool that the server ran has an id.
+/// Whether this is the result of a client tool. The result of a tool that the server ran has an id.
 fn is_client_result(input: &ClientInput) -> bool {
     matches!(input.kind, InputKind::ToolResult { .. }) && input.id.is_none()
 }

@@ -80,7 +80,7 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// Changes that precede the call are in effect when it returns.
+    /// Reloads the table. Changes made before the call are in effect when it returns.
     pub(crate) async fn refresh(&self, accounts: &dyn Accounts) -> Result<(), StoreError> {
         // One refresh at a time: otherwise an older read could overwrite a newer one, so that a new key stays unknown or
         // a revoked one becomes valid again. Requests do not wait here, and keys change rarely.
@@ -91,7 +91,7 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// The user and the id of a key. Looked up by digest, so that the time says nothing about the key.
+    /// Returns the user and the id of a key. Looked up by digest, so that timing reveals nothing about the key.
     pub(crate) fn find(&self, secret: &str) -> Option<(UserId, Arc<str>)> {
         let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
         active.get(&secret_digest(secret)).map(|entry| (entry.user.clone(), Arc::clone(&entry.id)))

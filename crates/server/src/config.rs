@@ -74,11 +74,10 @@ pub(crate) struct Config {
     pub(crate) shutdown_grace: Duration,
     /// Minimum time between two commits.
     pub(crate) commit_spacing: Duration,
-    /// Where the files of users are.
     pub(crate) files: AttachmentSettings,
     /// The origin under which clients reach the server.
     pub(crate) public_url: Option<String>,
-    /// How files are read that people point at.
+    /// Limits on fetching files that users name by URL.
     pub(crate) fetch: FetchConfig,
     pub(crate) http_limits: HttpLimits,
     pub(crate) definitions: Definitions,
@@ -105,7 +104,6 @@ pub(crate) struct HttpLimits {
     /// More connections wait in the kernel's queue.
     pub(crate) connections_max: usize,
     pub(crate) input: InputLimits,
-    /// Room for bodies that are large.
     pub(crate) large_bodies: LargeBodySemaphore,
 }
 

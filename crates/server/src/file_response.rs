@@ -1,4 +1,4 @@
-//! A file as a response: its media type by its bytes, headers that keep its content from running, and byte ranges.
+//! File responses: a media type detected from the bytes, headers that prevent script execution, and byte ranges.
 
 use crate::problem::Problem;
 use axum::body::Body;
@@ -10,7 +10,7 @@ use model::error::ErrorCode;
 use model::ports::AttachmentRow;
 use std::ops::Range;
 
-/// No script of the file runs, and it loads nothing.
+/// Blocks scripts and subresources of the file.
 const SANDBOX_CSP: &str = "sandbox; default-src 'none'";
 const IMMUTABLE_CACHE_CONTROL: &str = "private, max-age=31536000, immutable";
 
@@ -18,7 +18,7 @@ const IMMUTABLE_CACHE_CONTROL: &str = "private, max-age=31536000, immutable";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CachePolicy<'a> {
     MaxAgeSeconds(u64),
-    /// For ever: the content never changes. The hash is its entity tag.
+    /// Indefinitely, because the content never changes. The hash is its entity tag.
     Immutable(&'a str),
 }
 
@@ -46,7 +46,7 @@ fn is_etag(tag: &str, name: &str) -> bool {
     tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')) == Some(name)
 }
 
-/// The request's parts that select what is sent.
+/// The parts of a request that select the response body.
 pub(crate) struct FileRequest<'a> {
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
@@ -114,7 +114,6 @@ fn insert_headers(response: &mut Response, headers: Vec<(HeaderName, String)>) {
     }
 }
 
-/// Which part is asked for.
 #[derive(Debug, PartialEq)]
 enum RequestedRange {
     Whole,
@@ -122,9 +121,9 @@ enum RequestedRange {
     Unsatisfiable,
 }
 
-/// One part at most: who asks for several, or in a way that cannot be read, gets everything.
+/// Supports a single range: a request for several, or with an invalid header, gets the whole file.
 fn parse_range(headers: &HeaderMap, bytes: u64, keep: CachePolicy<'_>) -> RequestedRange {
-    // Files never change, but what a client knows of one without a name it cannot prove here.
+    // A file without an entity tag has no validator that `If-Range` could match.
     if let Some(known) = headers.get(header::IF_RANGE) {
         let is_it = matches!((known.to_str(), keep), (Ok(tag), CachePolicy::Immutable(name)) if is_etag(tag, name));
         if !is_it {
@@ -143,7 +142,7 @@ fn parse_range(headers: &HeaderMap, bytes: u64, keep: CachePolicy<'_>) -> Reques
     let part = match (from, to) {
         (Some(from), Some(to)) if from > to => return RequestedRange::Whole,
         (Some(from), to) => from..to.map_or(bytes, |to| to.saturating_add(1).min(bytes)),
-        // The last so many.
+        // A suffix range: the last `last` bytes.
         (None, Some(last)) => bytes.saturating_sub(last)..bytes,
         (None, None) => return RequestedRange::Whole,
     };

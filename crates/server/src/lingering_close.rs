@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bounds what is discarded. A client that reads while it sends stops much earlier.
+/// Maximum number of bytes to discard. A client that reads while it sends stops much earlier.
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const DRAIN_BUFFER_BYTES: usize = 16 * 1024;
 

@@ -86,7 +86,7 @@ pub(crate) async fn serve_connections(
                 let handle = ConnectionHandle::new(shutdown.clone(), (permit, alive.clone()));
                 tokio::spawn(serve_connection(stream, peer, router.clone(), limits.clone(), handle));
             }
-            // The client gave up before the accept, which says nothing about the next one.
+            // The client disconnected before the accept. The listener itself is fine.
             Err(error) if is_peer_error(error.kind()) => {}
             Err(error) => {
                 // Out of descriptors or memory: an immediate retry would only spin.

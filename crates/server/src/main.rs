@@ -37,8 +37,8 @@ mod ws;
 use clap::Parser as _;
 use std::process::ExitCode;
 
-/// Records are allocated on one thread and freed on another, many of one size. The system's allocator takes twice the
-/// time for that (docs/performance.md), and other allocators keep more memory for viewers that do not read.
+/// Records of similar size are allocated on one thread and freed on another. The system allocator takes twice as long
+/// (docs/performance.md), and other allocators retain more memory for viewers that do not read.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

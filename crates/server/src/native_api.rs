@@ -1,6 +1,6 @@
-//! What the native routes take and give, where it is not an object of `model`.
+//! Request and response types of the native routes that are not types of `model`.
 //!
-//! A request's parts are not `model`'s: a client may not set what only the server knows (reference numbers, tags).
+//! Input parts have types of their own because a client may not set reference numbers or tags.
 
 use crate::problem::Problem;
 use gateway::client_tools::check_client_tools;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// What a user says: a text, or parts.
+/// User input: a text or a list of parts.
 #[derive(Debug, Default)]
 pub(crate) struct TaskInput(Vec<InputPart>);
 
@@ -47,7 +47,7 @@ struct InputImage {
 }
 
 impl TaskInput {
-    /// The parts, where each is what it says.
+    /// Validates the parts and converts them.
     pub(crate) fn into_parts(self, limits: &InputLimits) -> Result<Vec<ContentPart>, Problem> {
         let most = limits.parts_max;
         if self.0.len() > most {
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for TaskInput {
             }
 
             fn visit_str<E>(self, text: &str) -> Result<TaskInput, E> {
-                // An empty text says nothing, which is not the same as saying an empty text.
+                // An empty text is no input, not a part with an empty text.
                 let part = (!text.is_empty()).then(|| InputPart::Text { text: text.to_owned() });
                 Ok(TaskInput(part.into_iter().collect()))
             }
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for TaskInput {
     }
 }
 
-/// A tool that the caller will run itself.
+/// A tool that the client runs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeclaredClientTool {
@@ -117,7 +117,7 @@ pub(crate) struct DeclaredClientTool {
     parameters: Value,
 }
 
-/// The tools, where each has a name of its own and a schema.
+/// Checks that each tool has a unique name and a schema.
 pub(crate) fn parse_client_tools(
     declared: Vec<DeclaredClientTool>,
     limits: &InputLimits,
@@ -129,7 +129,7 @@ pub(crate) fn parse_client_tools(
     Ok(check_client_tools(declared.into_iter().map(tool).collect(), limits)?)
 }
 
-/// Money as prices are written: millionths are ours alone.
+/// Converts to whole currency units: clients do not see micros.
 #[expect(clippy::cast_precision_loss, reason = "exact up to nine thousand million, and what is compared is the amount")]
 pub(crate) fn amount_as_f64(amount: CostMicros) -> f64 {
     amount.0 as f64 / 1_000_000.0

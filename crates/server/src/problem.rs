@@ -91,7 +91,7 @@ impl Problem {
         Self::invalid_query(format!("`{name}`: {reason}")).with_field(name)
     }
 
-    /// A bug of ours. The caller logs what happened.
+    /// A server bug. The caller logs the cause.
     pub(crate) fn internal() -> Self {
         Self::new(ErrorCode::Internal, "internal error; the server has logged it")
     }

@@ -4,8 +4,7 @@ use crate::problem::Problem;
 use axum::extract::Query;
 use axum::http::Uri;
 
-/// Parses a query that may have these parameters, each once. Unknown ones are errors: one that was ignored would be a
-/// typo that nobody notices.
+/// Parses a query that may have these parameters, each once. Unknown ones are errors, so that typos are noticed.
 pub(crate) fn parse_query<const N: usize>(uri: &Uri, names: [&str; N]) -> Result<[Option<String>; N], Problem> {
     let mut values = [const { None }; N];
     for (name, value) in parse_pairs(uri)? {

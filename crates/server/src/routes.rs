@@ -83,7 +83,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ApprovalPath {
     }
 }
 
-/// The name of a thread, whoever chose it.
+/// A thread's id, or the name that a client chose for it.
 pub(crate) struct ThreadNamePath(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for ThreadNamePath {

@@ -37,7 +37,7 @@ pub(crate) fn sse_head() -> Response {
 /// What a stream has in addition to its frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SseStyle {
-    /// Some clients take any field for an event, also `retry`.
+    /// Some clients treat any field as an event, including `retry`.
     sends_retry: bool,
     /// Follows the last frame.
     terminator: &'static [u8],

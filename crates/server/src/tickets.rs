@@ -30,7 +30,7 @@ pub(crate) enum TicketError {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
-    /// By digest, so that the time of a look-up says nothing about a ticket.
+    /// Keyed by digest, so that the timing of a lookup reveals nothing about a ticket.
     unredeemed: Mutex<HashMap<String, Ticket>>,
 }
 

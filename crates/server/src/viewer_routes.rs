@@ -27,7 +27,7 @@ pub(crate) fn check_viewer_route(method: &Method, route: &str) -> Result<(), Pro
     if (reads && VIEWER_ROUTES.contains(&route)) || (*method == Method::POST && route == TICKET_ROUTE) {
         return Ok(());
     }
-    // The same for every thread, so that an error tells nothing about what exists.
+    // The same for every thread, so that an error does not reveal which threads exist.
     Err(if reads { Problem::not_found() } else { share_read_only() })
 }
 

@@ -20,7 +20,7 @@ fn nth_spend(n: u64) -> Spend {
     Spend { usage, cost: CostMicros(6 * n) }
 }
 
-/// A sum for every user and day, which outlives the threads that it was spent in.
+/// Spend is summed per user and day, and survives the deletion of its threads.
 pub async fn what_is_spent_adds_up_by_user_and_day(journal: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let mut author = LogWriter::new(journal, directory, 1).await;
@@ -42,7 +42,7 @@ pub async fn what_is_spent_adds_up_by_user_and_day(journal: &dyn Journal, direct
     assert_eq!(directory.daily_spend(&other, TODAY).await, Ok(nth_spend(7)));
     assert_eq!(directory.daily_spend(&other, TOMORROW).await, Ok(Spend::default()));
 
-    // What is refused costs nothing.
+    // A rejected batch adds no spend.
     author.changes.push(DirectoryChange::AddSpend { day: TODAY, spent: nth_spend(1_000) });
     author.changes.push(DirectoryChange::ConsumeInboxRow { row: 1_000_000 });
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
@@ -50,7 +50,7 @@ pub async fn what_is_spent_adds_up_by_user_and_day(journal: &dyn Journal, direct
     assert_eq!(directory.daily_spend(&owner, TODAY).await, Ok(nth_spend(103)), "nobody gets round a limit by deleting");
 }
 
-/// Nonsense of a provider does not begin the count anew.
+/// Sums saturate: absurd usage from a provider must not wrap the counter.
 pub async fn a_sum_stays_at_its_bound(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let most = Spend {
@@ -65,7 +65,7 @@ pub async fn a_sum_stays_at_its_bound(journal: &dyn Journal, directory: &dyn Tes
     assert_eq!(directory.daily_spend(&test_user(), TODAY).await, Ok(Spend { usage, cost: CostMicros(u64::MAX) }));
 }
 
-/// 1, 2: ids are unique, and revoking is final.
+/// 1, 2: ids are unique, and revocation is final.
 pub async fn keys_come_and_go(_: &dyn Journal, directory: &dyn TestStore) {
     let key = |id: &str, created_at| AccessKeyRow {
         id: id.to_owned(),

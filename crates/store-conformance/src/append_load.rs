@@ -1,4 +1,4 @@
-//! A load for measuring: many threads, each with one append in flight, as executors have it.
+//! A load for benchmarks: many threads, each with one append in flight, as executors produce it.
 
 use super::TestStore;
 use super::fixtures::{LogWriter, note_event};
@@ -8,38 +8,34 @@ use model::seq::Seq;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How much, and in what pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendLoad {
-    /// So many threads take turns.
     pub threads: usize,
-    /// Each appends so many records at once.
+    /// Records per append.
     pub batch_records: usize,
-    /// All of them together append about so many.
+    /// Approximate total of all threads.
     pub records: usize,
-    /// The first thread's number: a second load on one store needs other threads.
+    /// Number of the first thread: a second load on the same store needs other threads.
     pub first_thread: usize,
 }
 
-/// What came of it.
 #[derive(Clone, Debug)]
 pub struct LoadReport {
-    /// Records that were confirmed.
+    /// Confirmed records.
     pub records: usize,
     /// From the first append to the last confirmation.
     pub elapsed: Duration,
-    /// How long each append took, shortest first.
+    /// Sorted, shortest first.
     pub latencies: Vec<Duration>,
 }
 
 impl LoadReport {
-    /// Records in a second.
     #[must_use]
     pub fn records_per_second(&self) -> f64 {
         self.records as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// How long an append took that is slower than this share of all.
+    /// The latency at this quantile.
     #[must_use]
     pub fn latency_quantile(&self, share: f64) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
@@ -49,7 +45,7 @@ impl LoadReport {
     }
 }
 
-/// Appends records of about 200 bytes, all made before the clock starts.
+/// Appends records of about 200 bytes, all generated before the measurement starts.
 pub async fn run_append_load<S: Journal + TestStore + 'static>(store: &Arc<S>, load: AppendLoad) -> LoadReport {
     let rounds = (load.records / load.threads / load.batch_records).max(1);
     let authors = (0..load.threads).map(|n| LogWriter::new(&**store, &**store, load.first_thread + n));
@@ -78,7 +74,7 @@ pub async fn run_append_load<S: Journal + TestStore + 'static>(store: &Arc<S>, l
     LoadReport { records: rounds * load.batch_records * load.threads, elapsed: took, latencies: appends }
 }
 
-/// The next batch of a thread, as if the ones before it had been appended.
+/// Builds a thread's next batch as if the previous ones had been appended.
 fn next_batch(author: &mut LogWriter<'_>, records: usize) -> AppendBatch {
     let event = note_event(&author.run, &"x".repeat(105));
     for _ in 0..records {
@@ -90,7 +86,7 @@ fn next_batch(author: &mut LogWriter<'_>, records: usize) -> AppendBatch {
     batch
 }
 
-/// Ends the runs of a load, so that what it logged moves into blocks.
+/// Ends the runs of a load, so that the store moves their records into blocks.
 pub async fn complete_load_runs<S: Journal + TestStore>(store: &S, load: AppendLoad) {
     for n in load.first_thread..load.first_thread + load.threads {
         let (owner, thread) = (super::fixtures::test_user(), super::fixtures::nth_thread(n));

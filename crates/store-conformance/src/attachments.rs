@@ -1,11 +1,10 @@
-//! The law on the rows of files ([`model::ports::Attachments`]).
+//! The law of [`model::ports::Attachments`], rules 1 to 5.
 
 use super::TestStore;
 use super::fixtures::{other_user, test_user};
 use futures_util::future::join_all;
 use model::ports::{AttachmentOutcome, AttachmentRow, Journal};
 
-/// The `n`-th file, of `bytes` bytes.
 #[must_use]
 pub fn nth_attachment(n: usize, bytes: u64) -> AttachmentRow {
     AttachmentRow {
@@ -18,7 +17,7 @@ pub fn nth_attachment(n: usize, bytes: u64) -> AttachmentRow {
     }
 }
 
-/// 1, 2: a file that is only expected is not there and does not count.
+/// 1, 2: a file that is only reserved does not exist and does not count.
 pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(None));
@@ -34,7 +33,7 @@ pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, dire
     assert_eq!(directory.delete_attachment(&owner, &row.path).await, Ok(false));
 }
 
-/// 4: neither expecting nor putting it again changes a file.
+/// 4: neither a second reservation nor a second commit changes a file.
 pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
@@ -46,7 +45,7 @@ pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &d
     assert_eq!(directory.stale_attachments().await, Ok(Vec::new()));
 }
 
-/// 1: what was broken off can be found.
+/// 1: interrupted uploads are listed.
 pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
     _: &dyn Journal,
     directory: &dyn TestStore,
@@ -66,7 +65,7 @@ pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(5));
 }
 
-/// 3: the bound is exact, also when many come at once.
+/// 3: the quota is exact under concurrent commits.
 pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let puts = (0..20).map(|n| directory.commit_attachment(&owner, nth_attachment(n, 10), Some(95)));
@@ -86,7 +85,7 @@ pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, direct
         directory.commit_attachment(&owner, nth_attachment(100, 5), Some(95)).await,
         Ok(AttachmentOutcome::Stored)
     );
-    // A bound that was lowered takes nothing away, and lets nothing more in.
+    // A lowered quota deletes nothing and admits nothing.
     assert_eq!(
         directory.commit_attachment(&owner, nth_attachment(101, 0), Some(10)).await,
         Ok(AttachmentOutcome::QuotaExceeded { used: 95 })
@@ -98,7 +97,6 @@ pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, direct
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(95));
 }
 
-/// 5: files are their owner's.
 pub async fn a_file_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other, row) = (test_user(), other_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();

@@ -1,4 +1,4 @@
-//! The law on blobs and on what threads use ([`model::ports::Attachments`], rules 6 and 7).
+//! The law of [`model::ports::Attachments`] on blobs and on links from threads, rules 6 and 7.
 
 use super::TestStore;
 use super::attachments::nth_attachment;
@@ -8,19 +8,18 @@ use model::ports::{AttachmentOutcome, AttachmentRow, Journal};
 use model::{ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
 
-/// The `n`-th hash.
 #[must_use]
 pub fn nth_hash(n: usize) -> String {
     format!("{n:064x}")
 }
 
-/// The bytes of the `n`-th hash, `bytes` of them, at the `place`-th path.
+/// A blob with the `n`-th hash and `bytes` bytes, at the `place`-th path.
 #[must_use]
 pub fn nth_blob(place: usize, n: usize, bytes: u64) -> AttachmentRow {
     AttachmentRow { path: format!("blobs/{place:04}"), hash: Some(nth_hash(n)), ..nth_attachment(place, bytes) }
 }
 
-/// 6: before a thread uses it there is no blob, and after that it is a file like any other.
+/// 6: a blob exists from the moment that a thread uses it, and is then a file like any other.
 pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_blob(1, 1, 7));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
@@ -34,7 +33,7 @@ pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journ
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(Some(row.clone())));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
     assert_eq!(directory.stale_attachments().await, Ok(Vec::new()));
-    // Another thread uses it, by either name.
+    // Another thread links it by hash or by path.
     assert_eq!(directory.link_blob(&owner, &nth_thread(2), &nth_hash(1)).await, Ok(Some(row.clone())));
     assert_eq!(directory.link_attachment(&owner, &nth_thread(3), &row.path).await, Ok(Some(row.clone())));
     for n in 2..=3 {
@@ -43,7 +42,7 @@ pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journ
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
 }
 
-/// 6: the same bytes brought twenty times at once are one blob, which all who brought them use, and count once.
+/// 6: twenty concurrent commits of the same bytes make one blob, which counts once and which all threads use.
 pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for n in 1..=20 {
@@ -63,16 +62,16 @@ pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, dir
         assert_eq!(directory.blob(&owner, Some(of), &nth_hash(1)).await, Ok(Some(there.clone())));
     }
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
-    // What was not needed is still only expected.
+    // The other paths stay reserved.
     let unfinished = directory.stale_attachments().await.unwrap();
     assert_eq!(unfinished.len(), 19);
     assert!(unfinished.iter().all(|(_, path)| *path != there.path), "{unfinished:?}");
     assert_eq!(directory.unreferenced_attachments().await, Ok(Vec::new()));
-    // Who says the same once more is told the same.
+    // A repeated commit returns the same outcome.
     assert_eq!(directory.commit_blob(&owner, &nth_thread(1), there, Some(0)).await, Ok(AttachmentOutcome::Stored));
 }
 
-/// 3: blobs and other files share one bound. What is over it changes nothing, and what is there needs no room.
+/// 3: blobs and other files share one quota. A commit above it changes nothing; a duplicate needs no quota.
 pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_attachment(&owner, nth_attachment(1, 40), Some(95)).await.unwrap();
@@ -92,12 +91,12 @@ pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn Test
     let again = directory.commit_blob(&owner, &nth_thread(99), nth_blob(99, there, 10), Some(0)).await;
     assert_eq!(again, Ok(AttachmentOutcome::Duplicate(nth_blob(there, there, 10))));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(90));
-    // A thread that was refused uses nothing: deleting it takes nothing away.
+    // A rejected commit links nothing, so deleting its thread releases nothing.
     assert_eq!(directory.delete_thread(&owner, &nth_thread(over)).await, Ok(false));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(90));
 }
 
-/// 5: a hash is no secret. Blobs are their owner's all the same.
+/// 5: knowing a hash gives no access to another owner's blob.
 pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let (mine, theirs) = (nth_blob(1, 1, 7), nth_blob(1, 1, 9));
@@ -112,7 +111,7 @@ pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: 
     );
     assert_eq!(directory.blob(&other, None, &nth_hash(1)).await, Ok(Some(theirs.clone())));
     assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(Some(mine.clone())));
-    // Nor does it matter to a thread what somebody else does to one of the same name.
+    // Another user's thread with the same id is independent.
     directory.link_blob(&other, &nth_thread(1), &nth_hash(1)).await.unwrap();
     assert_eq!(directory.delete_thread(&other, &nth_thread(1)).await, Ok(false));
     assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(Some(mine)));
@@ -120,7 +119,7 @@ pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: 
     assert_eq!(directory.unreferenced_attachments().await, Ok(Vec::new()));
 }
 
-/// 2: what is not there cannot be used, and whoever tried uses nothing.
+/// 2: linking a missing file fails and leaves no link.
 pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.link_attachment(&owner, &nth_thread(1), &row.path).await, Ok(None));
@@ -131,7 +130,7 @@ pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn T
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(Some(row)));
 }
 
-/// 6: nothing is a blob by half.
+/// 6: a commit with a hash needs a thread, and a commit with a thread needs a hash.
 pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     assert!(directory.commit_blob(&owner, &nth_thread(1), nth_attachment(1, 7), None).await.is_err());
@@ -146,7 +145,7 @@ pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn Tes
     }
 }
 
-/// 7: a thread takes along what nobody else uses, exactly that.
+/// 7: deleting a thread releases exactly the files that no other thread uses.
 pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for n in 1..=2 {
@@ -162,7 +161,7 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
     for (n, path) in [(1, nth_attachment(1, 0).path), (1, nth_attachment(2, 0).path), (2, nth_attachment(2, 0).path)] {
         assert!(directory.link_attachment(&owner, &nth_thread(n), &path).await.unwrap().is_some());
     }
-    // Twice is once.
+    // Links are idempotent.
     for _ in 0..2 {
         directory.link_blob(&owner, &nth_thread(2), &nth_hash(2)).await.unwrap();
         directory.link_blob(&owner, &nth_thread(1), &nth_hash(1)).await.unwrap();
@@ -184,7 +183,7 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
     }
     assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
     assert_eq!(directory.link_blob(&owner, &nth_thread(2), &nth_hash(1)).await, Ok(None));
-    // What another thread uses is there, and what no thread ever used.
+    // Files of other threads and files that were never linked still exist.
     assert_eq!(directory.blob(&owner, Some(&nth_thread(2)), &nth_hash(2)).await, Ok(Some(nth_blob(12, 2, 16))));
     assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(2)).await, Ok(None));
     for (n, bytes) in [(2, 2), (3, 4)] {
@@ -202,7 +201,7 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(4));
 }
 
-/// 7: a thread that never came can be deleted, too, for what it uses.
+/// 7: deleting a thread that was never created releases its files.
 pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
@@ -212,7 +211,7 @@ pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dy
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(0));
 }
 
-/// 7: whoever deletes a thread cannot be kept from it by one that comes later under its name.
+/// 7: a link may precede its thread, and does not carry over to a later thread with the same id.
 pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
@@ -221,18 +220,18 @@ pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directo
     assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(Some(nth_blob(1, 1, 7))));
     assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
     assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
-    // The name is free, and who has it now uses nothing.
+    // A new thread with the same id has no links.
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
     directory.commit_blob(&owner, &nth_thread(2), nth_blob(2, 1, 7), None).await.unwrap();
     assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(None));
 }
 
-/// 7: bytes that were released may come again, in another place, before and after the first ones are forgotten.
+/// 7: released bytes may be committed again at another path, before and after the old row is deleted.
 pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     directory.delete_thread(&owner, &nth_thread(1)).await.unwrap();
-    // Where it was, somebody is removing bytes.
+    // The old path is closed to commits, because its bytes are being deleted.
     directory.reserve_attachment(&owner, &nth_blob(1, 1, 7).path, 1).await.unwrap();
     assert!(directory.commit_blob(&owner, &nth_thread(2), nth_blob(1, 1, 7), None).await.is_err());
     let no_blob = AttachmentRow { hash: None, ..nth_blob(1, 1, 7) };
@@ -249,7 +248,7 @@ pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn Tes
     assert_eq!(directory.stale_attachments().await, Ok(Vec::new()));
 }
 
-/// What is forgotten is used by nobody, so what comes in its place is not taken along by a thread of before.
+/// Deleting a file deletes its links, so an old thread cannot release a new file at the same path.
 pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
@@ -262,8 +261,7 @@ pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directo
     assert_eq!(directory.unreferenced_attachments().await, Ok(Vec::new()));
 }
 
-/// 7: threads come and go at once. Whoever was told that they use something, and was not deleted, has it: never is
-/// something used that was released.
+/// 7: with concurrent links and deletions, a file that a live thread linked successfully is never released.
 pub async fn what_is_used_is_there_however_threads_come_and_go(_: &dyn Journal, directory: &dyn TestStore) {
     let (mut rounds, mut stayed, mut went) = (0, 0, 0);
     for (n, seed) in test_seeds().take(40).enumerate() {
@@ -284,24 +282,23 @@ pub async fn what_is_used_is_there_however_threads_come_and_go(_: &dyn Journal, 
     assert!(rounds == 1 || stayed > 0 && went > 0, "nobody met anybody: {stayed}, {went}");
 }
 
-/// What a thread did, and what came of it.
 enum RaceStep {
     Deleted(usize),
     Used(usize, Option<AttachmentRow>),
 }
 
-/// A picture and a paper, threads that reach for them at once, and others that are deleted meanwhile.
+/// A blob and a file, with threads that link them and threads that are deleted, concurrently.
 struct UseRace<'a> {
     directory: &'a dyn TestStore,
     owner: UserId,
     seed: u64,
-    /// Paths from here on are its own.
+    /// This race uses the paths from here on.
     first_path: usize,
     threads: Vec<ThreadId>,
 }
 
 impl UseRace<'_> {
-    /// The first thread has both, and is deleted. Of the others some are, before or after they got what they wanted.
+    /// Deletes the first thread, which uses both. Some of the others are deleted before or after they link one.
     async fn run(&self) -> Vec<RaceStep> {
         let mut rng = Rng::new(self.seed);
         let (first, paper) = (&self.threads[0], nth_attachment(self.first_path, 50));
@@ -341,7 +338,7 @@ impl UseRace<'_> {
         RaceStep::Used(n, used)
     }
 
-    /// How many have what they were told that they have.
+    /// Checks the links of the live threads and returns their number.
     async fn check(&self, did: &[RaceStep]) -> usize {
         let Self { directory, owner, seed, .. } = self;
         let released = directory.unreferenced_attachments().await.unwrap();

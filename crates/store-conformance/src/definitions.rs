@@ -3,7 +3,7 @@
 use super::TestStore;
 use model::ports::Journal;
 
-/// Kept once, however often they are brought, and however long they are.
+/// Stored once per digest, whatever their length.
 pub async fn definitions_are_kept_under_their_digest(_: &dyn Journal, directory: &dyn TestStore) {
     assert_eq!(directory.definitions("abc").await, Ok(None));
     let long = "définition\0\n".repeat(500_000);

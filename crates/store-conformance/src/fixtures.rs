@@ -1,4 +1,4 @@
-//! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
+//! Fixtures for tests of stores: ids, commands, and [`LogWriter`], which logs a run.
 
 use super::TestStore;
 use model::command::{AnswerBody, AnswerCommand, CancelCommand, Command, StartCommand, SteerCommand};
@@ -19,37 +19,32 @@ use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{CallId, NodeId, TaskId, ThreadId, UserId};
 
-/// The user of most tests.
 #[must_use]
 pub fn test_user() -> UserId {
     UserId::from("somebody")
 }
 
-/// Another one.
 #[must_use]
 pub fn other_user() -> UserId {
     UserId::from("stranger")
 }
 
-/// The one process that tests know.
 #[must_use]
 pub fn test_node() -> NodeId {
     NodeId::from("node")
 }
 
-/// The `n`-th thread: a higher number is a newer thread.
+/// Sorts by `n`: a higher number is a newer thread.
 #[must_use]
 pub fn nth_thread(n: usize) -> ThreadId {
     ThreadId::from(format!("thr_{n:032x}"))
 }
 
-/// The `n`-th run.
 #[must_use]
 pub fn nth_run(n: usize) -> TaskId {
     TaskId::from(format!("task_{n:032x}"))
 }
 
-/// Begin a run.
 #[must_use]
 pub fn start_command(run: &TaskId) -> Command {
     Command::Start(Box::new(StartCommand {
@@ -70,13 +65,11 @@ pub fn start_command(run: &TaskId) -> Command {
     }))
 }
 
-/// Stop it.
 #[must_use]
 pub fn cancel_command(run: &TaskId) -> Command {
     Command::Cancel(CancelCommand { task_id: run.clone(), mode: CancelMode::Immediate })
 }
 
-/// Say something to it.
 #[must_use]
 pub fn steer_command(run: &TaskId, text: &str) -> Command {
     let otherwise = TaskId::from(format!("{run}-later"));
@@ -87,7 +80,7 @@ pub fn steer_command(run: &TaskId, text: &str) -> Command {
     })
 }
 
-/// The `n`-th question of a run: a higher number is a newer question.
+/// Sorts by `n`: a higher number is a newer approval request.
 #[must_use]
 pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow {
     let call_id = CallId::numbered(run.run_suffix(), n);
@@ -104,58 +97,53 @@ pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow 
     }
 }
 
-/// Yes.
 #[must_use]
 pub const fn approve() -> ApprovalDecision {
     ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None }
 }
 
-/// No, and why.
 #[must_use]
 pub fn reject(why: &str) -> ApprovalDecision {
     ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: Some(why.to_owned()), args: None }
 }
 
-/// Decide a question.
 #[must_use]
 pub fn decide_command(question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
     decide_command_as(Initiator::User, question, decision)
 }
 
-/// Decide a question, as a person or as the clock.
+/// Decides as a user or as the time-out.
 #[must_use]
 pub fn decide_command_as(by: Initiator, question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
     let to = AnswerBody::Approval { key: question.key.clone(), decision: decision.clone(), by };
     Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None })
 }
 
-/// A command for a thread that is there.
+/// A command for an existing thread.
 #[must_use]
 pub fn submission(thread: &ThreadId, command: Command) -> Submission {
     Submission { thread: thread.clone(), thread_mode: ThreadMode::MustExist, at: 1_000, command, idempotency_key: None }
 }
 
-/// A command that makes its thread.
+/// A command that creates its thread.
 #[must_use]
 pub fn new_thread_submission(thread: &ThreadId, command: Command) -> Submission {
     Submission { thread_mode: ThreadMode::CreateNew, ..submission(thread, command) }
 }
 
-/// The same with a key.
 #[must_use]
 pub fn with_idempotency_key(submission: Submission, key: &str, digest: &str) -> Submission {
     let idempotency = Some(IdempotencyKey { key: key.to_owned(), request_digest: digest.to_owned() });
     Submission { idempotency_key: idempotency, ..submission }
 }
 
-/// An event that says nothing but this text.
+/// An event that carries only this text.
 #[must_use]
 pub fn note_event(run: &TaskId, text: &str) -> Event {
     let value = serde_json::Value::String(text.to_owned());
     Event::Custom(CustomEvent { task_id: run.clone(), name: "note".to_owned(), value })
 }
 
-/// The first event of a run.
 #[must_use]
 pub fn created_event(thread: &ThreadId, run: &TaskId) -> Event {
     let task = Box::new(TaskSpec {
@@ -174,23 +162,22 @@ pub fn created_event(thread: &ThreadId, run: &TaskId) -> Event {
     Event::Created(TaskCreated { task_id: run.clone(), task })
 }
 
-/// Its last one.
 #[must_use]
 pub fn completed_event(run: &TaskId) -> Event {
     Event::Completed(TaskCompleted { task_id: run.clone(), usage: Usage::default(), cost: None, duration_ms: 1 })
 }
 
-/// A record that repeats another one's event in another term.
+/// Repeats a record's event in another epoch.
 #[must_use]
 pub fn reseal(thread: &ThreadId, epoch: Epoch, record: &Record) -> Record {
     let (event, private) = (record.event().clone(), record.private().map(Box::new));
     Record::seal(thread, &record.run, epoch, RecordDraft { seq: record.seq, at: record.at, event, private })
 }
 
-/// Every record after a place, page by page.
+/// Reads every record after a position, page by page.
 ///
 /// # Errors
-/// What the store says.
+/// The store's error, if a page cannot be read.
 pub async fn read_all_records(
     journal: &dyn Journal,
     (owner, thread): (&UserId, &ThreadId),
@@ -207,38 +194,32 @@ pub async fn read_all_records(
     }
 }
 
-/// Claims a thread of which nobody else has a valid lease.
+/// Claims a thread without a valid lease of another node.
 pub async fn claim_thread(journal: &dyn Journal, owner: &UserId, thread: &ThreadId) -> Lease {
     journal.claim(owner, thread, &test_node()).await.unwrap().lease().unwrap()
 }
 
-/// Somebody who logs runs of one thread.
+/// Logs runs of one thread.
 pub struct LogWriter<'a> {
-    /// Where to.
     pub journal: &'a dyn Journal,
-    /// Whose thread it is.
     pub owner: UserId,
-    /// Which.
     pub thread: ThreadId,
-    /// The run that is logged.
     pub run: TaskId,
-    /// The right to.
     pub lease: Lease,
-    /// What the next batch has.
+    /// Records of the next batch.
     pub records: Vec<Record>,
-    /// And what changes with it.
+    /// Changes of the next batch.
     pub changes: Vec<DirectoryChange>,
-    /// The time.
     pub now: Millis,
 }
 
 impl<'a> LogWriter<'a> {
-    /// Submits the `n`-th run in the `n`-th thread, and claims the thread.
+    /// Submits the `n`-th run in the `n`-th thread and claims the thread.
     pub async fn new(journal: &'a dyn Journal, directory: &dyn TestStore, n: usize) -> Self {
         Self::for_owner(journal, directory, test_user(), n).await
     }
 
-    /// The same for another user.
+    /// Like [`Self::new`], for another user.
     pub async fn for_owner(journal: &'a dyn Journal, directory: &dyn TestStore, owner: UserId, n: usize) -> Self {
         let (thread, run) = (nth_thread(n), nth_run(n));
         let submitted = directory.submit(&owner, new_thread_submission(&thread, start_command(&run))).await;
@@ -247,25 +228,22 @@ impl<'a> LogWriter<'a> {
         Self::with_lease(journal, owner, n, lease)
     }
 
-    /// Who has the `n`-th thread already.
+    /// A writer for the `n`-th thread, which has been claimed already.
     #[must_use]
     pub fn with_lease(journal: &'a dyn Journal, owner: UserId, n: usize, lease: Lease) -> Self {
         let (thread, run) = (nth_thread(n), nth_run(n));
         Self { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), now: 2_000 }
     }
 
-    /// The place of the next event.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
         self.lease.head.plus(self.records.len() as u64).next()
     }
 
-    /// Adds an event.
     pub fn push_event(&mut self, event: Event) -> &mut Self {
         self.push_event_with_private(event, None)
     }
 
-    /// Adds an event with a private half.
     pub fn push_event_with_private(&mut self, event: Event, secret: Option<&str>) -> &mut Self {
         let raw =
             |secret: &str| RawItem { origin: "test".to_owned(), item: serde_json::Value::String(secret.to_owned()) };
@@ -278,13 +256,11 @@ impl<'a> LogWriter<'a> {
         self
     }
 
-    /// Adds a note.
     pub fn push_note(&mut self, text: &str) -> &mut Self {
         let event = note_event(&self.run, text);
         self.push_event(event)
     }
 
-    /// Adds so many notes.
     pub fn push_notes(&mut self, count: usize) -> &mut Self {
         for n in 0..count {
             self.push_note(&format!("note {n}"));
@@ -292,7 +268,6 @@ impl<'a> LogWriter<'a> {
         self
     }
 
-    /// The run begins.
     pub fn start_run(&mut self) -> &mut Self {
         let (run, first, at) = (self.run.clone(), self.next_seq(), self.now);
         self.changes.push(DirectoryChange::RunStarted { run, agent: "demo".to_owned(), first, at });
@@ -300,7 +275,7 @@ impl<'a> LogWriter<'a> {
         self.push_event(created).push_event(Event::Started(started))
     }
 
-    /// Asks the run's `n`-th question.
+    /// Requests the run's `n`-th approval.
     pub fn request_approval(&mut self, n: u32) -> ApprovalRow {
         let question = pending_approval(&self.thread, &self.run, n);
         self.changes.push(DirectoryChange::ApprovalRequested(Box::new(question.clone())));
@@ -308,19 +283,16 @@ impl<'a> LogWriter<'a> {
         question
     }
 
-    /// The run waits for people.
     pub fn pause_run(&mut self) -> &mut Self {
         let event = Event::Paused(TaskPaused { task_id: self.run.clone(), pending: Vec::new() });
         self.change_status(event, TaskStatus::Paused)
     }
 
-    /// It goes on.
     pub fn resume_run(&mut self) -> &mut Self {
         let event = Event::Resumed(TaskResumed { task_id: self.run.clone(), by: Initiator::User, client: None });
         self.change_status(event, TaskStatus::Running)
     }
 
-    /// The run ends.
     pub fn complete_run(&mut self) -> &mut Self {
         let event = completed_event(&self.run);
         self.change_status(event, TaskStatus::Completed)
@@ -332,7 +304,7 @@ impl<'a> LogWriter<'a> {
         self.push_event(event)
     }
 
-    /// What would be appended now.
+    /// The batch that the next append would send.
     #[must_use]
     pub fn batch(&self) -> AppendBatch {
         AppendBatch {
@@ -345,7 +317,7 @@ impl<'a> LogWriter<'a> {
         }
     }
 
-    /// Appends what has gathered; it is gone whatever comes of it.
+    /// Appends the pending records and changes, and clears them whatever the outcome.
     pub async fn append(&mut self) -> AppendOutcome {
         let batch = self.batch();
         let head = batch.records.last().map_or(self.lease.head, |record| record.seq);
@@ -357,14 +329,13 @@ impl<'a> LogWriter<'a> {
         verdict
     }
 
-    /// Appends, and it must succeed. Gives what was appended.
+    /// Appends, panics unless the batch is durable, and returns the appended records.
     pub async fn must_append(&mut self) -> Vec<Record> {
         let records = self.records.clone();
         assert_eq!(self.append().await, AppendOutcome::Durable);
         records
     }
 
-    /// Everything that the thread has.
     pub async fn read_all(&self) -> Vec<Record> {
         read_all_records(self.journal, (&self.owner, &self.thread), PageLimit::WIDE).await.unwrap()
     }

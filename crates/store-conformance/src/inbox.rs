@@ -31,7 +31,7 @@ fn assert_thread_created(submitted: &Result<Submitted, SubmitError>) {
     assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
 }
 
-/// 1: who made a thread may append to it, and consume the row that made it, until somebody else claims it.
+/// 1: creating a thread claims it: the lease is valid for appends until the next claim.
 pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let made = directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
@@ -52,7 +52,7 @@ pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory:
     assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced);
 }
 
-/// 1: a thread whose only run was given up is a thread without records.
+/// 1: a thread whose only run was dropped has no records.
 pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 3_000 });
@@ -65,7 +65,7 @@ pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal
     author.start_run().must_append().await;
 }
 
-/// 1: a start makes its run (queued), and its thread where that is new.
+/// 1: a start command creates its run (queued), and its thread if that is new.
 pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, thread) = (test_user(), nth_thread(1));
     assert_eq!(directory.thread(&owner, &thread).await, Ok(None));
@@ -93,13 +93,13 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
         inbox_commands(directory, &owner, &thread).await,
         [start_command(&nth_run(1)), start_command(&nth_run(2))]
     );
-    // A name makes one thread and one run.
+    // Thread ids and run ids are unique.
     assert!(directory.submit(&owner, new_thread_submission(&thread, start_command(&nth_run(3)))).await.is_err());
     assert!(directory.submit(&owner, submission(&thread, start_command(&nth_run(2)))).await.is_err());
     assert_eq!(inbox_commands(directory, &owner, &thread).await.len(), 2);
 }
 
-/// A command for nobody is not written down.
+/// A rejected command leaves no row.
 pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
@@ -114,7 +114,7 @@ pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal
     assert_eq!(directory.inbox(&owner, &nth_thread(1)).await, Err(StoreError::ThreadNotFound));
 }
 
-/// An inbox has a bound. Nothing of a submission that is refused stays.
+/// Inboxes are bounded, and a rejected submission leaves nothing behind.
 pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
@@ -129,7 +129,7 @@ pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn TestStore) {
             Ok(Submitted::Queued) => taken += 1,
             full => {
                 assert_eq!(full, Err(SubmitError::InboxFull(taken)));
-                // Its key is not bound to anything.
+                // The rejected submission's key stays unused.
                 assert_eq!(directory.submit(&owner, more).await, Err(SubmitError::InboxFull(taken)));
                 break;
             }
@@ -142,12 +142,12 @@ pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn TestStore) {
     assert_thread_created(&directory.submit(&owner, elsewhere).await);
 }
 
-/// 2: the same key with the same body gives the same run, with another it is refused.
+/// 2: the same key with the same body returns the same run; with another body it is rejected.
 pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let made = with_idempotency_key(new_thread_submission(&nth_thread(1), start_command(&nth_run(1))), "key", "digest");
     assert_thread_created(&directory.submit(&owner, made.clone()).await);
-    // Whoever retries has given new names meanwhile.
+    // A retry generates new ids.
     let again =
         with_idempotency_key(new_thread_submission(&nth_thread(2), start_command(&nth_run(2))), "key", "digest");
     let same = Ok(Submitted::Duplicate { task: nth_run(1), thread: nth_thread(1) });
@@ -159,7 +159,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
     assert_eq!(directory.run(&owner, &nth_run(2)).await, Ok(None));
     assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await.len(), 1);
 
-    // Another user's keys are another user's.
+    // Keys are scoped to their user.
     let theirs =
         with_idempotency_key(new_thread_submission(&nth_thread(3), start_command(&nth_run(3))), "key", "another");
     assert_thread_created(&directory.submit(&other_user(), theirs).await);
@@ -182,7 +182,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
     assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await, []);
 }
 
-/// 2: … whoever comes first.
+/// 2, under concurrency.
 pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let tries = (1..=20).map(|n| {
@@ -198,7 +198,7 @@ pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, direct
     assert_eq!(answers.iter().filter(|answer| **answer == same).count(), 19);
 }
 
-/// 3: rows come out in the order in which they went in, until an append consumes them.
+/// 3: rows are listed in insertion order until an append consumes them.
 pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
@@ -221,7 +221,7 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
     let left: Vec<InboxRow> = [1, 3, 4, 5].map(|place: usize| rows[place].clone()).to_vec();
     assert_eq!(directory.inbox(&owner, &nth_thread(1)).await, Ok(left.clone()));
 
-    // What is gone cannot be consumed again, and what is another thread's not at all.
+    // Rows cannot be consumed twice, nor from another thread.
     let other = LogWriter::new(journal, directory, 2).await;
     let foreign = directory.inbox(&owner, &other.thread).await.unwrap()[0].id;
     for row in [rows[0].id, foreign, 1_000_000] {
@@ -237,14 +237,14 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
     assert_eq!(directory.inbox(&owner, &other.thread).await.unwrap().len(), 1);
 }
 
-/// 4: a run's row changes only with the records that change the run.
+/// 4: a run's row changes only together with the records that change the run.
 pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let row = async || directory.run(&owner, &nth_run(1)).await.unwrap().unwrap();
     let queued = row().await;
 
-    // Before it began it cannot move on, and without a record nothing begins.
+    // A run cannot pause before it starts, nor start without a record.
     author.pause_run();
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     author.start_run().records.clear();
@@ -270,7 +270,7 @@ pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, director
     assert_eq!((after.created_at, after.updated_at), (before.created_at, at));
     assert!(at > before.updated_at);
 
-    // What ended has ended (law 9).
+    // A terminal status is final (law 9).
     author.complete_run();
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     author.start_run();
@@ -278,7 +278,7 @@ pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, director
     assert_eq!(row().await, ended);
 }
 
-/// 4: a queued run can be given up; it leaves no records.
+/// 4: a queued run can be dropped, and leaves no records.
 pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 77 });
@@ -295,7 +295,7 @@ pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn
     }
 }
 
-/// 4: a run may be made by the records that begin it.
+/// 4: the records that start a run may create it.
 pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut other = LogWriter::new(journal, directory, 2).await;
@@ -306,14 +306,13 @@ pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, d
     assert_eq!((row.status, row.first_seq, row.thread), (TaskStatus::Running, Some(Seq(4)), nth_thread(1)));
     author.complete_run().must_append().await;
     assert!(author.read_all().await[3..].iter().all(|record| record.run == nth_run(7)));
-    // The run of another thread is not made a second time.
+    // A run id of another thread is rejected.
     other.run = nth_run(7);
     other.start_run();
     assert!(matches!(other.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(directory.run(&author.owner, &nth_run(7)).await.unwrap().unwrap().thread, nth_thread(1));
 }
 
-/// What belongs to another owner does not exist.
 pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
@@ -334,10 +333,10 @@ pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal,
     assert_eq!(inbox_commands(directory, &author.owner, &nth_thread(1)).await.len(), 1);
 }
 
-/// Listings are newest first; a place in one stays good whatever is deleted meanwhile.
+/// Listings are newest first, and a page position stays valid when rows are deleted.
 pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
-    // The order in which they were written down is not what counts, but the order that their names have.
+    // Listings sort by id, not by insertion.
     for n in [3, 1, 2, 5, 4, 6, 7] {
         directory.submit(&owner, new_thread_submission(&nth_thread(n), start_command(&nth_run(n)))).await.unwrap();
     }
@@ -362,7 +361,6 @@ pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, dir
     assert_eq!(threads(None, 0).await, []);
 }
 
-/// Runs are found by state and by thread.
 pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut authors = Vec::new();
     for n in 1..=4 {
@@ -387,7 +385,7 @@ pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory
     assert_eq!(found(&[], Some(nth_thread(9))).await, []);
 }
 
-/// A run that has not ended and is not paused, or an inbox that is not empty.
+/// A thread is claimable if it has a run that is neither ended nor paused, or a non-empty inbox.
 pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let waiting = LogWriter::for_owner(journal, directory, other_user(), 2).await;
@@ -415,7 +413,6 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
     assert_eq!(claimable().await, []);
 }
 
-/// The newest checkpoint is the one.
 pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(directory.checkpoint(&author.owner, &nth_thread(1)).await, Ok(None));
@@ -430,8 +427,7 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
 }
 
-/// 1: who is to make a thread that is theirs already learns that; of another's they learn nothing but that the name is not
-/// to be had.
+/// 1: creating a thread again fails with `ThreadExists` for its owner, and with a plain store error for other users.
 pub async fn a_thread_is_made_once_and_its_owner_is_told(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let tries =
@@ -445,7 +441,7 @@ pub async fn a_thread_is_made_once_and_its_owner_is_told(_: &dyn Journal, direct
     assert_eq!(directory.inbox(&owner, &nth_thread(1)).await.unwrap().len(), 1);
 }
 
-/// The newest word on when a thread is to be woken counts, until it is taken back or the thread is gone.
+/// The latest scheduled wake-up of a thread replaces earlier ones, until it is cleared or the thread is deleted.
 pub async fn a_thread_is_woken_at_the_newest_moment_that_was_said(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut one = LogWriter::new(journal, directory, 1).await;
     let mut two = LogWriter::new(journal, directory, 2).await;
@@ -459,7 +455,7 @@ pub async fn a_thread_is_woken_at_the_newest_moment_that_was_said(journal: &dyn 
         author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(at) });
         author.must_append().await;
     }
-    // Of all users, the soonest first.
+    // Wake-ups of all users, earliest first.
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&two, 500), row(&one, 600), row(&theirs, 700)]));
 
     one.changes =
@@ -471,7 +467,7 @@ pub async fn a_thread_is_woken_at_the_newest_moment_that_was_said(journal: &dyn 
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&two, 500), row(&theirs, 700)]));
     assert_eq!(directory.delete_thread(&two.owner, &two.thread).await, Ok(true));
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&theirs, 700)]));
-    // A new thread of that name sleeps for nobody.
+    // A new thread with the same id has no wake-up.
     let again = LogWriter::new(journal, directory, 2).await;
     assert_eq!(again.thread, two.thread);
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&theirs, 700)]));

@@ -1,4 +1,4 @@
-//! The journal's law, sentence by sentence.
+//! The law of [`model::ports::Journal`].
 
 use super::TestStore;
 use super::fixtures::{
@@ -28,7 +28,7 @@ const fn is_refused(verdict: &AppendOutcome) -> bool {
     matches!(verdict, AppendOutcome::Rejected(_))
 }
 
-/// 1: exactly the seqs that the caller asked for, from `head` on.
+/// 1: records get exactly the requested seqs, from `head` on.
 pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(author.lease.head, Seq::ZERO);
@@ -90,7 +90,7 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
     assert_eq!(journal.append(good).await, AppendOutcome::Durable);
 }
 
-/// A batch without records is one of changes alone.
+/// A batch may consist of changes only.
 pub async fn append_without_records_changes_the_directory_alone(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let row = directory.inbox(&author.owner, &author.thread).await.unwrap()[0].id;
@@ -108,7 +108,7 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
     let rows = directory.inbox(&owner, &author.thread).await.unwrap();
     let queued = directory.run(&owner, &author.run).await.unwrap();
 
-    // The last of the changes does not fit: nothing of the batch happens.
+    // The last change is invalid, so nothing of the batch is applied.
     author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id + 1_000 });
     assert!(is_refused(&author.append().await));
@@ -116,7 +116,7 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(rows.clone()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap(), queued);
 
-    // The records do not fit: nothing changes in the directory.
+    // The records are invalid, so the directory does not change.
     author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.records.remove(0);
     assert!(is_refused(&author.append().await));
@@ -129,7 +129,7 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
     assert_eq!(directory.run(&owner, &author.run).await.unwrap().unwrap().status, TaskStatus::Running);
 }
 
-/// `append_then`: the verdict is heard once, whether or not anybody polls, and the records can be read by then.
+/// `append_with_callback` calls back once, even if the future is not polled, and after the records became readable.
 pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run();
@@ -149,7 +149,7 @@ pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Jo
     assert_eq!(hears.recv().await, None);
 }
 
-/// The verdict is each batch's own, also when many are committed at once.
+/// Batches that are committed together have independent outcomes.
 pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut authors = Vec::new();
     for n in 1..=40 {
@@ -175,7 +175,7 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
     }
 }
 
-/// 3: a reader never sees a record that is not durable, and always one that is.
+/// 3: readers see every durable record and no other.
 pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
     journal: &dyn Journal,
     directory: &dyn TestStore,
@@ -222,7 +222,7 @@ pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, di
     new.epoch = lease.epoch;
 
     assert_eq!(old.push_notes(1).append().await, AppendOutcome::Fenced);
-    // Not even when nothing is logged, nor when the place is wrong as well.
+    // Also for a batch without records, and for one with a wrong head.
     old.changes.push(DirectoryChange::RunDropped { run: old.run.clone(), at: 1 });
     assert_eq!(old.append().await, AppendOutcome::Fenced);
     old.lease.head = Seq(77);
@@ -234,7 +234,7 @@ pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, di
     assert_eq!(seqs(&old.read_all().await), [1, 2]);
 }
 
-/// 4: every granted claim has a newer epoch.
+/// 4: every granted claim has a new, higher epoch.
 pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut newest = author.lease.epoch;
@@ -274,7 +274,7 @@ pub async fn a_claim_is_granted_or_names_the_holder(journal: &dyn Journal, direc
     }
 }
 
-/// 4: a thread that nobody claimed has no newest epoch.
+/// 4: an unclaimed thread rejects every epoch.
 pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &dyn TestStore) {
     let other = LogWriter::new(journal, directory, 2).await;
     let submitted =
@@ -286,8 +286,8 @@ pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &d
     }
 }
 
-/// 6: a page has the records after `after` without a gap, and is empty only at the head; while a run goes on, when it
-/// has ended, and when the next one has begun.
+/// 6: a page has the records after `after` without a gap and is empty only at the head: during a run, after its end,
+/// and during the next run.
 pub async fn a_page_has_no_gap_and_is_empty_only_at_the_head(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut other = LogWriter::new(journal, directory, 2).await;
@@ -327,7 +327,7 @@ async fn check_pages(author: &LogWriter<'_>, all: &[Record]) {
     }
 }
 
-/// At most so many records, about so many bytes, at least one.
+/// `records_max` is exact, `bytes_max` approximate, and a page before the head has at least one record.
 pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run();
@@ -355,7 +355,7 @@ async fn check_page_limits(author: &LogWriter<'_>, all: &[Record]) {
     assert_eq!(read(7, 0, 0).await, all[7..8]);
 }
 
-/// 7: records come back with the bytes with which they went in.
+/// 7: records are returned byte for byte.
 pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut all = author.start_run().must_append().await;
@@ -372,7 +372,7 @@ pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory
     assert!(back.iter().all(|record| record.has_valid_checksum(&author.thread)));
 }
 
-/// Law 2 of the log, for its keeper: whatever of a log has been appended can be read, and nothing else.
+/// Law 2 of the log: after every append, readers see exactly the appended prefix.
 pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &dyn TestStore) {
     for seed in 1..=6 {
         println!("seed {seed}");
@@ -411,7 +411,7 @@ pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, dir
     author.must_append().await;
 }
 
-/// Many threads at once: every log is its own.
+/// Concurrent appends to many threads do not mix.
 pub async fn many_threads_interleaved_stay_apart(journal: &dyn Journal, directory: &dyn TestStore) {
     const THREADS: usize = 500;
     let mut authors = join_all((1..=THREADS).map(|n| LogWriter::new(journal, directory, n))).await;

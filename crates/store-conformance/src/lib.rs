@@ -1,9 +1,9 @@
 //! The laws of the store's ports ([`model::ports::Journal`], [`model::ports::Directory`], [`model::ports::Accounts`]) as tests
 //! that every backend runs.
 //!
-//! One module per trait, one public function per sentence of its law. [`conformance!`](crate::conformance!) makes a test of
-//! each, on a new backend every time. [`restart`] has the sentences that need a restart, and [`random_walk`] compares a
-//! backend with a model that is too simple to be wrong. A function panics when it finds something.
+//! One module per trait, one public function per rule of its law; numbers in comments are those of the rules.
+//! [`conformance!`](crate::conformance!) makes a test of each, on a new backend every time. [`restart`] has the rules
+//! that need a restart, and [`random_walk`] compares a backend with a reference model. A function panics on a violation.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,12 +30,12 @@ pub mod threads;
 
 use model::ports::{Accounts, Directory, DirectoryWriter};
 
-/// Everything that a backend implements beside [`model::ports::Journal`].
+/// The traits that a backend implements in addition to [`model::ports::Journal`].
 pub trait TestStore: Directory + DirectoryWriter + Accounts {}
 
 impl<T: Directory + DirectoryWriter + Accounts> TestStore for T {}
 
-/// Makes a test of every law. Takes an expression that gives a fresh backend and whatever must outlive it, as a pair.
+/// Generates a test per rule. Takes an expression for a pair: a new backend, and a guard that must outlive it.
 ///
 /// ```ignore
 /// mod memory {

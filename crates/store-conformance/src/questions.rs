@@ -24,7 +24,6 @@ fn decision_at(at: Millis, question: &ApprovalRow, decision: &ApprovalDecision) 
     Submission { at, ..submission(&question.thread_id, decide_command(question, decision)) }
 }
 
-/// The clock decides: it says when.
 fn timeout_at(at: Millis, question: &ApprovalRow, decision: &ApprovalDecision) -> Submission {
     Submission { at, ..submission(&question.thread_id, decide_command_as(Initiator::Timeout, question, decision)) }
 }
@@ -51,7 +50,7 @@ fn decided_error(question: &ApprovalRow) -> Result<Submitted, SubmitError> {
     Err(SubmitError::AlreadyDecided(Box::new(question.clone())))
 }
 
-/// Somebody whose run has asked its first question, and nothing waits in the inbox.
+/// A thread whose run has requested its first approval, with an empty inbox.
 async fn thread_with_approval<'a>(
     journal: &'a dyn Journal,
     directory: &dyn TestStore,
@@ -74,7 +73,7 @@ async fn find_approval(directory: &dyn TestStore, question: &ApprovalRow) -> Opt
     directory.approval(&test_user(), &question.key).await.unwrap()
 }
 
-/// 1: open from the records that ask it until a submitted decision, or the records that close it.
+/// 1: an approval is pending from the records that request it until a submitted decision or records that resolve it.
 pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     journal: &dyn Journal,
     directory: &dyn TestStore,
@@ -82,7 +81,7 @@ pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     assert_eq!(find_approval(directory, &first).await, Some(first.clone()));
-    // Records that are not written ask nothing.
+    // Records that are not appended request nothing.
     let second = author.request_approval(2);
     author.changes.push(DirectoryChange::ConsumeInboxRow { row: 1_000_000 });
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
@@ -104,18 +103,18 @@ pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     assert_eq!(find_approval(directory, &second).await.as_ref(), Some(&second));
     assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, ALL_ROWS).await, Ok(vec![]));
     assert_eq!(directory.approvals(&owner, ApprovalFilter::All, ALL_ROWS).await, Ok(vec![second.clone(), first]));
-    // What records decided is decided for submissions too.
+    // A decision in the records also binds later submissions.
     assert_eq!(directory.submit(&owner, decision_at(8_000, &second, &approve())).await, decided_error(&second));
 }
 
-/// 2: the same decision again changes nothing, another one learns what was decided.
+/// 2: repeating the decision changes nothing; a different one fails with the earlier decision.
 pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, Ok(Submitted::Queued));
     let row = with_answer(&asked, &approve(), Initiator::User, 5_000);
     assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &approve())).await, repeated_result(&asked));
-    // Also when nobody could answer any more.
+    // Also after the approval would have expired.
     assert_eq!(directory.submit(&owner, decision_at(2_000_000, &asked, &approve())).await, repeated_result(&asked));
     let always = ApprovalDecision { always: true, ..approve() };
     let edit = ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"shares": 2})), ..approve() };
@@ -126,7 +125,7 @@ pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Te
     assert_eq!(find_approval(directory, &asked).await, Some(row));
 }
 
-/// 2 comes before 6: what a key was used for is what is said, whatever became of the question.
+/// Rule 2 before rule 6: the idempotency key is checked before the state of the approval.
 pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
@@ -137,14 +136,14 @@ pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, direc
         directory.submit(&owner, with_idempotency_key(first.clone(), "key", "another")).await,
         Err(SubmitError::KeyReused)
     );
-    // A key of which nothing came is not bound to anything.
+    // The key of a rejected submission stays unused.
     let late = with_idempotency_key(decision_at(6_000, &asked, &reject("no")), "late", "digest");
     assert!(matches!(directory.submit(&owner, late).await, Err(SubmitError::AlreadyDecided(_))));
     let other = with_idempotency_key(submission(&nth_thread(1), steer_command(&nth_run(1), "hm")), "late", "another");
     assert_eq!(directory.submit(&owner, other).await, Ok(Submitted::Queued));
 }
 
-/// 2: … whoever comes first.
+/// 2, under concurrency.
 pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
@@ -168,7 +167,7 @@ pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Jour
     }
 }
 
-/// 2: a question that is not there, not in this thread, or not this user's.
+/// 2: the approval does not exist, or belongs to another thread or user.
 pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (author, asked) = thread_with_approval(journal, directory, 1).await;
@@ -194,7 +193,7 @@ pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn
     assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, no_thread);
 }
 
-/// From the moment at which its time is up a question waits for nobody but the records that say so.
+/// From `expires_at` on, users can no longer decide.
 pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
@@ -206,13 +205,13 @@ pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal
     assert_eq!(directory.submit(&owner, last).await, Ok(Submitted::Queued));
 }
 
-/// Asked again, the question is open again, with the time that it now has.
+/// A repeated request makes the approval pending again, with its new expiry.
 pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &asked, &approve())).await.unwrap();
     let again = ApprovalRow { expires_at: 3_000_000, ..asked.clone() };
-    // An answer that comes with a question is none.
+    // An answer inside the request is ignored.
     let change = with_answer(&again, &approve(), Initiator::System, 1);
     author.changes.push(DirectoryChange::ApprovalRequested(Box::new(change)));
     author.must_append().await;
@@ -229,24 +228,24 @@ pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal,
     );
 }
 
-/// 4: what the log says of a question is what its row says, in the end.
+/// 4: the log takes precedence over a submitted decision.
 pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &first, &approve())).await.unwrap();
     let (key, decision) = (first.key.clone(), approve());
-    // Records that carry it out repeat it, and it stays as it came.
+    // Records that repeat the submitted decision keep its time.
     author.changes.push(DirectoryChange::ApprovalResolved { key, decision, by: Initiator::User, at: 7_000 });
     author.must_append().await;
     assert_eq!(find_approval(directory, &first).await, Some(with_answer(&first, &approve(), Initiator::User, 5_000)));
-    // Those of a cancel do not.
+    // Records with another initiator replace it.
     author.changes.push(answered_change(&first, &approve()));
     author.must_append().await;
     assert_eq!(
         find_approval(directory, &first).await,
         Some(with_answer(&first, &approve(), Initiator::Timeout, 7_000))
     );
-    // Asked and answered at once, and once more.
+    // Requested and resolved twice in one batch.
     let second = author.request_approval(2);
     author.changes.push(answered_change(&second, &reject("first")));
     author.changes.push(answered_change(&second, &approve()));
@@ -257,7 +256,7 @@ pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn T
     );
 }
 
-/// 2: the clock is one more who decides. Whichever is first, the other learns of it, and one row carries it out.
+/// 2: of a user's decision and the time-out's the first wins, the other fails, and the inbox gets one row.
 pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
@@ -273,7 +272,7 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
     author.must_append().await;
     assert_eq!(directory.submit(&owner, timeout_at(late, &second, &approve())).await, Ok(Submitted::Queued));
     let row = with_answer(&second, &approve(), Initiator::Timeout, late);
-    // Said in time by its own clock, and late all the same; the same words do not make it the same decision.
+    // In time by its own clock, but second; an equal decision by another initiator is no repetition.
     for person in [reject("no"), approve()] {
         assert_eq!(
             directory.submit(&owner, decision_at(second.expires_at - 1, &second, &person)).await,
@@ -307,7 +306,7 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
     }
 }
 
-/// What does not fit changes nothing, nor does anything that comes with it.
+/// An invalid change rejects its whole batch.
 pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
@@ -338,7 +337,7 @@ pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, dir
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
 }
 
-/// A decision that was stored is compared with one that was not, and numbers are not to differ on the way.
+/// Numbers survive storage exactly, because a stored decision is compared with a submitted one.
 pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
     journal: &dyn Journal,
     directory: &dyn TestStore,
@@ -364,7 +363,7 @@ pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
     }
 }
 
-/// A decision that finds no room has decided nothing; one that was taken before needs none.
+/// A decision that a full inbox rejects decides nothing; repeating an earlier decision needs no space.
 pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
@@ -387,7 +386,7 @@ pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, director
     );
     assert_eq!(find_approval(directory, &second).await.as_ref(), Some(&second));
     assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &approve())).await, repeated_result(&first));
-    // All that waits may wait for this very question to end.
+    // Time-outs bypass the limit, because the queued rows may wait for this approval.
     let late = second.expires_at;
     assert_eq!(directory.submit(&owner, timeout_at(late, &second, &reject("late"))).await, Ok(Submitted::Queued));
     assert_eq!(
@@ -396,7 +395,7 @@ pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, director
     );
 }
 
-/// A paused run waits for its answer, and an answer is work.
+/// A decision makes a paused thread claimable.
 pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
@@ -409,7 +408,7 @@ pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, director
     assert_eq!(directory.claimable_threads().await, Ok(vec![(owner, nth_thread(1))]));
 }
 
-/// What a client's tools gave is for the run to judge: no row beside the log knows those calls.
+/// Results of client tools are queued without validation: only the log knows the calls.
 pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
     journal: &dyn Journal,
     directory: &dyn TestStore,
@@ -429,7 +428,7 @@ pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
     assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&asked));
 }
 
-/// 5: by when they were asked, whatever is answered meanwhile.
+/// 5: sorted by request time, and stable while approvals are decided.
 pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let mut authors = [LogWriter::new(journal, directory, 1).await, LogWriter::new(journal, directory, 2).await];
@@ -438,7 +437,7 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
     }
     let mut all = Vec::new();
     for n in 1..=12 {
-        // Some at the same moment; names alone would have the twelfth before the second.
+        // Some share a timestamp; by key alone the twelfth would sort before the second.
         let author = &mut authors[n as usize % 2];
         let requested_at = 3_000 + u64::from(n / 3);
         let asked = ApprovalRow { requested_at, ..pending_approval(&author.thread, &author.run, n) };
@@ -465,18 +464,18 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
         Ok(vec![])
     );
 
-    // An answered question still has its place.
+    // A decided approval is still a valid page position.
     let place = all[5].clone();
     directory.submit(&owner, decision_at(5_000, &place, &approve())).await.unwrap();
     let after = ListPage { before: Some(place.key.as_str().to_owned()), limit: 100 };
     assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, after.clone()).await, Ok(all[6..].to_vec()));
-    // One that was deleted with its thread has none: what is left is listed from the newest on.
+    // A deleted one is not: the listing restarts at the newest.
     assert_eq!(directory.delete_thread(&owner, &place.thread_id).await, Ok(true));
     all.retain(|left| left.thread_id != place.thread_id);
     assert_eq!(directory.approvals(&owner, ApprovalFilter::Pending, after).await, Ok(all));
 }
 
-/// Another user's questions are not there, under the same name neither.
+/// Another user's approvals do not exist, even under the same key.
 pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let (_author, mine) = thread_with_approval(journal, directory, 1).await;
@@ -484,7 +483,7 @@ pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directo
     assert_eq!(directory.approvals(&other, ApprovalFilter::All, ALL_ROWS).await, Ok(vec![]));
     assert_eq!(directory.approval(&owner, &ApprovalKey::from("apr_never")).await, Ok(None));
 
-    // The same name in both worlds.
+    // Both users have an approval with this key.
     let mut theirs = LogWriter::for_owner(journal, directory, other.clone(), 2).await;
     directory.submit(&other, submission(&nth_thread(2), start_command(&nth_run(1)))).await.unwrap();
     theirs.run = nth_run(1);

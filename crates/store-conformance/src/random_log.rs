@@ -1,4 +1,4 @@
-//! Random logs of every kind, written into a store as an executor would write them.
+//! Random logs, written into a store as an executor would write them.
 
 use super::TestStore;
 use super::fixtures::{new_thread_submission, reseal, start_command, submission, test_user};
@@ -8,13 +8,10 @@ use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 
-/// Plays a random log into a store, as an executor would.
 pub struct RandomLogWriter<'a> {
     journal: &'a dyn Journal,
     directory: &'a dyn TestStore,
-    /// Whose it is.
     pub owner: model::UserId,
-    /// The log's thread.
     pub thread: model::ThreadId,
     /// The whole log, sealed for the store.
     pub records: Vec<Record>,
@@ -23,7 +20,7 @@ pub struct RandomLogWriter<'a> {
 }
 
 impl<'a> RandomLogWriter<'a> {
-    /// Makes the log of this seed and submits its runs.
+    /// Generates the log of this seed and submits its runs.
     pub async fn new(journal: &'a dyn Journal, directory: &'a dyn TestStore, seed: u64) -> Self {
         let (thread, all) = model_testing::generate_thread_log(seed, model_testing::LogOptions::small());
         let owner = test_user();
@@ -34,13 +31,12 @@ impl<'a> RandomLogWriter<'a> {
         Self { journal, directory, owner, thread, records: all, epoch, head: 0 }
     }
 
-    /// How far it is.
     #[must_use]
     pub const fn appended_len(&self) -> usize {
         self.head
     }
 
-    /// Appends at most so many records, with the changes that belong to them.
+    /// Appends at most `count` records, with their changes.
     pub async fn append(&mut self, count: usize) {
         let end = (self.head + count).min(self.records.len());
         let records = self.records[self.head..end].to_vec();

@@ -1,8 +1,7 @@
-//! Random sequences of everything that a store can be asked, right and wrong, held against a model of lists.
+//! Random sequences of valid and invalid store operations, compared with a reference model.
 //!
-//! Several questions go out at once, about different threads, so that a backend may answer them in any order and commit
-//! them together. After every few of them the whole store must look like the model. A failure names its seed; a backend
-//! is taken up where it was left by [`Walk::new`] only when it is empty.
+//! Operations on different threads run concurrently, so that a backend may commit them in any order or together. After
+//! every few of them the whole store must equal the model. A failure names its seed.
 
 use super::TestStore;
 use super::fixtures::{
@@ -30,7 +29,7 @@ use model_testing::Rng;
 const THREADS: usize = 7;
 const DAYS: u32 = 3;
 
-/// One question that changes something.
+/// An operation that changes the store.
 #[derive(Clone, Debug)]
 enum WalkStep {
     Submit(UserId, Box<Submission>),
@@ -43,7 +42,6 @@ enum WalkStep {
     DeleteAlias(UserId, AliasRow),
 }
 
-/// Its answer.
 #[derive(Debug)]
 enum StepResult {
     Submit(ExpectedSubmit),
@@ -55,19 +53,19 @@ enum StepResult {
     DeleteAlias(Result<bool, StoreError>),
 }
 
-/// Does a step run alone? Steps that share something run alone, because their order would matter.
+/// Steps that share state run alone, because their order would matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Concurrency {
     Alone,
     Concurrent,
 }
 
-/// A random walk through a store, with the model beside it.
+/// A random walk through a store and the reference model.
 pub struct RandomWalk {
     seed: u64,
     rng: Rng,
     reference: ReferenceStore,
-    /// Every epoch that was given out, by thread.
+    /// Every granted epoch, with its thread.
     epochs: Vec<(ThreadId, Epoch)>,
     newest_epoch: Epoch,
     inbox_rows_max: usize,
@@ -78,7 +76,7 @@ pub struct RandomWalk {
 }
 
 impl RandomWalk {
-    /// Begins with an empty store whose inboxes take so many rows.
+    /// Starts with an empty store and its inbox limit.
     #[must_use]
     pub fn new(seed: u64, rows_max: usize) -> Self {
         println!("seed {seed}");
@@ -97,14 +95,13 @@ impl RandomWalk {
         }
     }
 
-    /// The store was closed and opened: whoever held a thread holds it no longer.
+    /// Call this after reopening the store, which invalidates all leases.
     pub fn forget_leases(&mut self) {
         for thread in &mut self.reference.threads {
             thread.newest_epoch = None;
         }
     }
 
-    /// Goes so many steps.
     pub async fn run_steps(&mut self, journal: &dyn Journal, directory: &dyn TestStore, steps: usize) {
         for number in 0..steps {
             let mut threads: Vec<usize> = (1..=THREADS).collect();
@@ -166,7 +163,7 @@ impl RandomWalk {
         let exists = thread_mode == ThreadMode::MustExist;
         self.runs += 1;
         self.now += 1;
-        // What several questions share would make their order matter.
+        // Concurrent steps must not share runs.
         let known = self.pick_run(&thread).filter(|_| alone && self.rng.chance(10));
         let run = known.unwrap_or_else(|| super::fixtures::nth_run(self.runs));
         let command = match self.rng.below(10) {
@@ -188,8 +185,8 @@ impl RandomWalk {
         WalkStep::Submit(owner, Box::new(keyed))
     }
 
-    /// Something about a name of this thread, or of one that never comes. No other thread has names like these: what
-    /// several questions share would make their order matter.
+    /// A step on an alias of this thread, or of one that is never created. Aliases are unique to the thread, because
+    /// concurrent steps must not share any.
     fn random_alias_step(&mut self, owner: UserId, thread: ThreadId) -> WalkStep {
         let name = format!("{thread} {}", self.rng.below(2));
         let thread = if self.rng.chance(80) { thread } else { super::fixtures::nth_thread(THREADS + 1) };
@@ -210,7 +207,7 @@ impl RandomWalk {
         }
     }
 
-    /// A decision of some question, which mostly is one.
+    /// A decision, mostly of an existing approval.
     fn random_decision_command(&mut self, thread: &ThreadId, run: &TaskId) -> Command {
         let known = self.pick_approval(thread).filter(|_| self.rng.chance(90));
         let asked = known.unwrap_or_else(|| pending_approval(thread, run, 9));
@@ -255,7 +252,7 @@ impl RandomWalk {
         AppendBatch { owner, thread, epoch, head: Seq(head), records: records.into(), changes }
     }
 
-    /// Changes that mostly fit.
+    /// Mostly valid changes.
     fn random_changes(
         &mut self,
         thread: &ThreadId,
@@ -295,14 +292,14 @@ impl RandomWalk {
         changes
     }
 
-    /// Questions, sums and wake-ups that mostly fit.
+    /// Mostly valid approvals, spend and wake-ups.
     fn push_approval_changes(&mut self, thread: &ThreadId, changes: &mut Vec<DirectoryChange>) {
         let at = self.now;
         if self.rng.chance(25)
             && let Some(run) = self.pick_run(thread)
         {
             let asked = pending_approval(thread, &run, self.rng.between(1, 3));
-            // Some are over before anybody can answer.
+            // Some expire at once.
             let (requested_at, expires_at) = (at, at + u64::from(self.rng.between(0, 200)));
             changes.push(DirectoryChange::ApprovalRequested(Box::new(ApprovalRow {
                 requested_at,
@@ -328,7 +325,7 @@ impl RandomWalk {
         }
     }
 
-    /// Holds an answer against the model's.
+    /// Compares a result with the model's.
     fn check_result(&mut self, number: usize, step: &WalkStep, answer: StepResult) {
         let place = format!("seed {}, step {number}, {step:?}", self.seed);
         match (step, answer) {
@@ -378,7 +375,7 @@ impl RandomWalk {
         }
     }
 
-    /// Takes over the numbers that the backend gave to inbox rows, after seeing that the rows are the same.
+    /// Copies the backend's ids of inbox rows into the model, after checking that the rows are equal.
     async fn sync_inbox_ids(&mut self, directory: &dyn TestStore, owner: &UserId, thread: &ThreadId) {
         let rows = directory.inbox(owner, thread).await;
         let Some(known) = self.reference.thread_mut(owner, thread) else {
@@ -395,7 +392,7 @@ impl RandomWalk {
         assert_eq!(rows, known.inbox, "seed {}", self.seed);
     }
 
-    /// Looks at one place of the store.
+    /// Compares one random page of the store with the model.
     async fn check_random_page(&mut self, journal: &dyn Journal, directory: &dyn TestStore, number: usize) {
         let place = format!("seed {}, step {number}", self.seed);
         let thread = super::fixtures::nth_thread(1 + self.rng.below(THREADS));
@@ -435,7 +432,7 @@ impl RandomWalk {
         assert!(rows.iter().eq(expected[from..].iter().take(limit)), "{place}: {rows:?} instead of {expected:?}");
     }
 
-    /// Looks at all of it.
+    /// Compares the whole store with the model.
     pub async fn check_all(&self, journal: &dyn Journal, directory: &dyn TestStore) {
         let place = format!("seed {}", self.seed);
         for owner in [test_user(), other_user()] {
@@ -480,13 +477,13 @@ impl RandomWalk {
         }
     }
 
-    /// How many decisions met their question.
+    /// Number of decisions of existing approvals.
     #[must_use]
     pub const fn effective_decisions(&self) -> usize {
         self.effective_decisions
     }
 
-    /// How many records were confirmed: a walk on which everything is refused proves nothing.
+    /// Number of confirmed records: a walk whose steps are all rejected proves nothing.
     #[must_use]
     pub const fn confirmed_records(&self) -> usize {
         self.confirmed_records

@@ -1,4 +1,4 @@
-//! What a store is, in the simplest words: lists, copied and thrown away when something does not fit.
+//! A reference store made of lists: an operation works on a copy, which is dropped if anything is invalid.
 
 use model::command::{AnswerBody, Command};
 use model::event::{ApprovalDecision, Initiator};
@@ -13,7 +13,7 @@ use model::seq::{Epoch, Millis, Seq};
 use model::task::TaskStatus;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 
-/// What became of an append, without the words.
+/// The outcome of an append without its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedAppend {
     Durable,
@@ -21,7 +21,7 @@ pub(super) enum ExpectedAppend {
     Rejected,
 }
 
-/// What became of a submission, without the words.
+/// The outcome of a submission without its message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ExpectedSubmit {
     Queued,
@@ -56,7 +56,6 @@ struct UsedIdempotencyKey {
     thread: ThreadId,
 }
 
-/// All there is.
 #[derive(Default)]
 pub(super) struct ReferenceStore {
     pub(super) threads: Vec<ReferenceThread>,
@@ -168,7 +167,7 @@ impl ReferenceStore {
             let question = thread.approvals.iter_mut().find(|question| question.key == *key).unwrap();
             question.answer = Some(ApprovalAnswer { decision: decision.clone(), by, at });
         }
-        // The number is the backend's to give.
+        // The backend assigns the id.
         thread.inbox.push(InboxRow { id: 0, at, command: submission.command.clone() });
     }
 
@@ -265,7 +264,7 @@ impl ReferenceStore {
                 after.wake_at = *at;
                 true
             }
-            // Not the thread's: counted when the batch fits.
+            // Not part of the thread: added once the batch is valid.
             DirectoryChange::AddSpend { .. } => true,
         }
     }
@@ -378,7 +377,6 @@ fn queued_run(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> R
     RunRow { id, thread, agent, status, first_seq: None, last_seq: None, created_at, ended_at: None }
 }
 
-/// The same without the words.
 pub(super) fn submit_outcome(answer: &Result<model::ports::Submitted, SubmitError>) -> ExpectedSubmit {
     use model::ports::{StoreError, Submitted};
     match answer {

@@ -1,6 +1,6 @@
-//! What must outlive the process: the law's sentences that need a restart in the middle.
+//! Durability: the rules that need a restart.
 //!
-//! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
+//! Call [`write_before_restart`], stop the backend in any way, start it again, and call [`check_after_restart`].
 
 use super::TestStore;
 use super::attachments::nth_attachment;
@@ -20,7 +20,7 @@ use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 
-/// What [`after`] must find.
+/// The state that [`check_after_restart`] must find.
 pub struct StoreSnapshot {
     logs: Vec<Vec<Record>>,
     inboxes: Vec<Vec<InboxRow>>,
@@ -31,7 +31,7 @@ pub struct StoreSnapshot {
     spend: Spend,
     aliases: Vec<Option<AliasRow>>,
     shares: Vec<ShareRow>,
-    /// A file and two blobs, how much they are, and what has to be removed.
+    /// A file and two blobs, their total size, and the paths to delete.
     files: (Vec<Option<AttachmentRow>>, u64, Vec<(UserId, String)>),
     definitions: Option<String>,
     epochs: Vec<Epoch>,
@@ -125,7 +125,7 @@ pub async fn write_before_restart(journal: &dyn Journal, directory: &dyn TestSto
     StoreSnapshot { epochs, ..take_snapshot(journal, directory).await }
 }
 
-/// Looks whether all of it is there, and whether the backend goes on from it.
+/// Checks that all of the state exists and that the backend continues from it.
 pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn TestStore, remembered: StoreSnapshot) {
     let found = take_snapshot(journal, directory).await;
     assert_eq!(found.logs, remembered.logs);
@@ -156,7 +156,7 @@ pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn TestStor
         let (lease, run) = (model::ports::Lease { epoch: remembered.epochs[n - 1], head }, nth_run(n));
         let mut author =
             LogWriter { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), now: 1_000_000 };
-        // The executor of before is gone; should it still live, it is fenced.
+        // The previous executor is fenced, in case it is still alive.
         let lease = claim_thread(journal, &author.owner, &author.thread).await;
         assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced);
         assert!(lease.epoch > newest, "law 4 across restarts");
@@ -185,7 +185,7 @@ pub async fn check_after_restart(journal: &dyn Journal, directory: &dyn TestStor
     assert_eq!(said, Ok(Submitted::Queued));
 }
 
-/// A decision is one after a restart too, and what was open is open.
+/// Decided approvals stay decided, and pending ones stay pending.
 async fn check_decisions(directory: &dyn TestStore, questions: &[ApprovalRow]) {
     let [open, decided] = questions else { panic!("{questions:?}") };
     let ask = async |question: &ApprovalRow, decision| {

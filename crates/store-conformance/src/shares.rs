@@ -5,7 +5,7 @@ use super::fixtures::{LogWriter, nth_thread, other_user, test_user};
 use model::ports::{Journal, ShareRow, StoreError};
 use model::seq::Seq;
 
-/// A share of the `n`-th thread, good from 10 to 20.
+/// A share of the `n`-th thread, valid from 10 to 20.
 #[must_use]
 pub fn nth_share(id: &str, n: usize) -> ShareRow {
     ShareRow {
@@ -20,7 +20,7 @@ pub fn nth_share(id: &str, n: usize) -> ShareRow {
     }
 }
 
-/// 1: a share is made of a thread that is there and its owner's, and its name is its own.
+/// 1: a share needs an existing thread of its owner and a unique id.
 pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directory: &dyn TestStore) {
     assert_eq!(directory.create_share(nth_share("share_1", 1)).await, Err(StoreError::ThreadNotFound));
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
@@ -35,7 +35,7 @@ pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directo
     assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![nth_share("share_2", 1), frozen]));
 }
 
-/// 2: its owner alone lists it and takes it back, through its own thread.
+/// 2: only the owner can list and revoke a share, and only under its own thread.
 pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn TestStore) {
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
@@ -49,7 +49,7 @@ pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn TestSt
     assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![nth_share("share_1", 1)]));
 }
 
-/// 2, 3: revoked once and for all, or over: it lets nobody in, and is still listed.
+/// 2, 3: a revoked or expired share is not open but still listed, and revocation is final.
 pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: &dyn TestStore) {
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
     let (first, second) = (nth_share("share_1", 1), ShareRow { expires_at: 30, ..nth_share("share_2", 1) });
@@ -66,7 +66,7 @@ pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: 
     assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![first, revoked]));
 }
 
-/// 1: it goes with its thread.
+/// 1: deleting a thread deletes its shares.
 pub async fn a_share_goes_with_its_thread(journal: &dyn Journal, directory: &dyn TestStore) {
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;

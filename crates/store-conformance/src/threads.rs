@@ -31,7 +31,6 @@ pub fn conversation_data(text: &str) -> ConversationData {
     data
 }
 
-/// The same row with other data.
 #[must_use]
 pub fn with_conversation_data(row: AliasRow, text: &str) -> AliasRow {
     AliasRow { data: AliasData::Conversation(conversation_data(text)), ..row }
@@ -45,7 +44,7 @@ pub async fn a_name_stands_for_what_it_was_first_given_to(_: &dyn Journal, direc
     assert_eq!(directory.create_alias(&owner, first.clone()).await, Ok(first.clone()));
     assert_eq!(directory.create_alias(&owner, nth_alias(Conversation, "mine", 2)).await, Ok(first.clone()));
     assert_eq!(directory.alias(&owner, Conversation, "mine").await, Ok(Some(first)));
-    // A thread may have several, and a name may be any text.
+    // A thread may have several aliases, with any text as the name.
     for name in ["", "Mine", "mine ", "日本 \u{0} \"quoted\"", &"long".repeat(1_000)] {
         let row = nth_alias(Conversation, name, 1);
         assert_eq!(directory.alias(&owner, Conversation, name).await, Ok(None), "{name}");
@@ -54,7 +53,7 @@ pub async fn a_name_stands_for_what_it_was_first_given_to(_: &dyn Journal, direc
     }
 }
 
-/// 2: … also when many come at the same time.
+/// 2, under concurrency.
 pub async fn a_name_given_many_times_at_once_stands_for_one_thread(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let creations = (1..=20).map(|n| directory.create_alias(&owner, nth_alias(Conversation, "mine", n)));
@@ -128,7 +127,7 @@ pub async fn a_conversation_changes_only_from_the_row_that_was_read(_: &dyn Jour
     assert_eq!(directory.update_conversation(&owner, &second, conversation_data("c")).await, Ok(AliasUpdate::Conflict));
     assert_eq!(directory.update_conversation(&owner, &moved, conversation_data("c")).await, Ok(AliasUpdate::Updated));
 
-    // Twenty writers that retry lose nothing.
+    // Twenty concurrent writers that retry lose no update.
     let add_item = async |n: usize| loop {
         let row = directory.alias(&owner, Conversation, "mine").await.unwrap().unwrap();
         let AliasData::Conversation(mut data) = row.data.clone() else { panic!("{row:?}") };
@@ -201,7 +200,7 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
     assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::ThreadNotFound)));
     assert_eq!(other.read_all().await, kept);
 
-    // The name is free, and what comes under it is new.
+    // A new thread with the same id starts empty.
     let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(author.lease.head, Seq::ZERO);
     assert_eq!(author.read_all().await, []);

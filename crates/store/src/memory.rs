@@ -1,6 +1,4 @@
-//! The store in memory: a second implementation that every law is tested on.
-//!
-//! It has the outcomes, order and errors of [`crate::sqlite`]. One lock, never held across an await.
+//! The in-memory store, with the outcomes, order and errors of [`crate::sqlite`]. One lock, never held across an await.
 
 mod accounts;
 mod attachments;
@@ -26,7 +24,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INBOX_ROWS_MAX: usize = 1_000;
 
-/// The store in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     tables: Mutex<MemoryTables>,
@@ -81,13 +78,11 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
     #[must_use]
     pub fn new() -> Self {
         Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX }
     }
 
-    /// Sets the maximum number of rows in an inbox.
     #[must_use]
     pub const fn with_inbox_rows_max(mut self, rows_max: usize) -> Self {
         self.inbox_rows_max = rows_max;
@@ -197,7 +192,7 @@ impl MemoryTables {
         Ok(())
     }
 
-    /// Applies a change to the thread's runs, or says why it does not fit.
+    /// Applies a change to the thread's runs, or rejects it.
     fn apply_run_change(
         &self,
         thread: &MemoryThread,
@@ -243,7 +238,7 @@ impl MemoryTables {
         Ok(())
     }
 
-    /// Checks that every question that the batch asks or closes is the thread's.
+    /// Checks that every question that the batch opens or closes belongs to the thread.
     fn check_approvals(&self, thread: &MemoryThread, batch: &AppendBatch) -> Result<(), AppendOutcome> {
         let mut known: Vec<&ApprovalKey> = thread.approvals.iter().map(|question| &question.key).collect();
         for change in &batch.changes {
@@ -292,7 +287,7 @@ impl MemoryThread {
         self.records.last().map_or(Seq::ZERO, |record| record.seq)
     }
 
-    /// Applies a batch that was checked.
+    /// Applies a batch that passed all checks.
     fn commit(&mut self, batch: AppendBatch, runs: Vec<RunRow>) {
         self.records.extend(batch.records.iter().cloned());
         self.runs = runs;
@@ -312,13 +307,13 @@ impl MemoryThread {
         }
     }
 
-    /// Opens a question, or opens it again.
+    /// Opens a question, or reopens it.
     fn open_approval(&mut self, question: ApprovalRow) {
         self.approvals.retain(|known| known.key != question.key);
         self.approvals.push(ApprovalRow { answer: None, ..question });
     }
 
-    /// Closes a question. An answer that repeats the stored one leaves it as it is.
+    /// Closes a question. A stored answer that this repeats stays unchanged.
     fn close_approval(&mut self, key: &ApprovalKey, answer: ApprovalAnswer) {
         if let Some(question) = self.approvals.iter_mut().find(|question| question.key == *key) {
             question.answer.take_if(|known| !validation::is_same_answer(known, &answer));
@@ -332,7 +327,6 @@ fn queued_run(id: TaskId, thread: ThreadId, agent: String, created_at: Millis) -
     RunRow { id, thread, agent, status, first_seq: None, last_seq: None, created_at, ended_at: None }
 }
 
-/// The run that a command creates.
 fn run_of_start(command: &Command, thread: &ThreadId, at: Millis) -> Option<RunRow> {
     match command {
         Command::Start(start) => Some(queued_run(start.task_id.clone(), thread.clone(), start.agent.clone(), at)),

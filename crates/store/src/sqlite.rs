@@ -1,7 +1,7 @@
-//! The store in one folder: SQLite, one process, one writer.
+//! The SQLite store: one folder, one process, one writer thread.
 //!
-//! - `data_folder`, `schema`: the lock of the folder, the tables and their migrations.
-//! - `writer`, `write_task`, `transaction`: the thread that writes, the closures that it is sent, what an append does.
+//! - `data_folder`, `schema`: the folder's lock, the tables and their migrations.
+//! - `writer`, `write_task`, `transaction`: the writer thread, the closures that it executes, and appends.
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
 //! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs are; `dead_rows`: which
@@ -68,20 +68,19 @@ use transaction::{WriteTransaction, WriterState};
 use write_task::{ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
 
-/// Maximum number of times that a reader asks the writer about a gap before it reports damage.
+/// Maximum number of times that a reader checks a gap with the writer before it reports damage.
 const GAP_RECHECKS_MAX: usize = 4;
 const STORE_CLOSED: &str = "the store is closed";
 
-/// Settings for the operator.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// The minimum time between two commits. The first record after a pause never waits.
+    /// The minimum time between two commits. The first record after a pause does not wait.
     pub commit_spacing: Duration,
     /// The maximum number of operations in one commit.
     pub group_ops_max: usize,
     /// The approximate maximum number of bytes in one commit.
     pub group_bytes_max: usize,
-    /// The maximum number of operations that are queued for the writer; further callers wait.
+    /// The capacity of the writer's queue; further callers wait.
     pub queue_ops_max: usize,
     /// The maximum number of rows in an inbox.
     pub inbox_rows_max: usize,
@@ -126,7 +125,7 @@ struct WriterCounters {
     failures: AtomicU64,
 }
 
-/// The store in one folder.
+/// The store in a data folder.
 #[derive(Debug)]
 pub struct SqliteStore {
     writer: Option<mpsc::Sender<WriterMessage>>,
@@ -137,14 +136,14 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a folder, or creates it. Blocks while it reads the index of live records.
+    /// Opens a folder, or creates it. Blocks while it scans the live records.
     ///
     /// # Errors
-    /// When the folder cannot be opened by this process. It is unchanged then.
+    /// When this process cannot open the folder, which then stays unchanged.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreOpenError> {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
-        // A process that was killed may have deleted content that is still in the log.
+        // After a crash, the write-ahead log may still hold deleted content.
         let scrub = schema::has_pending_wal(&database);
         let (conn, boot, found) = open_database(&database)?;
         for row in &found.stray_rows {
@@ -201,19 +200,19 @@ impl SqliteStore {
         }
     }
 
-    /// Executes what is queued, truncates the write-ahead log and releases the folder. Later operations fail. Dropping the
-    /// store does the same, and blocks meanwhile.
+    /// Executes queued tasks, truncates the write-ahead log and releases the folder. Later operations fail. Dropping
+    /// the store does the same, but blocks.
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if let Some(writer) = &self.writer
             && writer.send(WriterMessage::Close { reply }).await.is_ok()
         {
-            // An error means that the writer is gone, which is what closing wants.
+            // An error means that the writer has stopped already.
             let _ = closed.await;
         }
     }
 
-    /// Runs a closure on the writer's thread, in its transaction, and returns its result after the commit.
+    /// Runs a closure in a transaction on the writer thread and returns its result after the commit.
     async fn call_writer<T, W>(&self, cost: TaskCost, work: W) -> T
     where
         T: FromWriterError + Send + 'static,
@@ -228,7 +227,7 @@ impl SqliteStore {
         result.await.unwrap_or_else(|_| T::from_writer_error("the writer is gone"))
     }
 
-    /// The head of a thread as the writer knows it, or the damage.
+    /// The head of a thread according to the writer, or the damage.
     async fn check_head(&self, thread: &ThreadId) -> Result<Seq, StoreError> {
         let thread = thread.clone();
         self.call_writer(TaskCost::Query, move |tx| tx.checked_head(&thread)).await
@@ -254,7 +253,7 @@ impl SqliteStore {
             }
             let query = PageQuery { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
             match self.readers.with_connection(move |conn| read_page(conn, &query)).await {
-                // A run may have started after the plan was made: its rows then look like a gap. The writer knows.
+                // The rows of a run that started after the plan look like a gap: check with the writer.
                 Err(StoreError::Corrupt { .. }) if !is_live && rechecks < GAP_RECHECKS_MAX => {
                     rechecks += 1;
                     self.check_head(thread).await?;
@@ -297,7 +296,7 @@ impl Journal for SqliteStore {
         let (reply, outcome) = oneshot::channel();
         let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::from_writer_error(STORE_CLOSED))) };
         let cost = TaskCost::Bytes(batch.records.iter().map(|record| record.size_bytes() + 64).sum());
-        // Validated here: time on the writer's thread delays everybody.
+        // Validated here, because time on the writer thread delays all callers.
         let invalid_reason = validation::validate_batch(&batch);
         let work = move |tx: &mut WriteTransaction<'_>| tx.append(&batch, invalid_reason.as_deref());
         let callback = move |outcome: &AppendOutcome| on_commit.call(outcome);
@@ -347,7 +346,7 @@ fn open_database(database: &Path) -> Result<(Connection, u64, RecordScan), Store
     Ok((conn, boot.cast_unsigned(), found))
 }
 
-/// Ignores poisoning: every change behind these locks is a single step.
+/// Ignores poisoning: every update under these locks is a single step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Checks of appends and decisions: the part of the law that needs no storage and is the same in every backend.
+//! Checks of appends and decisions that need no storage and are the same in every backend.
 //!
-//! A backend checks in this order, and writes only when every check passes: [`validate_batch`] (the batch alone; may run
-//! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every run in
-//! [`runs_in_batch`] must belong to the thread afterwards. [`closed_approval_result`] is for submitted decisions.
+//! A backend checks in this order and writes only when every check passes: [`validate_batch`] (the batch alone; may run
+//! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every run
+//! in [`runs_in_batch`] must then belong to the thread. [`closed_approval_result`] checks submitted decisions.
 
 use model::command::{AnswerBody, Command};
 use model::defects::Defect;
@@ -14,10 +14,10 @@ use model::seq::{Epoch, Millis};
 use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId};
 
-/// Why a batch for a missing thread, or another owner's, is rejected.
+/// The reason for rejecting a batch for a missing thread or another owner's.
 pub(crate) const THREAD_NOT_FOUND: &str = "no such thread";
 
-/// Why the batch fits no log at all.
+/// Returns the reason if no log can accept the batch.
 pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
     let mut seq = batch.head;
     for record in batch.records.iter() {
@@ -128,7 +128,7 @@ pub(crate) fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &App
     }
 }
 
-/// The result of a decision whose question is not open; `None` when it is open and the decision counts.
+/// The result of a decision on a closed question; `None` when the question is open.
 pub(crate) fn closed_approval_result(
     question: &ApprovalRow,
     (decision, by): (&ApprovalDecision, Initiator),
@@ -139,18 +139,18 @@ pub(crate) fn closed_approval_result(
             let (task, thread) = (question.run_id.clone(), question.thread_id.clone());
             Some(Ok(Submitted::Duplicate { task, thread }))
         }
-        // After the expiry only the clock decides, and it will.
+        // After the expiry only the time-out decides.
         None if by == Initiator::Timeout || at < question.expires_at => None,
         Some(_) | None => Some(Err(SubmitError::AlreadyDecided(Box::new(question.clone())))),
     }
 }
 
-/// Is this the stored answer? Then the stored one, with its time, stays.
+/// Whether the answers differ at most in their time. The stored one is then kept.
 pub(crate) fn is_same_answer(known: &ApprovalAnswer, answer: &ApprovalAnswer) -> bool {
     known.decision == answer.decision && known.by == answer.by
 }
 
-/// Is the command accepted by a full inbox? A time-out may be what the other commands wait for.
+/// A full inbox accepts time-outs, because the queued commands may wait for one.
 pub(crate) fn bypasses_inbox_limit(command: &Command) -> bool {
     approval_decision(command).is_some_and(|(.., by)| by == Initiator::Timeout)
 }
@@ -167,12 +167,11 @@ pub(crate) fn unknown_inbox_row(row: u64) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the inbox has no row {row}"))
 }
 
-/// Paths are long and random: a collision is a caller's mistake, and a retry has another path.
+/// Paths are long and random: a collision is a bug of the caller, and a retry uses another path.
 pub(crate) fn path_taken_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is taken: use another path"))
 }
 
-/// A blob has to be committed with the thread that uses it.
 pub(crate) fn blob_without_thread_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is a blob: a thread has to use it"))
 }
@@ -189,7 +188,7 @@ pub(crate) fn share_exists_error(id: &str) -> StoreError {
     StoreError::Unavailable(format!("there is a share named {id} already"))
 }
 
-/// Ids are long and random: a collision is a caller's mistake, and a retry has another id.
+/// Ids are long and random: a collision is a bug of the caller, and a retry uses another id.
 pub(crate) fn id_taken_error(id: &str) -> SubmitError {
     SubmitError::Store(StoreError::Unavailable(format!("{id} is taken: use another name")))
 }

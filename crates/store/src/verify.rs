@@ -1,9 +1,8 @@
-//! What `headwater verify` finds out about the folder of a server that does not run.
+//! Read-only integrity check of a data folder whose server is stopped, for `headwater verify`.
 //!
-//! It reads everything and changes nothing: SQLite's own check, then every thread: no gap from record 1 on, every
-//! checksum, epochs that never go back, every record fits the fold, and the rows beside the log say what the log says
-//! (law 9: a run has ended exactly when its root's one terminal event is its last record). `files` has what concerns the
-//! files that users sent. A folder of an older version is looked at as it is.
+//! It runs SQLite's integrity check, then checks every thread: sequence numbers without a gap, checksums, epochs that
+//! never decrease, records that the fold accepts, and table rows that agree with the log (law 9: a run has ended exactly
+//! when its root's one terminal event is its last record). `attachments` checks files. It does not migrate old schemas.
 
 mod attachments;
 
@@ -26,30 +25,26 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-/// More than this are not listed: the folder is lost as it is.
+/// Maximum number of problems in a report.
 const PROBLEMS_MAX: usize = 1_000;
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Threads that were read.
     pub threads: u64,
-    /// Runs of them.
     pub runs: u64,
-    /// Records of them.
     pub records: u64,
-    /// What is wrong, a line each.
+    /// One line per problem.
     pub problems: Vec<String>,
 }
 
 impl VerifyReport {
-    /// Is all well?
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Says one thing more that is wrong, as long as there is room for it.
+    /// Adds a problem, unless the report is full.
     pub fn add_problem(&mut self, problem: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem.into().replace('\n', " "));
@@ -71,10 +66,10 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// Looks at a folder.
+/// Checks a data folder.
 ///
 /// # Errors
-/// When there is nothing to look at: no database of ours, a newer one, or a server works in the folder.
+/// When the folder has no Headwater database, has a newer schema, or is locked by a server.
 pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
     let folder = DataFolder::lock_existing(dir)?;
     let conn = open_offline(&folder.database).map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;
@@ -152,7 +147,7 @@ fn check_threads(conn: &Connection, scan: RecordScan, version: u32, report: &mut
     Ok(())
 }
 
-/// Rows that belong to a thread that is not there, in whatever table. What is so of records, the scan has said.
+/// Reports rows of missing threads in every table but `records`, which the scan covers.
 fn check_orphaned_rows(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let sql = "SELECT t.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
                WHERE t.type = 'table' AND t.name <> 'records' AND c.name = 'thread' AND c.type = 'INTEGER' ORDER BY 1";
@@ -167,7 +162,6 @@ fn check_orphaned_rows(conn: &Connection, report: &mut VerifyReport) -> rusqlite
     Ok(())
 }
 
-/// Commands that nobody can read.
 fn check_inbox_commands(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT id, command FROM inbox")?;
     let mut rows = select.query(())?;
@@ -180,7 +174,7 @@ fn check_inbox_commands(conn: &Connection, report: &mut VerifyReport) -> rusqlit
     Ok(())
 }
 
-/// Questions that nobody can read, or that no run of their thread and owner asks.
+/// Reports approvals that cannot be decoded or that belong to no run of their thread and owner.
 fn check_approvals(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let sql = "SELECT a.key, a.action, a.answer, EXISTS
                (SELECT 1 FROM runs r WHERE r.owner = a.owner AND r.id = a.run AND r.thread = a.thread)
@@ -202,7 +196,7 @@ fn check_approvals(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Re
     Ok(())
 }
 
-/// Names of what no thread can be. One whose thread is not there may only be older than it.
+/// Reports aliases with an invalid thread id. A missing thread is no problem: an alias may exist before its thread.
 fn check_aliases(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT protocol, name, thread FROM names ORDER BY owner, protocol, name")?;
     let mut rows = select.query(())?;
@@ -215,28 +209,27 @@ fn check_aliases(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Resu
     Ok(())
 }
 
-/// What a run's records say of it.
+/// A run according to its records.
 struct RunSummary {
     first: Seq,
     last: Seq,
     status: TaskStatus,
 }
 
-/// One thread under examination.
 struct ThreadAudit<'a> {
     thread: &'a ThreadId,
     report: &'a mut VerifyReport,
     run: Option<RunFold>,
     epoch: Epoch,
-    /// Records of a later format are here: only that version can judge them.
+    /// Suppresses problems: only a newer version can check records of a newer format.
     has_newer_format: bool,
     logged_runs: HashMap<TaskId, RunSummary>,
-    /// The hashes of the blobs that it uses. Older versions know of none.
+    /// Hashes of the thread's blobs; `None` in a schema without blobs.
     linked_blobs: Option<HashSet<String>>,
 }
 
 impl ThreadAudit<'_> {
-    /// Reads all records; false when that was not possible.
+    /// Checks all records. Returns false when they cannot be read.
     fn read_records(&mut self, conn: &Connection, index: &RecordIndex, owner: &UserId) -> bool {
         let mut after = Seq::ZERO;
         loop {
@@ -301,7 +294,7 @@ impl ThreadAudit<'_> {
         }
     }
 
-    /// A run ended, or the log did.
+    /// Reports tasks that are still open after the end of their run.
     fn check_run_end(&mut self, run: &RunFold) {
         let unended = run.tasks.iter().filter(|task| run.has_ended() && !task.status.is_terminal());
         for task in unended {
@@ -309,7 +302,7 @@ impl ThreadAudit<'_> {
         }
     }
 
-    /// Holds the rows of the runs against what the records say.
+    /// Compares the rows of the runs with their records.
     fn check_run_rows(&mut self, conn: &Connection, num: i64) -> rusqlite::Result<()> {
         let mut select = conn.prepare_cached("SELECT id, status, first, last, ended_at FROM runs WHERE thread = ?1")?;
         let mut rows = select.query([num])?;
@@ -326,7 +319,7 @@ impl ThreadAudit<'_> {
             };
             let agrees = ended == status.is_terminal()
                 && match self.logged_runs.get(&id) {
-                    // It waits, or was given up before it began.
+                    // Queued, or cancelled before it started.
                     None => first.is_none() && matches!(status, TaskStatus::Queued | TaskStatus::Cancelled),
                     Some(seen) if status.is_terminal() => {
                         seen.status == status && first == Some(seen.first) && last == Some(seen.last)

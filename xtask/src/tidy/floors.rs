@@ -35,7 +35,7 @@ const LIBRARIES: &[&str] = &[
     "engine",
     "gateway",
 ];
-const GATEWAY_DEPENDENCIES: &[&str] = &["model", "protocol", "upstream", "fetch", "files", "engine"];
+const GATEWAY_DEPENDENCIES: &[&str] = &["model", "sse", "protocol", "upstream", "fetch", "files", "engine"];
 const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
 
 /// From the ground up. No crate depends on `bench` or `xtask`. `bench` knows the server from outside, except for the

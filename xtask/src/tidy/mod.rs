@@ -28,24 +28,8 @@ mod rust_tests;
 mod script_tests;
 mod type_names;
 
-use crate::finding::{FindingLevel, TidyFinding};
+use crate::finding::TidyFinding;
 use crate::workspace::{Metadata, Repo, SourceFile};
-
-/// The checks of the product's structure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum StructureCheck {
-    TypeNames,
-    FunctionNames,
-    ImportCycles,
-    FileSizes,
-    CrateSizes,
-}
-
-/// Checks whose findings are only warnings for now.
-const PENDING_CHECKS: &[StructureCheck] = &[StructureCheck::ImportCycles, StructureCheck::CrateSizes];
-
-/// Crates that ARCHITECTURE.md describes before they are there.
-const PLANNED_CRATES: &[&str] = &["crates/gateway"];
 
 /// Prints every finding; true when none is an error.
 pub(crate) fn run_tidy(repo: &Repo) -> anyhow::Result<bool> {
@@ -55,13 +39,8 @@ pub(crate) fn run_tidy(repo: &Repo) -> anyhow::Result<bool> {
     for finding in &findings {
         println!("{finding}");
     }
-    let errors = findings.iter().filter(|finding| finding.level == FindingLevel::Error).count();
-    let warnings = findings.len() - errors;
-    println!(
-        "tidy: {errors} errors, {warnings} warnings in {} files and {} packages",
-        files.len(),
-        metadata.packages.len()
-    );
+    let (errors, packages) = (findings.len(), metadata.packages.len());
+    println!("tidy: {errors} errors in {} files and {packages} packages", files.len());
     Ok(errors == 0)
 }
 
@@ -78,8 +57,7 @@ pub(crate) fn print_figures(repo: &Repo) -> anyhow::Result<()> {
 }
 
 fn check_all(files: &[SourceFile], metadata: &Metadata) -> Vec<TidyFinding> {
-    let folders = metadata.members().map(|package| metadata.folder(package));
-    let folders: Vec<&str> = folders.chain(PLANNED_CRATES.iter().copied()).collect();
+    let folders: Vec<&str> = metadata.members().map(|package| metadata.folder(package)).collect();
     let mut findings =
         architecture_map::check_architecture_map(file_text(files, architecture_map::ARCHITECTURE_FILE), &folders);
     findings.extend(floors::check_floors(metadata, files));
@@ -94,17 +72,11 @@ fn check_all(files: &[SourceFile], metadata: &Metadata) -> Vec<TidyFinding> {
 
 fn check_structure(files: &[SourceFile]) -> Vec<TidyFinding> {
     let product = product_code::product_files(files);
-    let mut findings = Vec::new();
-    for (check, found) in [
-        (StructureCheck::TypeNames, type_names::check_type_names(&product)),
-        (StructureCheck::FunctionNames, function_names::check_function_names(&product)),
-        (StructureCheck::ImportCycles, import_cycles::check_import_cycles(&product)),
-        (StructureCheck::FileSizes, crate_sizes::check_file_sizes(&product, files)),
-        (StructureCheck::CrateSizes, crate_sizes::check_crate_sizes(&product)),
-    ] {
-        let level = if PENDING_CHECKS.contains(&check) { FindingLevel::Warning } else { FindingLevel::Error };
-        findings.extend(found.into_iter().map(|finding| TidyFinding { level, ..finding }));
-    }
+    let mut findings = type_names::check_type_names(&product);
+    findings.extend(function_names::check_function_names(&product));
+    findings.extend(import_cycles::check_import_cycles(&product));
+    findings.extend(crate_sizes::check_file_sizes(&product, files));
+    findings.extend(crate_sizes::check_crate_sizes(&product));
     findings
 }
 

@@ -1,5 +1,5 @@
-//! Receiving a file: the bytes go to the file store as they arrive, and the first of them tell what they are. An upload
-//! that fails on the way leaves neither bytes nor a row.
+//! Receiving a file: the bytes go to the file store as they arrive, and the first of them determine the media type. A
+//! failed upload leaves neither bytes nor a row.
 
 use super::{AttachmentStore, BlobError};
 use crate::rejection::Rejection;
@@ -12,7 +12,7 @@ use model::error::ErrorCode;
 use model::ports::{AttachmentOutcome, AttachmentRow};
 use uuid::Uuid;
 
-/// What the sender says of a file.
+/// The sender's declarations about a file.
 pub struct IncomingFile {
     pub name: String,
     pub declared_type: Option<String>,

@@ -1,7 +1,7 @@
 //! Files in requests to models.
 //!
-//! The log refers to images and files by URL; a model needs their bytes. [`FileResolvingModels`] stands between runs and
-//! models: before a turn it replaces references by bytes, and during the turn it stores generated images (see
+//! The log refers to images and files by URL; a model needs their bytes. [`FileResolvingModels`] wraps the models of
+//! runs: before a turn it replaces references by bytes, and during the turn it stores generated images (see
 //! `store_outputs`), so that the log holds references only. The newest files come first; those over the limit are replaced
 //! by a note.
 

@@ -337,7 +337,7 @@ pub(crate) fn parts_of_history(before: &mut PriorHistory) -> impl Iterator<Item 
     before.entries.iter_mut().flat_map(HistoryEntry::parts_mut)
 }
 
-/// The images in a run's prior history that a model generated. They stand in provider items, not in parts.
+/// The generated images in a run's prior history, which are in provider items, not in parts.
 pub(crate) fn generated_images_of_run(new: &NewRun) -> Vec<ContentPart> {
     let entries = new.prior_history.iter().flat_map(|before| &before.entries);
     let images = entries.filter_map(|entry| match entry {

@@ -6,8 +6,8 @@ use model::ports::{AttachmentRow, FileReadRequest};
 use std::collections::HashMap;
 use url::Url;
 
-/// Reads the user's own file that this URL was signed for. Returns `None` if the URL is not one of ours, is invalid or
-/// expired, or names another user's file: it is then fetched like any other.
+/// Reads the user's own file that this URL was signed for. Returns `None` if this server did not sign the URL, if it
+/// has expired, or if it names another user's file: it is then fetched like any other.
 pub(super) async fn read_signed_attachment(
     attachments: &AttachmentStore,
     request: &FileReadRequest,

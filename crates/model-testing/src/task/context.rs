@@ -1,4 +1,4 @@
-//! What the tasks of a run share.
+//! State shared by the tasks of a run.
 
 use super::{EndedChild, GenTask};
 use crate::log_builder::LogBuilder;
@@ -13,7 +13,7 @@ pub(crate) struct RunContext<'a> {
     pub(super) children_left: u32,
     /// Sub-agents that were started and are not yet tasks of the run.
     pub(crate) new_children: Vec<GenTask>,
-    /// Sub-agents that ended and whose parents have not been told.
+    /// Sub-agents that ended and are not yet delivered to their parents.
     pub(crate) ended_children: Vec<EndedChild>,
 }
 

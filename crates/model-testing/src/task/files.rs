@@ -56,7 +56,7 @@ impl InputFiles {
 }
 
 impl GenTask {
-    /// Reads all files that nobody has started to read, concurrently.
+    /// Starts reading all files that are not being read, concurrently.
     pub(crate) fn start_reading_files(&mut self, ctx: &mut RunContext<'_>) {
         self.phase = GenPhase::ReadingFiles;
         let urls = std::mem::take(&mut self.files.unread);

@@ -1,4 +1,4 @@
-//! Access keys, and what users have spent.
+//! Access keys and spending.
 
 use super::StoreFuture;
 use crate::id::UserId;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// they are not part of [`super::Directory`].
 ///
 /// 1. A key's id is unique.
-/// 2. A revoked key stays listed. Revoking is final, and the first time counts.
+/// 2. A revoked key stays listed. Revoking is final; revoking again does not change the time.
 pub trait Accounts: Send + Sync {
     /// All keys, the oldest first, revoked ones included.
     fn access_keys(&self) -> StoreFuture<'_, Vec<AccessKeyRow>>;
@@ -23,13 +23,13 @@ pub trait Accounts: Send + Sync {
     fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> StoreFuture<'a, bool>;
 }
 
-/// What users have spent.
+/// Daily spending of users.
 ///
 /// 1. Spending is added by appends ([`super::DirectoryChange::AddSpend`]), per user and day.
 /// 2. It outlives the threads that caused it: a daily limit must hold for users who delete their threads.
 /// 3. A sum that would overflow stays at its maximum.
 pub trait UsageLedger: Send + Sync {
-    /// What a user has spent on a day.
+    /// A user's spending on a day.
     fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend>;
 }
 
@@ -39,7 +39,7 @@ pub trait UsageLedger: Send + Sync {
 pub struct Day(pub u32);
 
 impl Day {
-    /// The day of a moment.
+    /// The day that contains a point in time.
     #[must_use]
     pub fn from_millis(at: Millis) -> Self {
         Self(u32::try_from(at / (24 * 60 * 60 * 1000)).unwrap_or(u32::MAX))
@@ -56,7 +56,7 @@ pub struct Spend {
 }
 
 impl Spend {
-    /// The sum of both. It saturates, so that counting on does not get around a limit.
+    /// The sum of both. It saturates, because an overflow would reset the spending that a limit checks.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         let mut usage = self.usage;
@@ -65,7 +65,7 @@ impl Spend {
     }
 }
 
-/// An access key. The store has the digest of its secret, never the secret.
+/// An access key. The store holds the digest of its secret, never the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKeyRow {
     /// The key's id. It is not a secret.

@@ -1,4 +1,4 @@
-//! Aliases: the names under which clients know threads, with what each protocol keeps for such a name.
+//! Aliases: client-side names of threads, with per-protocol data.
 
 use crate::id::ThreadId;
 use crate::json::JsonObject;
@@ -6,20 +6,20 @@ use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A name under which a client knows a thread. The thread need not exist yet.
+/// A client's name for a thread. The thread need not exist yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AliasRow {
     /// The name.
     pub name: String,
-    /// The thread that it stands for.
+    /// The thread that the name refers to.
     pub thread: ThreadId,
-    /// What the name is for, with the data that its protocol keeps.
+    /// The kind, with the data that its protocol stores.
     pub data: AliasData,
     /// When it was created.
     pub created_at: Millis,
 }
 
-/// What an alias is for. Names of different kinds do not collide.
+/// The namespace of an alias: names of different kinds do not collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AliasKind {
     /// The id of an agent run's thread, chosen by the client.
@@ -28,12 +28,12 @@ pub enum AliasKind {
     BlockSession,
     /// The id of a conversation of the Responses API.
     Conversation,
-    /// The id of a response that was deleted: it is no longer shown, although its thread exists.
+    /// The id of a deleted response: it is hidden, although its thread exists.
     DeletedResponse,
 }
 
 impl AliasKind {
-    /// The text that stores keep for the kind. It must never change.
+    /// The stored form of the kind. It must never change.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl AliasKind {
     }
 }
 
-/// An alias's kind with the data that its protocol keeps.
+/// An alias's kind with the data that its protocol stores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AliasData {
     /// See [`AliasKind::AgentRun`].
@@ -59,7 +59,7 @@ pub enum AliasData {
 }
 
 impl AliasData {
-    /// The kind alone.
+    /// The kind without the data.
     #[must_use]
     pub const fn kind(&self) -> AliasKind {
         match self {
@@ -70,7 +70,7 @@ impl AliasData {
         }
     }
 
-    /// The text that stores keep for the data.
+    /// The stored form of the data.
     #[must_use]
     pub fn to_stored(&self) -> String {
         match self {
@@ -91,18 +91,18 @@ impl AliasData {
     }
 }
 
-/// What a conversation holds beside its thread.
+/// The data of a conversation that is not in its thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConversationData {
     /// The client's metadata.
     pub metadata: JsonObject,
-    /// Items that no run has read yet.
+    /// Items that no run has consumed yet.
     pub items: Vec<Value>,
 }
 
 impl ConversationData {
-    /// The text that stores keep.
+    /// The stored form of the data.
     #[must_use]
     pub fn to_stored(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -114,7 +114,7 @@ impl ConversationData {
 pub enum AliasUpdate {
     /// The row has the new data.
     Updated,
-    /// The row is no longer the one that the caller read: read it again. Nothing changed.
+    /// The row changed since the caller read it: read it again. Nothing was written.
     Conflict,
     /// There is no such row.
     NotFound,

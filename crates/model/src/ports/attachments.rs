@@ -1,10 +1,10 @@
-//! The rows of files that users uploaded, and of the blobs that their threads use.
+//! Metadata of uploaded files, and of the blobs that threads use.
 
 use super::StoreFuture;
 use crate::id::{ThreadId, UserId};
 use crate::seq::Millis;
 
-/// The rows of files. The bytes are stored elsewhere, outside the store's transactions; these rows say which bytes count.
+/// The rows of files. The bytes are stored outside the store's transactions; a file exists if it has a committed row.
 ///
 /// ```text
 ///   reserve ──▶ bytes arrive ──▶ bytes are durable ──▶ commit
@@ -13,14 +13,13 @@ use crate::seq::Millis;
 /// ```
 ///
 /// 1. A file is reserved before its first byte is written, and exists once its commit returned
-///    [`AttachmentOutcome::Stored`]. Bytes without a committed row are therefore always found: `stale_attachments` lists
-///    them.
-/// 2. A file that is only reserved does not exist: it cannot be read and does not count.
-/// 3. The sum of a user's files never exceeds the quota that a commit is given, however many commit at the same time.
+///    [`AttachmentOutcome::Stored`]. `stale_attachments` therefore lists all bytes without a committed row.
+/// 2. A file that is only reserved does not exist: it cannot be read and does not count towards the quota.
+/// 3. The sum of a user's files never exceeds the quota of a commit, even with concurrent commits.
 /// 4. A file never changes.
 /// 5. A file of another owner does not exist.
-/// 6. A blob is a file with a hash. An owner has at most one blob per hash, however often and however concurrently it is
-///    committed, and it exists from the moment that a thread uses it.
+/// 6. A blob is a file with a hash. An owner has at most one blob per hash, even with concurrent commits, and it exists
+///    once a thread uses it.
 /// 7. A deleted thread uses nothing. A file that only deleted threads used no longer exists, does not count, and is listed
 ///    by `unreferenced_attachments` until it is deleted. A thread may use a file before the thread exists; links of threads
 ///    that were never created are removed when the store is opened.
@@ -39,20 +38,19 @@ pub trait Attachments: Send + Sync {
         hash: &'a str,
     ) -> StoreFuture<'a, Option<AttachmentRow>>;
 
-    /// Owners and paths of files that no thread uses any more.
+    /// Owners and paths of files that no thread uses any longer.
     fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>>;
 
-    /// Owners and paths of files that were reserved and not committed, and of those that no thread uses any more. For the
-    /// clean-up at start.
+    /// Owners and paths of files that are reserved but not committed, or unreferenced, for the clean-up at start.
     fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>>;
 }
 
 /// Changes the rows of files. The law is [`Attachments`]'.
 pub trait AttachmentWriter: Send + Sync {
-    /// Announces that bytes will be written to this path.
+    /// Reserves a path before its bytes are written.
     fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> StoreFuture<'a, ()>;
 
-    /// Announces that the bytes are durable, unless the user's files would then exceed `bytes_max`.
+    /// Commits a file whose bytes are durable, unless the user's files would then exceed `bytes_max`.
     fn commit_attachment<'a>(
         &'a self,
         owner: &'a UserId,
@@ -63,7 +61,7 @@ pub trait AttachmentWriter: Send + Sync {
     /// Deletes a file or its reservation. Returns false when there is neither.
     fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool>;
 
-    /// Records that a thread uses a file. Returns `None` when there is no such file.
+    /// Links a file to a thread. Returns `None` when there is no such file.
     fn link_attachment<'a>(
         &'a self,
         owner: &'a UserId,
@@ -71,8 +69,8 @@ pub trait AttachmentWriter: Send + Sync {
         path: &'a str,
     ) -> StoreFuture<'a, Option<AttachmentRow>>;
 
-    /// Announces that the bytes of a blob are durable and that a thread uses it, unless the user's files would then exceed
-    /// `bytes_max`. When the owner has a blob with this hash, the thread uses that one.
+    /// Commits a blob whose bytes are durable and links it to a thread, unless the user's files would then exceed
+    /// `bytes_max`. If the owner has a blob with this hash, that one is linked instead.
     fn commit_blob<'a>(
         &'a self,
         owner: &'a UserId,
@@ -81,7 +79,7 @@ pub trait AttachmentWriter: Send + Sync {
         bytes_max: Option<u64>,
     ) -> StoreFuture<'a, AttachmentOutcome>;
 
-    /// Records that a thread uses a blob. Returns `None` when the owner has none with this hash.
+    /// Links a blob to a thread. Returns `None` when the owner has none with this hash.
     fn link_blob<'a>(
         &'a self,
         owner: &'a UserId,
@@ -93,13 +91,13 @@ pub trait AttachmentWriter: Send + Sync {
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentRow {
-    /// Where its bytes are.
+    /// The path of its bytes.
     pub path: String,
     /// The user's name for it, for display only: no path is derived from it.
     pub name: String,
     /// The media type, detected from its bytes.
     pub content_type: String,
-    /// Its size.
+    /// Its size in bytes.
     pub size_bytes: u64,
     /// When it was uploaded.
     pub created_at: Millis,
@@ -112,7 +110,7 @@ pub struct AttachmentRow {
 pub enum AttachmentOutcome {
     /// The file exists.
     Stored,
-    /// The owner has these bytes in this file. The new one stays reserved.
+    /// The owner has this blob already. The new file stays reserved.
     Duplicate(AttachmentRow),
     /// The file would exceed the quota. Nothing changed.
     QuotaExceeded {

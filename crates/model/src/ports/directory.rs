@@ -1,4 +1,4 @@
-//! The tables beside the log as one trait object, and the single way to change them.
+//! All tables other than the log as one trait object, and write access to them.
 
 use super::{
     AttachmentWriter, Attachments, DefinitionStore, DefinitionWriter, Inbox, InboxWriter, PendingQuestions,
@@ -6,15 +6,14 @@ use super::{
 };
 use crate::id::UserId;
 
-/// Everything that can be read beside the log, for consumers that need several of the tables. A consumer that needs one
-/// takes that trait alone.
+/// Read access to all tables other than the log. A consumer of a single table takes that table's trait instead.
 ///
 /// Each supertrait states its own law. Three rules hold for all of them:
 ///
 /// 1. A row of another owner does not exist.
-/// 2. An operation that changes something survives a power cut once its future has completed.
-/// 3. Listings are newest first, in the order of their ids, which begin with a timestamp; a position in a listing
-///    therefore stays valid whatever is deleted meanwhile.
+/// 2. A write is durable once its future has completed.
+/// 3. Listings are newest first, ordered by id, which begins with a timestamp; a cursor therefore stays valid when rows
+///    are deleted.
 ///
 /// `store_conformance` contains these laws as tests, one module per trait; every backend runs them.
 pub trait Directory:
@@ -27,21 +26,20 @@ impl<T> Directory for T where
 {
 }
 
-/// Every operation that changes the tables beside the log, other than [`super::Journal::append`].
+/// Every write to the tables other than the log, except [`super::Journal::append`].
 pub trait DirectoryWriter: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter {}
 
 impl<T> DirectoryWriter for T where T: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter {}
 
 /// Grants write access.
 ///
-/// [`Directory`] only reads; whoever wants to change something asks for the writer first. A wrapper that limits what some
-/// users may do, such as the scope of a share, refuses here, once for every operation: an operation that is added to one
-/// of the writer traits is implemented by the backends and needs no change in the wrapper.
+/// [`Directory`] only reads; writes go through the writer. A wrapper that restricts some users, such as the scope of a
+/// share, denies access here for all operations at once, so new operations of the writer traits need no change in it.
 pub trait WriteAccess: Send + Sync {
-    /// The operations that change rows in this user's name.
+    /// The write operations for this user.
     ///
     /// # Errors
-    /// [`StoreError::ThreadNotFound`] when the user may only read. A backend grants access to everybody.
+    /// [`StoreError::ThreadNotFound`] when the user has read access only. A backend grants access to all users.
     fn writer(&self, user: &UserId) -> Result<&dyn DirectoryWriter, StoreError>;
 }
 

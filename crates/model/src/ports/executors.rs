@@ -1,4 +1,4 @@
-//! Models, tools and the clock: what the run loop reaches for.
+//! The run loop's external dependencies: models, tools, hooks, files and the clock.
 
 use super::{BoxFuture, BoxStream};
 use crate::content::ContentPart;
@@ -11,102 +11,102 @@ use crate::seq::Millis;
 use crate::tool::{ToolEvent, ToolRequest};
 use serde::{Deserialize, Serialize};
 
-/// Asks models.
+/// Streams model turns.
 ///
-/// 1. The stream's last event is `End` or `Failed`; one that just ends counts as failed.
-/// 2. Dropping the stream stops the turn: no more is read, nothing is left behind.
-/// 3. Nothing is read ahead of the consumer beyond a bounded buffer.
+/// 1. The stream's last event is `End` or `Failed`; a stream that ends without either counts as failed.
+/// 2. Dropping the stream cancels the turn and releases its resources.
+/// 3. Reading ahead of the consumer is limited to a bounded buffer.
 pub trait ModelClient: Send + Sync {
-    /// Begins a turn.
+    /// Starts a turn.
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
 }
 
 /// Runs tools.
 ///
-/// 1. The stream's last event is `End`; one that just ends counts as failed.
-/// 2. Dropping the stream stops the tool.
-/// 3. Nothing happens before the stream is polled: the engine makes the start durable first (law 10).
+/// 1. The stream's last event is `End`; a stream that ends without it counts as failed.
+/// 2. Dropping the stream cancels the call.
+/// 3. The call starts with the first poll: the engine makes the start durable before it (law 10).
 pub trait ToolRunner: Send + Sync {
-    /// Runs a tool once.
+    /// Calls a tool.
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
 }
 
-/// Asks those who may rewrite what is said before the model sees it.
+/// Runs input hooks, which may rewrite the input and the history before the model sees them.
 ///
-/// 1. Nothing comes of it but the answer: it may be asked again after a crash.
-/// 2. Dropping the future stops it.
+/// 1. A hook has no side effects: after a crash it may run again.
+/// 2. Dropping the future cancels the hook.
 pub trait HookRunner: Send + Sync {
-    /// Asks one.
+    /// Runs a hook.
     fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>>;
 }
 
-/// What a hook may rewrite.
+/// The input of a hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookRequest {
-    /// Whose run it is.
+    /// The owner of the run.
     pub user: UserId,
-    /// In which thread.
+    /// The thread of the run.
     pub thread: ThreadId,
-    /// The run that is about to begin.
+    /// The run that is about to start.
     pub run: TaskId,
-    /// The agent whose hook it is.
+    /// The agent that defines the hook.
     pub agent: String,
-    /// What was said and done so far, as the model would be given it.
+    /// The history that the model would receive.
     pub history: Vec<HistoryEntry>,
-    /// What is said now.
+    /// The new input.
     pub input: Vec<ContentPart>,
 }
 
-/// What a hook made of it. What it does not name stays.
+/// The output of a hook. `None` leaves a field of the request unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HookResponse {
-    /// What the model is given of the past.
+    /// The history that the model receives instead.
     pub history: Option<Vec<HistoryEntry>>,
-    /// What is said now; this is what is logged.
+    /// The input that replaces the request's, also in the log.
     pub input: Option<Vec<ContentPart>>,
 }
 
-/// Reads the files that people point at.
+/// Reads files that users refer to by URL.
 ///
-/// 1. Nothing comes of it but the answer: it may be asked again after a crash.
-/// 2. It always answers, in bounded time, and what it says when it cannot is for people to read.
-/// 3. Dropping the future stops it.
+/// 1. Reading has no side effects: after a crash it may run again.
+/// 2. It completes in bounded time. Messages are written for users.
+/// 3. Dropping the future cancels the read.
 pub trait FileReader: Send + Sync {
-    /// Reads one.
+    /// Reads a file.
     fn read_file(&self, request: FileReadRequest) -> BoxFuture<'static, FileReadOutcome>;
 }
 
-/// A file that is to be read.
+/// A request to read a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReadRequest {
-    /// Whose run it is.
+    /// The owner of the run.
     pub user: UserId,
-    /// In which thread.
+    /// The thread of the run.
     pub thread: ThreadId,
-    /// Where the file is.
+    /// The URL of the file.
     pub url: String,
 }
 
-/// What became of a file that was to be read.
+/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileReadOutcome {
-    /// It was read.
+    /// The file was read.
     Read {
-        /// What the model reads of it; it fits a record.
+        /// The content for the model, small enough for a record.
         content: Vec<ContentPart>,
-        /// What there is to say about it.
+        /// A message for the user, such as a warning.
         message: Option<String>,
     },
-    /// It could not be; the run goes on.
+    /// The file could not be read. The run continues.
     Failed {
-        /// Why not.
+        /// The reason, for the user.
         message: String,
     },
 }
 
-/// Tells the time. Only expiry depends on it, never order.
+/// The wall clock. It determines expiry, never order.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch.
     fn now(&self) -> Millis;
 }

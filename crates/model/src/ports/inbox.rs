@@ -1,4 +1,4 @@
-//! Inboxes and runs: what was asked of a thread and what became of it.
+//! Inboxes and runs: commands to threads, and the state of the runs that they start.
 
 use super::{ApprovalRow, BoxFuture, Lease, ListPage, StoreError, StoreFuture};
 use crate::command::Command;
@@ -6,10 +6,10 @@ use crate::id::{TaskId, ThreadId, UserId};
 use crate::seq::{Millis, Seq};
 use crate::task::TaskStatus;
 
-/// Commands that wait for a thread's executor, and the runs they started.
+/// Queued commands of threads, and the runs that they started.
 ///
 /// 1. [`InboxWriter::submit`] writes a command into its thread's inbox. A [`Command::Start`] also creates its run as
-///    `queued`, and its thread with [`ThreadMode::CreateNew`]; whoever creates a thread holds its first lease.
+///    `queued`, and its thread with [`ThreadMode::CreateNew`]; the submitter then holds the thread's first lease.
 /// 2. An idempotency key is bound to one body and one run by the same transaction. Submitting it again with that body
 ///    returns that run and changes nothing; another body is [`SubmitError::KeyReused`].
 /// 3. Rows leave an inbox in the order in which they entered it, when an append consumes them
@@ -17,14 +17,14 @@ use crate::task::TaskStatus;
 /// 4. A run's row changes only together with the records that change the run ([`super::DirectoryChange`]).
 /// 5. A submitted decision is checked against its question: see [`super::PendingQuestions`].
 pub trait Inbox: Send + Sync {
-    /// The result of an earlier submission with this key, if there was one: what `submit` would return, without a change.
+    /// The result that `submit` would return for a known key, without writing anything. `None` for a new key.
     fn find_submission<'a>(
         &'a self,
         owner: &'a UserId,
         idempotency: &'a IdempotencyKey,
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>>;
 
-    /// The rows that wait for a thread's executor, oldest first.
+    /// A thread's inbox rows, oldest first.
     fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>>;
 
     /// Threads of all owners that an executor should claim: those with a run that is neither terminal nor paused, or
@@ -56,7 +56,7 @@ pub trait InboxWriter: Send + Sync {
 pub struct Submission {
     /// The thread that the command is for.
     pub thread: ThreadId,
-    /// Whether the thread exists already.
+    /// Whether the thread has to exist or is created.
     pub thread_mode: ThreadMode,
     /// When the command was submitted.
     pub at: Millis,
@@ -96,7 +96,7 @@ pub enum Submitted {
         /// The id of the inbox row.
         row: u64,
     },
-    /// The same was submitted before.
+    /// An earlier submission was the same.
     Duplicate {
         /// The run of the first submission.
         task: TaskId,
@@ -111,10 +111,10 @@ pub enum SubmitError {
     /// The idempotency key was used with another body.
     #[error("this Idempotency-Key was used with another request: use a new key for a new request")]
     KeyReused,
-    /// The thread that was to be created exists and is the caller's.
+    /// The thread to be created exists and belongs to the caller.
     #[error("there is a thread of this name already")]
     ThreadExists,
-    /// The question was answered before, with another answer.
+    /// The question has a different answer already.
     #[error("this was decided before")]
     AlreadyDecided(Box<ApprovalRow>),
     /// There is no such question.

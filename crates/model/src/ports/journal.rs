@@ -17,17 +17,16 @@ use std::sync::Arc;
 /// ```
 ///
 /// 1. `append` assigns exactly the seqs that the caller asked for, starting after `head`, or changes nothing.
-/// 2. When it returns [`AppendOutcome::Durable`], the records survive a power cut, and so do the batch's changes to the
-///    [`super::Directory`]: both are one transaction.
+/// 2. When it returns [`AppendOutcome::Durable`], the records and the batch's changes to the [`super::Directory`]
+///    survive a power cut: both are one transaction.
 /// 3. A reader never sees a record that is not durable.
 /// 4. A granted claim has a newer epoch than every earlier one, also across restarts, and an append with an older epoch
 ///    than the thread's newest is [`AppendOutcome::Fenced`].
-/// 5. A store that several nodes share may refuse a claim while another node's lease is valid: [`ClaimOutcome::Held`] says
-///    which node's and until when, and changes nothing, so the holder's appends continue to succeed. The caller leaves the
-///    thread alone and claims again at that time. A store that one process opens always grants.
+/// 5. A store that several nodes share may refuse a claim while another node's lease is valid: [`ClaimOutcome::Held`]
+///    names the node and the expiry and changes nothing, so the holder's appends continue to succeed. The caller
+///    retries at the expiry. A store that one process opens always grants.
 /// 6. A page contains the records after `after` without a gap, and is empty only at the head.
-/// 7. Records come back with the bytes with which they were written. Changed bytes are an error that names the record,
-///    never a wrong record.
+/// 7. A read returns the bytes that were written, or an error that names the damaged record; never a wrong record.
 /// 8. A thread of another owner does not exist.
 ///
 /// `store_conformance` contains this law as tests; every backend runs them.
@@ -40,7 +39,7 @@ pub trait Journal: Send + Sync {
         self.append_with_callback(batch, OnCommit::default())
     }
 
-    /// The same, with a callback. The append proceeds and `on_commit` is called whether or not the future is polled.
+    /// Like [`Self::append`], with a callback. The append proceeds and calls `on_commit` even if the future is dropped.
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome>;
 
     /// Reads the records after `after`.
@@ -107,7 +106,7 @@ pub struct AppendBatch {
 /// A change to the directory that is part of an append.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DirectoryChange {
-    /// A run starts. It was queued, or is created by this (a steering message that arrived too late for its run).
+    /// A queued run starts, or a new one does (for a steering message that arrived after its run had ended).
     RunStarted {
         /// The run.
         run: TaskId,
@@ -143,9 +142,9 @@ pub enum DirectoryChange {
     },
     /// Replaces the thread's checkpoint.
     Checkpoint(Checkpoint),
-    /// Asks a person. A question that is asked again is open again.
+    /// Opens a question, or reopens it.
     ApprovalRequested(Box<ApprovalRow>),
-    /// Closes a question. Where this repeats a submitted decision, that one stays as it was submitted.
+    /// Closes a question. A submitted decision that this repeats stays unchanged.
     ApprovalResolved {
         /// The question.
         key: ApprovalKey,
@@ -156,16 +155,16 @@ pub enum DirectoryChange {
         /// When.
         at: Millis,
     },
-    /// Adds to what the owner has spent.
+    /// Adds to the owner's spending.
     AddSpend {
         /// The day.
         day: Day,
-        /// How much.
+        /// The amount.
         spent: Spend,
     },
     /// Schedules the thread's wake-up, or removes it.
     ScheduleWakeup {
-        /// When the thread has to be executed again even if nothing arrives in its inbox.
+        /// When the thread has to be executed again, even with an empty inbox.
         at: Option<Millis>,
     },
 }
@@ -179,7 +178,7 @@ pub enum AppendOutcome {
     Fenced,
     /// The batch does not fit the log, or there is no such thread. Nothing changed.
     Rejected(String),
-    /// The store does not know whether the batch is durable. Read the log before anything else.
+    /// The batch may or may not be durable. The caller has to read the log before it continues.
     Unknown(String),
 }
 
@@ -218,7 +217,7 @@ impl std::fmt::Debug for OnCommit {
     }
 }
 
-/// The maximum size of a page. A page has at least one record, however large.
+/// The maximum size of a page. A page has at least one record, even if it exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
     /// The maximum number of records.
@@ -259,7 +258,7 @@ pub enum StoreError {
         /// The first record that cannot be trusted.
         seq: Seq,
     },
-    /// The disk or the database fails.
+    /// The disk or the database failed.
     #[error("the store is not available: {0}")]
     Unavailable(String),
 }

@@ -1,4 +1,4 @@
-//! The traits that connect the upper floors. Each trait states its law; its implementations run the law's test suite.
+//! The traits between the crates. Each trait documents its law; every implementation runs the law's test suite.
 //!
 //! The traits live here rather than next to their implementations so that sibling crates never depend on each other:
 //! `engine` knows a [`Journal`], not a database.
@@ -34,7 +34,7 @@ pub use threads::*;
 use std::future::Future;
 use std::pin::Pin;
 
-/// A boxed future, as a method of a trait object returns it.
+/// A boxed future, for methods of trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The future of a store operation.

@@ -1,54 +1,55 @@
-//! Records → one client protocol's frames.
+//! Projections from records to the frames of a client protocol.
 
 use crate::record::Record;
 use crate::seq::Seq;
 use bytes::BytesMut;
 
-/// Records → one client protocol's frames.
+/// Converts records to the frames of one client protocol.
 ///
-/// 1. Frames come from records alone: no clock, no connection, no chance (law 4).
-/// 2. The frames of a longer log begin with the frames of a shorter one, byte for byte (law 4).
-/// 3. A copy goes on exactly as the original would.
-/// 4. It starts anew with each run, unless it says that it needs no history at all.
+/// 1. Frames are a function of the records: no clock, no connection, no randomness (law 4).
+/// 2. The frames of a log are a byte prefix of the frames of every longer log (law 4).
+/// 3. A clone produces the same frames as the original.
+/// 4. No state carries over from one run to the next, so a stream can start at the first record of any run. Without
+///    [`Self::needs_history`] it can start at any record.
 ///
-/// The hub holds projections without knowing which: `server` hands them in.
+/// `server` passes projections to the hub, which knows no protocol.
 pub trait Projection: Send {
-    /// Turns the next record into frames, or into none.
+    /// Appends the frames of the next record to `out`; a record may have none.
     fn project(&mut self, record: &Record, out: &mut Frames);
 
-    /// Must it have seen its run from the beginning? A projection whose frames depend on one record alone need not.
+    /// Whether frames depend on earlier records of the run, so that the projection has to start at its first record.
     fn needs_history(&self) -> bool {
         true
     }
 
-    /// A copy that goes on from the same place.
+    /// Clones the projection with its state.
     fn boxed_clone(&self) -> Box<dyn Projection>;
 }
 
-/// Frames in one piece of memory, and where each ends.
+/// Frames in one buffer, with the end of every record's frames.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: BytesMut,
     ends: Vec<FrameEnd>,
     finished: bool,
-    /// So many frames are not wanted: whoever asks has them.
+    /// Number of frames still to skip: the subscriber has them.
     skip: u64,
 }
 
-/// Where a record's frames end in the bytes.
+/// The end of a record's frames in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameEnd {
     /// The record.
     pub seq: Seq,
-    /// The first byte after its frames.
+    /// The offset after its last frame.
     pub end: usize,
 }
 
-/// What a frame adds to its record's bytes, generously.
+/// Upper estimate of the bytes that framing adds to a record.
 const FRAME_OVERHEAD_BYTES: usize = 160;
 
 impl Frames {
-    /// Room for the frames of these records, so that they do not take twice what they need while somebody holds them.
+    /// Reserves capacity for the frames of these records: a buffer that grows could hold twice what it needs.
     #[must_use]
     pub fn for_records(records: &[Record]) -> Self {
         let bytes = records.iter().map(|record| record.public.len() + FRAME_OVERHEAD_BYTES).sum();
@@ -60,20 +61,20 @@ impl Frames {
         }
     }
 
-    /// The same without the first `skip` frames.
+    /// Skips the first `skip` frames.
     #[must_use]
     pub const fn with_skip(mut self, skip: u64) -> Self {
         self.skip = skip;
         self
     }
 
-    /// How many frames are still to be left out.
+    /// The number of frames still to skip.
     #[must_use]
     pub const fn remaining_skip(&self) -> u64 {
         self.skip
     }
 
-    /// Adds one frame of the record at `seq`.
+    /// Appends a frame of the record at `seq`, unless it is skipped.
     pub fn write(&mut self, seq: Seq, write: impl FnOnce(&mut BytesMut)) {
         if self.skip > 0 {
             self.skip -= 1;
@@ -87,30 +88,30 @@ impl Frames {
         }
     }
 
-    /// Nothing will ever follow: the stream ends here.
+    /// Marks the end of the stream: no frame follows.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// Has the stream ended?
+    /// Whether the stream has ended.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// How many bytes there are.
+    /// The number of bytes in the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Are there none?
+    /// Whether the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The bytes, where each record's frames end, and whether the stream ended.
+    /// The bytes, the ends of the records' frames, and whether the stream has ended.
     #[must_use]
     pub fn into_parts(self) -> (bytes::Bytes, Vec<FrameEnd>, bool) {
         (self.bytes.freeze(), self.ends, self.finished)

@@ -1,4 +1,4 @@
-//! Questions that wait for people.
+//! Pending questions to users.
 
 use super::{ListPage, StoreFuture};
 use crate::event::{ActionRequest, ApprovalDecision, Initiator};
@@ -6,8 +6,8 @@ use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 
-/// Questions that a run asks a person, and their answers. Approvals are the only kind that has rows of its own; the results
-/// of client tools arrive through the inbox without a row here.
+/// Questions of runs to users, with their answers. Only approvals have rows; the results of client tools arrive through
+/// the inbox.
 ///
 /// 1. A question is open from the records that ask it ([`super::DirectoryChange::ApprovalRequested`]) until a decision is
 ///    submitted or records close it ([`super::DirectoryChange::ApprovalResolved`]). Asked again, it is open again.
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 ///    decision again is [`super::Submitted::Duplicate`], another one [`super::SubmitError::AlreadyDecided`], one for a
 ///    question that does not exist [`super::SubmitError::ApprovalNotFound`]; none of these writes a row.
 /// 3. From the moment that a question expires only the clock decides it. The clock's decision is accepted by a full inbox.
-/// 4. Records have the last word: where a run was cancelled, the question says so whatever was submitted meanwhile.
-/// 5. Listings are newest first, by the time of asking. A position stays valid whatever is answered; when the question at
-///    the position was deleted with its thread, the listing starts again.
+/// 4. Records override submissions: the questions of a cancelled run end as cancelled, even after a submitted decision.
+/// 5. Listings are newest first, by the time of asking. A cursor stays valid when questions are answered; when its
+///    question was deleted with the thread, the listing starts from the beginning.
 pub trait PendingQuestions: Send + Sync {
     /// A user's approvals.
     fn approvals<'a>(
@@ -34,14 +34,14 @@ pub trait PendingQuestions: Send + Sync {
 /// Selects approvals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalFilter {
-    /// Those without an answer.
+    /// Approvals without an answer.
     Pending,
-    /// All.
+    /// All approvals.
     All,
 }
 
 impl ApprovalFilter {
-    /// Does the filter select this row?
+    /// Whether the filter selects this row.
     #[must_use]
     pub const fn matches(self, row: &ApprovalRow) -> bool {
         match self {
@@ -64,11 +64,11 @@ pub struct ApprovalRow {
     pub task_id: TaskId,
     /// The call.
     pub call_id: CallId,
-    /// What the call would do.
+    /// The action that the call would perform.
     pub action: ActionRequest,
     /// When it was asked.
     pub requested_at: Millis,
-    /// Until when people can answer.
+    /// When it expires; users can answer until then.
     pub expires_at: Millis,
     /// The answer, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +82,6 @@ pub struct ApprovalAnswer {
     pub decision: ApprovalDecision,
     /// Who decided.
     pub by: Initiator,
-    /// When.
+    /// When it was decided.
     pub at: Millis,
 }

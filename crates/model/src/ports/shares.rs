@@ -1,4 +1,4 @@
-//! Shares: threads that their owners show to others.
+//! Shares: read access to a thread for others than its owner.
 
 use super::StoreFuture;
 use crate::id::{ThreadId, UserId};
@@ -7,13 +7,13 @@ use crate::seq::{Millis, Seq};
 /// The shares of threads.
 ///
 /// 1. A share belongs to an existing thread of its owner and is deleted with it. Its id is unique.
-/// 2. Only the owner lists and revokes it. Revoking is final, and the first time counts.
+/// 2. Only the owner lists and revokes it. Revoking is final; revoking again does not change the time.
 /// 3. A share that expired or was revoked is listed, but not active.
 pub trait ThreadShares: Send + Sync {
     /// A thread's shares, the oldest first, inactive ones included.
     fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>>;
 
-    /// The shares of all owners that are active at this moment, for authentication.
+    /// The shares of all owners that are active at `at`, for authentication.
     fn active_shares(&self, at: Millis) -> StoreFuture<'_, Vec<ShareRow>>;
 }
 
@@ -32,7 +32,7 @@ pub trait ShareWriter: Send + Sync {
     ) -> StoreFuture<'a, bool>;
 }
 
-/// A share. The store has the digest of its token, never the token.
+/// A share. The store holds the digest of its token, never the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareRow {
     /// The share's id. It is not a secret.
@@ -43,7 +43,7 @@ pub struct ShareRow {
     pub owner: UserId,
     /// The digest of the token.
     pub digest: String,
-    /// The last visible record; `None` shows new records as they come.
+    /// The last visible record; `None` includes new records.
     pub until_seq: Option<Seq>,
     /// When it was created.
     pub created_at: Millis,
@@ -54,7 +54,7 @@ pub struct ShareRow {
 }
 
 impl ShareRow {
-    /// Does the share grant access at this moment?
+    /// Whether the share grants access at `at`.
     #[must_use]
     pub const fn is_active(&self, at: Millis) -> bool {
         self.revoked_at.is_none() && at < self.expires_at

@@ -1,4 +1,4 @@
-//! Threads, and the names under which clients know them.
+//! Threads and their aliases.
 
 use super::{AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreFuture};
 use crate::id::{ThreadId, UserId};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// 1. A thread appears with the submission that creates it and disappears with [`ThreadWriter::delete_thread`], together
 ///    with everything that belongs to it: its records, runs, inbox, questions, shares and aliases.
 /// 2. An alias belongs to its owner and its kind. The first `create_alias` wins; a later one returns the existing row.
-/// 3. An alias may be older than its thread.
+/// 3. An alias may exist before its thread.
 /// 4. Changing a conversation is compare-and-set: of two changes that start from the same row, one is applied and the
 ///    other is an [`AliasUpdate::Conflict`] that changes nothing.
 pub trait Threads: Send + Sync {

@@ -26,7 +26,7 @@ impl From<&ErrorInfo> for OutputError {
     }
 }
 
-/// The answer of a model that was told to answer in this shape. For plain text these fields are unknown.
+/// The answer of a model that was instructed to answer in this shape. A plain text has none of these fields.
 #[derive(Deserialize)]
 struct StructuredAnswer {
     answer: String,
@@ -137,7 +137,7 @@ impl ToolAgentOutput {
         }
     }
 
-    /// The output of a hosted call. It has no separate call, so its own id stands for the call's.
+    /// The output of a hosted call. It has no separate call item, so its own id serves as the call id.
     #[must_use]
     pub fn from_hosted_call(item: &HostedCall) -> Self {
         let succeeded = !matches!(item.status, Some(ItemStatus::Incomplete | ItemStatus::Failed));

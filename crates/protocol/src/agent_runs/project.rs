@@ -55,7 +55,7 @@ struct EventProjector<'a> {
 
 impl EventProjector<'_> {
     fn on_event(&mut self, event: &Event) {
-        // A sub-agent is one call of its parent, unless it needs somebody to answer.
+        // A sub-agent is one call of its parent, unless it requests an approval or a client tool.
         if event.task_id() == Some(&self.root.id) || matches!(event, Event::ApprovalRequested(_) | Event::Paused(_)) {
             self.on_visible_event(event);
         }

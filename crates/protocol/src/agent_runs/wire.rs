@@ -150,7 +150,7 @@ pub struct ToolAgentOutput {
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     Success,
-    /// The call waits for somebody; the final result follows.
+    /// The call waits for an approval or a client tool; the final result follows.
     Partial,
     /// The call failed, or its outcome is unknown.
     Failure,
@@ -161,7 +161,7 @@ pub struct OutputError {
     pub code: String,
     /// For people.
     pub message: String,
-    /// May the same request succeed later?
+    /// Whether the same request may succeed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,10 @@ use super::wire::{
 use crate::record_frames::RecordFrames;
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
-use model::event::{ApprovalRequested, DisplayMode, Event, FileProcessingUpdated, ItemEvent, SummaryEvent, TextEvent};
+use model::event::{
+    ApprovalRequested, DisplayMode, Event, FileProcessingUpdated, ItemEvent, SummaryEvent, TaskCancelled, TaskFailed,
+    TextEvent,
+};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Block, FileProcessing, FileStatus, Item, ItemStatus};
 use model::ports::{Frames, Projection};
@@ -102,7 +105,7 @@ impl<'a> BlockSource<'a> {
     }
 }
 
-/// Is a text the turn's answer?
+/// Whether a text is the turn's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TextRole {
     Final,
@@ -149,14 +152,8 @@ impl BlocksTurn {
             Event::ApprovalRequested(e) => self.add_approval_request(e, out),
             Event::Completed(e) if is_root => self.finish(&RunEnd::Completed, e.duration_ms, out),
             Event::Incomplete(e) if is_root => self.finish(&e.reason.into(), e.duration_ms, out),
-            Event::Failed(e) if is_root => {
-                self.add_terminal_text(BlocksDelta::terminal(FAILED_TEXT, TerminalExtras::error(&e.error)), out);
-                self.finish(&RunEnd::failed(&e.error), e.duration_ms, out);
-            }
-            Event::Cancelled(e) if is_root => {
-                self.add_terminal_text(BlocksDelta::terminal(CANCELLED_TEXT, TerminalExtras::UserStopped), out);
-                self.finish(&RunEnd::cancelled(), e.duration_ms, out);
-            }
+            Event::Failed(e) if is_root => self.on_failed(e, out),
+            Event::Cancelled(e) if is_root => self.on_cancelled(e, out),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
             Event::Completed(_)
             | Event::Incomplete(_)
@@ -189,6 +186,16 @@ impl BlocksTurn {
             | Event::RunHidden(_)
             | Event::Unknown(_) => {}
         }
+    }
+
+    fn on_failed(&mut self, e: &TaskFailed, out: &mut BlocksFrameWriter<'_>) {
+        self.add_terminal_text(BlocksDelta::terminal(FAILED_TEXT, TerminalExtras::error(&e.error)), out);
+        self.finish(&RunEnd::failed(&e.error), e.duration_ms, out);
+    }
+
+    fn on_cancelled(&mut self, e: &TaskCancelled, out: &mut BlocksFrameWriter<'_>) {
+        self.add_terminal_text(BlocksDelta::terminal(CANCELLED_TEXT, TerminalExtras::UserStopped), out);
+        self.finish(&RunEnd::cancelled(), e.duration_ms, out);
     }
 
     fn on_item_added(&mut self, task: &TaskFold, e: &ItemEvent, out: &mut BlocksFrameWriter<'_>) {
@@ -376,7 +383,7 @@ fn item_at(task: &TaskFold, output_index: u32) -> Option<&Item> {
     task.items.get(output_index as usize).map(|fold| &fold.item)
 }
 
-/// Is this the last text of its task's output?
+/// Whether this is the last text of its task's output.
 fn is_last_text(task: &TaskFold, e: &TextEvent) -> bool {
     let (item, block) = (e.output_index as usize, e.block_index as usize);
     let following = task.items.get(item).map(|fold| fold.item.blocks().iter().skip(block + 1));

@@ -37,7 +37,7 @@ pub(super) enum BlocksFrame<'a> {
     },
     ContentBlockStop {
         index: u32,
-        /// Is the text the turn's answer? Only texts have it.
+        /// Whether the text is the turn's answer. Only texts have it.
         #[serde(skip_serializing_if = "Option::is_none")]
         is_final: Option<bool>,
         message_id: &'a TaskId,

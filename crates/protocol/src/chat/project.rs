@@ -27,7 +27,7 @@ pub struct ChatProjection {
     stream_usage: StreamUsage,
 }
 
-/// Does a stream end with a chunk that has the usage?
+/// Whether a stream ends with a usage chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamUsage {
     Included,

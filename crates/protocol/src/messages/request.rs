@@ -154,7 +154,7 @@ fn parse_messages(messages: &[Value]) -> Result<Vec<ClientInput>, InvalidField> 
     Ok(inputs)
 }
 
-/// The block that a content of plain text stands for.
+/// The block form of a plain-text content.
 fn new_text_block(text: &str) -> Value {
     JsonObject::from_iter([("type".to_owned(), "text".into()), ("text".to_owned(), text.into())]).into()
 }

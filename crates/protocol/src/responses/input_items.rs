@@ -105,7 +105,7 @@ fn history_items(suffix: &str, history: Option<&PriorHistory>) -> Vec<Value> {
     entries.iter().enumerate().filter_map(|(index, entry)| history_item(suffix, index, entry)).collect()
 }
 
-/// An entry of the history. Ids of ours are kept; an id that another server gave may not be unique here, and is replaced.
+/// An entry of the history. Ids of other servers are replaced, because they may not be unique here.
 fn history_item(suffix: &str, index: usize, entry: &HistoryEntry) -> Option<Value> {
     let new_id = |prefix: &str| format!("{prefix}_{suffix}b{index}");
     let known_or_new_id = |prefix: &str, id: &str| {

@@ -181,9 +181,7 @@ impl RunResponses {
             },
             Event::ItemDone(e) => match root.items.get(e.output_index as usize).map(|fold| &fold.item) {
                 Some(Item::ToolResult(result)) => response.on_call_result(run, root, result),
-                _ => {
-                    response.on_item_done(run, e.output_index);
-                }
+                _ => drop(response.on_item_done(run, e.output_index)),
             },
             Event::ToolStarted(e) => response.on_call_started(run, &e.call_id),
             Event::Paused(e) => {

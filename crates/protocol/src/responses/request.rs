@@ -145,8 +145,8 @@ fn parse_tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, InvalidFie
     }
 }
 
-/// The tools that the client runs. What a provider runs itself is an operator's to declare, and is left alone; a server
-/// that only the client knows cannot be request.
+/// Parses the tools that the client runs. Hosted tools are ignored, because operators declare them in the config; MCP
+/// servers of the client are rejected.
 fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField> {
     let allowed = allowed_tool_names(body);
     let mut tools = Vec::new();

@@ -164,7 +164,7 @@ impl Segment {
         self.text_block(part).and_then(|block| block.annotations.as_deref()).unwrap_or_default()
     }
 
-    /// The text of a part so far; of an image or a result, a text that stands for it.
+    /// The text of a part so far; for an image or a result, a textual substitute.
     pub(crate) fn part_text(&self, part: &SegmentPart) -> String {
         part_text::part_text(self.run_fold(), part)
     }
@@ -384,7 +384,7 @@ fn pending_client_calls(paused: &TaskPaused) -> impl Iterator<Item = &PendingReq
     paused.pending.iter().filter(|pending| pending.kind == PendingKind::ClientTool)
 }
 
-/// Does this event end a segment while the run goes on? A pause for the client's tools does, one for approvals does not.
+/// Whether this event ends a segment but not the run: a pause for client tools does, a pause for approvals does not.
 #[must_use]
 pub fn is_client_tool_pause(event: &Event) -> bool {
     matches!(event, Event::Paused(paused) if pending_client_calls(paused).next().is_some())

@@ -73,7 +73,7 @@ impl TaskProjection {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(&record.public),
         };
-        // Bytes that are not an object still make a frame: a reader must see that there is a record.
+        // Bytes that are not an object still make a frame, so that readers see no gap in the log.
         let body = public.trim_end().strip_suffix('}').unwrap_or("{");
         self.data_buffer.clear();
         self.data_buffer.push_str(body);
@@ -131,7 +131,7 @@ pub fn resume_seq(cursor: &Cursor, head: Seq, record: Option<&Record>) -> Result
     if cursor.frame.is_some() { Err(CursorError::Mismatch) } else { Ok(cursor.seq) }
 }
 
-/// Does an event of this type end its task? The type is known without parsing the event, unlike [`Event::is_terminal`].
+/// Like [`Event::is_terminal`], without parsing the event.
 fn is_terminal_kind(kind: &str) -> bool {
     matches!(kind, "task.completed" | "task.incomplete" | "task.failed" | "task.cancelled")
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/approvals?status=pending&limit=&before=`: what people were asked, newest first.
+//! `GET /v1/approvals?status=pending&limit=&before=`: a user's approval requests, newest first.
 
 use crate::app::App;
 use crate::auth::Caller;

@@ -64,7 +64,7 @@ fn check_headers(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The body of an upload: the file's bytes, and what the sender says of it.
+/// The body of an upload: the file's bytes, and its name and type as declared by the sender.
 struct UploadBody {
     name: Option<String>,
     declared_type: Option<String>,

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: a run, as clients of OpenAI's Chat Completions know it.
+//! `POST /v1/chat/completions`: a run in the format of OpenAI's Chat Completions API.
 
 use crate::app::App;
 use crate::auth::Caller;

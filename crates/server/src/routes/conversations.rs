@@ -1,5 +1,5 @@
-//! `/v1/conversations`: threads as clients of OpenAI's Responses API know them. A conversation may be older than its thread,
-//! and holds the items that were added to it until a run reads them.
+//! `/v1/conversations`: threads in the format of OpenAI's Conversations API. A conversation may be older than its
+//! thread, and holds added items until a run reads them.
 //!
 //! Every change is compare-and-set, so that concurrent requests do not overwrite each other's items.
 
@@ -36,7 +36,7 @@ pub(crate) struct Conversation {
     data: ConversationData,
 }
 
-/// Does a request have to have items?
+/// Whether a request must have items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemsField {
     Optional,

@@ -1,4 +1,4 @@
-//! `GET /healthz`: the process lives. `GET /readyz`: it takes work.
+//! `GET /healthz`: liveness. `GET /readyz`: readiness.
 
 use crate::app::App;
 use crate::problem::Problem;

@@ -1,4 +1,4 @@
-//! `POST /v1/messages`: a run, as clients of Anthropic's Messages know it.
+//! `POST /v1/messages`: a run in the format of Anthropic's Messages API.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -23,7 +23,7 @@ pub(crate) async fn handle(
         route: "POST /v1/messages",
         sse_style: SseStyle::PLAIN,
         parse_request: parse_messages_request,
-        // What it cost is part of every message.
+        // Every message includes its usage.
         new_response: |run, segment, _| MessagesProjection::new(run, segment),
     };
     Box::pin(stateless::handle(app, caller, headers, body, protocol)).await

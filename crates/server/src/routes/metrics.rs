@@ -1,5 +1,5 @@
-//! `GET /metrics`: Prometheus text, for this machine only. They say how much is going on, which is nobody else's
-//! business; a proxy on the same machine can let others see them.
+//! `GET /metrics`: Prometheus text, for this machine only, because load figures are confidential. A proxy on the same
+//! machine can expose them.
 
 use crate::app::App;
 use crate::listen::PeerAddr;

@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the agents that can be asked, as clients of OpenAI's protocols list models.
+//! `GET /v1/models`: lists the agents in the format of OpenAI's model list.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -23,7 +23,7 @@ pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<Stri
     Err(Problem::new(ErrorCode::ModelNotFound, detail))
 }
 
-/// Agents are the config's: they have no birthday.
+/// `created` is a constant, because agents come from the config and have no creation time.
 fn model_json(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": 0, "owned_by": "headwater" })
 }

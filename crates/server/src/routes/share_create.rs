@@ -1,4 +1,4 @@
-//! `POST /v1/threads/{id}/shares`: shares a thread with whoever has the token, live or as it is now.
+//! `POST /v1/threads/{id}/shares`: creates a token that gives read access to a thread, live or frozen as it is now.
 
 use super::ThreadPath;
 use crate::app::App;

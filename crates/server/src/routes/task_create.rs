@@ -75,7 +75,7 @@ pub(crate) async fn handle(
     let (stream, wait) = (request.stream, request.wait);
     let (new, uploads) = new_run(&app, &caller.user, request).await?;
     let new = NewRun { idempotency, ..new };
-    // Without a key this is no repeated request, and without a thread there is no earlier run.
+    // Without a key the request cannot be a retry, and without a thread there is no earlier run.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
     let permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
     let started = start_run(&app.gateway, &caller.user, new, uploads).await?;

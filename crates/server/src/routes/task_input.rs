@@ -34,6 +34,6 @@ pub(crate) async fn handle(
     let _large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
     let input = json.into_object::<Request>()?.input.into_parts(&app.gateway.limits)?;
-    let started = send_input(&app.gateway, &caller.user, &task, input, idempotency).await?;
+    let started = Box::pin(send_input(&app.gateway, &caller.user, &task, input, idempotency)).await?;
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/threads/{id}`: a thread, how long its log is and what it has cost.
+//! `GET /v1/threads/{id}`: a thread, with the length of its log and its cost.
 
 use super::ThreadPath;
 use crate::app::App;

@@ -1,4 +1,4 @@
-//! `GET /v1/usage?day=YYYY-MM-DD`: what a user has used up on a day (UTC), today when none is named.
+//! `GET /v1/usage?day=YYYY-MM-DD`: a user's usage on a day (UTC), today by default.
 
 use crate::app::App;
 use crate::auth::Caller;

@@ -1,4 +1,4 @@
-//! What clients say, and what they are told when that is not right.
+//! Parses messages from WebSocket clients, and formats the error event for a rejected message.
 
 use crate::json_body::JsonBody;
 use crate::problem::{Problem, ProblemSummary};
@@ -10,22 +10,18 @@ use model::json::JsonObject;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What a client says.
 #[derive(Debug)]
 pub(crate) enum WsClientMessage {
-    /// Something to the agent.
     Chat(WsChat),
-    /// Go on where I was.
+    /// Follows an existing session, from a cursor if there is one.
     Resume(WsResume),
-    /// Stop what runs or waits.
+    /// Cancels all runs of the session, queued ones included.
     Stop,
-    /// An answer to a question.
     ApprovalResponse(WsApprovalResponse),
-    /// Are you there?
     Ping,
 }
 
-/// What every message has. The rest is read when it is known whose it is, so that a refusal can name its field.
+/// Parsed first: with the type known, an error in the rest of the message can name its field.
 #[derive(Debug, Deserialize)]
 struct WsMessageHeader {
     #[serde(rename = "type")]
@@ -50,14 +46,14 @@ pub(crate) struct WsChat {
     #[serde(default)]
     pub(crate) session_id: Option<String>,
     pub(crate) content: String,
-    /// Files to read first: where they are.
+    /// URLs of files that the agent reads before the message.
     #[serde(default)]
     pub(crate) content_urls: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) display_mode: DisplayMode,
     #[serde(default)]
     pub(crate) agent: Option<String>,
-    /// Begins a session of one's own that goes on from what a share shows.
+    /// Token of a share that the new session continues.
     #[serde(default)]
     pub(crate) share: Option<String>,
 }
@@ -78,11 +74,11 @@ pub(crate) struct WsApprovalResponse {
     #[serde(rename = "type")]
     _kind: WsMessageType,
     pub(crate) approval_key: String,
-    /// Maps, because serde would take a list for a struct: what is no decision must not count as a yes.
+    /// Maps, because serde accepts a list for a struct, and a malformed decision must not count as an approval.
     decisions: Vec<JsonObject>,
 }
 
-/// A message that says nothing beside what it is.
+/// A message without fields of its own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EmptyMessage {
@@ -90,7 +86,6 @@ struct EmptyMessage {
     _kind: WsMessageType,
 }
 
-/// A decision as a client writes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionBody {
@@ -103,7 +98,7 @@ struct DecisionBody {
 }
 
 impl WsClientMessage {
-    /// Reads a message, as strictly as a request's body.
+    /// Parses a message as strictly as a request body.
     pub(crate) fn parse(json: JsonBody) -> Result<Self, Problem> {
         let WsMessageHeader { kind } = json.parse_field("type")?;
         Ok(match kind {
@@ -115,7 +110,7 @@ impl WsClientMessage {
         })
     }
 
-    /// Does it change nothing? Then somebody may say it who was only let in to look.
+    /// Whether the viewer of a share may send this message.
     pub(crate) const fn is_read_only(&self) -> bool {
         matches!(self, Self::Resume(_) | Self::Ping)
     }
@@ -130,7 +125,7 @@ impl WsChat {
 }
 
 impl WsApprovalResponse {
-    /// The one decision of an answer: a question is about one call.
+    /// Returns the only decision: an approval request is about one call.
     pub(crate) fn into_decision(self) -> Result<ApprovalDecision, Problem> {
         let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
             return Err(Problem::invalid_field("decisions", "exactly one decision is required"));
@@ -145,10 +140,10 @@ impl WsApprovalResponse {
     }
 }
 
-/// What a refusal has beside what it tells, under the names that HTTP's clients know it by.
+/// Members of a problem document that the error event replaces or omits.
 const HTTP_ONLY_FIELDS: [&str; 5] = ["type", "title", "status", "code", "detail"];
 
-/// The event that says what was not right, with whatever more there is to say: where the log ends, how it was decided.
+/// Formats an error event. It keeps the problem's extension members, such as the log's head or the earlier decision.
 pub(crate) async fn error_event(problem: Problem, session: Option<&str>) -> String {
     let mut response = problem.into_response();
     let summary = response.extensions_mut().remove::<ProblemSummary>();

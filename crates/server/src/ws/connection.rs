@@ -1,6 +1,6 @@
 //! A WebSocket connection.
 //!
-//! One task owns it and does one thing at a time, so there is no lock and no queue of unsent messages. The library
+//! One task owns it and handles one message at a time, so there is no lock and no queue of unsent messages. The library
 //! answers pings.
 
 use super::metered_io::MeteredIo;
@@ -20,7 +20,7 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// Bytes between two flushes. The write time-out applies to each of them, so a client is slow if it reads nothing for a
 /// while, and not if all of a long output takes long.
 const FLUSH_BYTES: usize = 16 * 1024;
-/// For the close frame and the client's answer to it.
+/// Covers sending the close frame and receiving the client's reply.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]

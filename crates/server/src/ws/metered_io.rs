@@ -20,7 +20,7 @@ const CONTROL_HEAD_BYTES: usize = 6;
 pub(crate) struct MeteredIo {
     io: TokioIo<Upgraded>,
     large_bodies: LargeBodySemaphore,
-    /// From the moment when the message has its permit.
+    /// Starts when the message gets its permit.
     message_timeout: Duration,
     /// Received since the last complete message.
     message_bytes: usize,

@@ -201,7 +201,7 @@ async fn next_output(session: Option<&mut BlocksSession>) -> Result<SessionOutpu
     }
 }
 
-/// Never returns for a socket with a session: it sees its run to the end that the server grants it.
+/// Never returns for a socket with a session, which follows its run through the shutdown grace period.
 async fn wait_for_shutdown(handle: Option<&mut ConnectionHandle>) {
     match handle {
         Some(handle) => handle.shutdown.started().await,

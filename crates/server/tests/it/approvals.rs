@@ -327,6 +327,6 @@ async fn arguments_that_could_be_read_in_two_ways_are_neither_asked_about_nor_ru
         (&ended["status"], &tool_results(&ended)[0]["error"]["code"]),
         (&json!("completed"), &json!("invalid_arguments"))
     );
-    assert!(words.contains("\"quantity\" stands twice"), "{words}");
+    assert!(words.contains("duplicate key \"quantity\""), "{words}");
     assert_eq!((listed(&hw, "").await.len(), placed_orders(&hw).len()), (0, 0));
 }

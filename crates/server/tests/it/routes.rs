@@ -160,7 +160,7 @@ async fn what_is_documented_is_what_is_served() {
         assert_eq!(served, documented, "{path}");
     }
     // And the other way round: every route of the map is in the document, but for the page.
-    let map = include_str!("../../src/app.rs");
+    let map = include_str!("../../src/router.rs");
     let routes: Vec<&str> = map.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(routes.len() > 15, "{routes:?}");
     let of_the_page = |route: &&str| *route == "/" || route.ends_with(".js") || route.ends_with(".css");

@@ -1,4 +1,4 @@
-//! Access keys, and what users have spent per day.
+//! Access keys and daily spending.
 
 use super::MemoryStore;
 use crate::validation;

@@ -179,14 +179,14 @@ impl MemoryTables {
         Ok(AttachmentOutcome::Stored)
     }
 
-    /// Links a file to a thread, if there is one.
+    /// Links a file, if it was found, to a thread.
     fn add_link(&mut self, owner: &UserId, thread: &ThreadId, found: Option<AttachmentRow>) -> Option<AttachmentRow> {
         let used = found.as_ref().map(|row| (owner.clone(), thread.clone(), row.path.clone()));
         self.attachment_links.extend(used);
         found
     }
 
-    /// Removes a thread's links and releases the files that then have none.
+    /// Removes a thread's links and releases files without further links.
     pub(super) fn unlink_thread(&mut self, owner: &UserId, thread: &ThreadId) {
         let (removed, kept): (BTreeSet<_>, BTreeSet<_>) =
             std::mem::take(&mut self.attachment_links).into_iter().partition(|(of, by, _)| of == owner && by == thread);

@@ -31,7 +31,7 @@ impl PendingQuestions for MemoryStore {
     }
 }
 
-/// The order of listings.
+/// Sort key of listings.
 const fn approval_sort_key(question: &ApprovalRow) -> (Millis, &ApprovalKey) {
     (question.requested_at, &question.key)
 }

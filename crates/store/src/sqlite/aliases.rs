@@ -1,4 +1,4 @@
-//! The table of aliases. A row has its thread's id rather than its number, because it may be older than its thread.
+//! Aliases. A row refers to its thread by id rather than by number, because the thread may not exist yet.
 
 use super::columns::{get_text, get_u64};
 use model::ports::{AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData};
@@ -41,7 +41,7 @@ pub(super) fn update_conversation(
 ) -> rusqlite::Result<AliasUpdate> {
     let kind = AliasKind::Conversation;
     let Some(stored) = find_alias(conn, owner, kind, &current.name)? else { return Ok(AliasUpdate::NotFound) };
-    // Compares values rather than texts: encoding a decoded number need not give the same text.
+    // Compares values, not text: a decoded number may be encoded differently.
     if stored != *current {
         return Ok(AliasUpdate::Conflict);
     }

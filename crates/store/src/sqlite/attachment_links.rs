@@ -1,14 +1,14 @@
-//! Which threads use which files, and the release of files that no thread uses.
+//! Links from threads to files, and the release of files without links.
 //!
-//! A link has its thread's id, because it may be older than the thread. Of a released file only the path is left, until its
-//! bytes are deleted and then the row.
+//! A link refers to its thread by id, because the thread may not exist yet. The row of a released file keeps only its path
+//! until the bytes are deleted, then the row is deleted, too.
 
 use super::columns::{get_text, get_u64};
 use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-/// Links a file to a thread, if there is one.
+/// Links a file, if it was found, to a thread.
 pub(super) fn link_found(
     conn: &Connection,
     owner: &UserId,
@@ -26,7 +26,7 @@ pub(super) fn insert_link(conn: &Connection, owner: &UserId, thread: &ThreadId, 
     insert.execute((owner.as_str(), thread.as_str(), path)).map(drop)
 }
 
-/// Removes a thread's links and releases the files that then have none. Returns whether any was released.
+/// Removes a thread's links and releases files without further links. Returns whether any was released.
 pub(super) fn unlink_thread(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
     let sql = "DELETE FROM attachment_uses WHERE owner = ?1 AND thread = ?2 RETURNING path";
     let mut delete = conn.prepare_cached(sql)?;
@@ -40,7 +40,7 @@ pub(super) fn unlink_thread(conn: &Connection, owner: &UserId, thread: &ThreadId
     Ok(released)
 }
 
-/// Releases a committed file that no thread uses. Returns false when one does.
+/// Releases a committed file unless a thread uses it. Returns whether it was released.
 fn release_if_unlinked(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT bytes FROM attachments WHERE owner = ?1 AND path = ?2 AND bytes IS NOT NULL AND NOT EXISTS
                (SELECT 1 FROM attachment_uses WHERE owner = ?1 AND path = ?2)";
@@ -55,8 +55,8 @@ fn release_if_unlinked(conn: &Connection, owner: &UserId, path: &str) -> rusqlit
     Ok(true)
 }
 
-/// Removes the links of threads that were never created (at start nobody can create them any more), and releases blobs that
-/// then have no link.
+/// Removes links of threads that were never created, and releases blobs without links. Runs at start, when no thread is
+/// being created.
 pub(super) fn release_orphaned_blobs(conn: &Connection) -> rusqlite::Result<()> {
     let tx = conn.unchecked_transaction()?;
     let never_came = "DELETE FROM attachment_uses WHERE NOT EXISTS (SELECT 1 FROM threads
@@ -71,7 +71,7 @@ pub(super) fn release_orphaned_blobs(conn: &Connection) -> rusqlite::Result<()> 
     tx.commit()
 }
 
-/// The sum of a user's files.
+/// The total size of a user's files.
 pub(super) fn stored_bytes(conn: &Connection, owner: &UserId) -> rusqlite::Result<u64> {
     let mut select = conn.prepare_cached("SELECT bytes FROM attachment_sums WHERE owner = ?1")?;
     Ok(select.query_row([owner.as_str()], |row| get_u64(row, 0)).optional()?.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The rows of files. A row without a size is only reserved, or was released (see `attachment_links`).
+//! The rows of files. A row without a size is reserved or released (see `attachment_links`).
 
 use super::SqliteStore;
 use super::attachment_links::{self, owner_and_path, set_stored_bytes, stored_bytes};
@@ -132,7 +132,7 @@ fn insert_attachment(
 ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
     match attachment_state(conn, owner, &row.path)? {
         Some(AttachmentState::Committed(_)) => return Ok(Ok(AttachmentOutcome::Stored)),
-        // The clean-up that deletes its bytes would delete the new ones.
+        // The pending clean-up of the path would delete the new bytes.
         Some(AttachmentState::Unreferenced) => return Ok(Err(validation::path_taken_error(&row.path))),
         Some(AttachmentState::Reserved) | None => {}
     }
@@ -178,7 +178,7 @@ fn commit_blob(
     Ok(outcome)
 }
 
-/// Deletes a file with its links. Returns the state in which it was.
+/// Deletes a file with its links. Returns its previous state.
 fn delete_attachment(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<Option<AttachmentState>> {
     let Some(state) = attachment_state(conn, owner, path)? else { return Ok(None) };
     for table in ["attachments", "attachment_uses"] {
@@ -193,7 +193,7 @@ fn delete_attachment(conn: &Connection, owner: &UserId, path: &str) -> rusqlite:
 
 enum AttachmentState {
     Reserved,
-    /// With its size in bytes.
+    /// The size in bytes.
     Committed(u64),
     Unreferenced,
 }

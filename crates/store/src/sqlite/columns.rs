@@ -1,4 +1,4 @@
-//! Reads columns into the model's types.
+//! Decodes columns to the model's types.
 
 use model::ports::ListPage;
 use rusqlite::Row;

@@ -1,7 +1,7 @@
-//! The data folder: whose it is, and whether it is ours to open.
+//! The data folder and its lock.
 //!
-//! A folder is looked at before anything is created in it, so one that is refused is left as it was. The lock is the
-//! operating system's: it goes with the process that held it, however that ended.
+//! A folder is inspected before anything is created in it, so a rejected folder stays unchanged. The operating system
+//! releases the lock when the process ends, also after a crash.
 
 use super::schema::{APPLICATION_ID, DATABASE_FILE, MIGRATIONS, MigrateError};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,49 +10,30 @@ use std::path::{Path, PathBuf};
 
 const LOCK_FILE: &str = "lock";
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
-/// How long the head of every SQLite file is, and where it says its version and its program.
+/// Layout of the SQLite file header.
 const HEADER_BYTES: u64 = 100;
 const USER_VERSION_OFFSET: usize = 60;
 const APPLICATION_ID_OFFSET: usize = 68;
 
-/// Why a data folder cannot be used. One line for the operator; the folder is as it was.
+/// Why a data folder cannot be opened, as one line for the operator. The folder is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
-    /// Another process works in it.
+    /// Another process holds the lock.
     #[error("data folder {0} is in use by another process: stop that one, or use another folder")]
     Locked(PathBuf),
-    /// The path is taken by something else.
     #[error("{0} is not a folder: use another path for the data folder")]
     NotAFolder(PathBuf),
-    /// The operating system says no.
+    /// The operating system denied access.
     #[error("data folder {path} cannot be used: {reason}")]
-    Denied {
-        /// What it said no to.
-        path: PathBuf,
-        /// Its words.
-        reason: String,
-    },
-    /// A later version wrote it.
+    Denied { path: PathBuf, reason: String },
+    /// A newer version wrote it.
     #[error("data folder {path} has format {found} and this version knows {known}: use the version that wrote it")]
-    Newer {
-        /// The folder.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-        /// Ours.
-        known: u32,
-    },
-    /// There is no Headwater database.
+    Newer { path: PathBuf, found: u32, known: u32 },
+    /// The folder has no database of Headwater.
     #[error("{0} is not a database of Headwater: use another data folder")]
     Foreign(PathBuf),
-    /// The database is there but broken.
     #[error("{path} is damaged ({reason}): restore it from a backup")]
-    Damaged {
-        /// The database.
-        path: PathBuf,
-        /// What SQLite says.
-        reason: String,
-    },
+    Damaged { path: PathBuf, reason: String },
 }
 
 impl StoreOpenError {
@@ -60,7 +41,6 @@ impl StoreOpenError {
         Self::Denied { path: path.to_owned(), reason: why.to_string().replace('\n', " ") }
     }
 
-    /// What an error of SQLite means for whoever wanted to open the folder.
     pub(crate) fn from_sqlite(database: &Path, error: &rusqlite::Error) -> Self {
         let path = database.to_owned();
         match error.sqlite_error_code() {
@@ -84,16 +64,15 @@ impl StoreOpenError {
     }
 }
 
-/// A data folder that is ours until this is dropped.
+/// A data folder, locked until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataFolder {
-    /// The database in it.
     pub(crate) database: PathBuf,
     _lock: Option<File>,
 }
 
 impl DataFolder {
-    /// Takes a folder, and makes it where there is none.
+    /// Locks a folder; creates it if it is missing.
     pub(crate) fn lock_or_create(dir: &Path) -> Result<Self, StoreOpenError> {
         has_database(dir)?;
         let new = !dir.exists();
@@ -101,14 +80,14 @@ impl DataFolder {
         let path = dir.join(LOCK_FILE);
         let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let lock = try_lock_file(dir, lock.map_err(|error| StoreOpenError::denied(&path, &error))?)?;
-        // Somebody may have been in between.
+        // Another process may have created a database before the lock was acquired.
         has_database(dir)?;
         sync_dir(dir);
         dir.ancestors().skip(1).filter(|_| new).for_each(sync_dir);
         Ok(Self { database: dir.join(DATABASE_FILE), _lock: Some(lock) })
     }
 
-    /// Takes a folder to look at it. Where no server ever was there is no lock to take, and none is made.
+    /// Locks a folder for reading. A folder without a lock file was never used by a server; none is created.
     pub(crate) fn lock_existing(dir: &Path) -> Result<Self, StoreOpenError> {
         let database = database_path(dir)?;
         let lock = match File::open(dir.join(LOCK_FILE)) {
@@ -120,7 +99,7 @@ impl DataFolder {
     }
 }
 
-/// The database in a folder, for somebody who only looks on: the lock is for those who need the folder for themselves.
+/// The database in a folder, without the lock, for readers that run next to a server.
 pub(crate) fn database_path(dir: &Path) -> Result<PathBuf, StoreOpenError> {
     let database = dir.join(DATABASE_FILE);
     if has_database(dir)? { Ok(database) } else { Err(StoreOpenError::Foreign(database)) }
@@ -134,7 +113,7 @@ fn try_lock_file(dir: &Path, file: File) -> Result<File, StoreOpenError> {
     }
 }
 
-/// A new name in a folder survives a power cut only when the folder itself was synced. Not every system can.
+/// Makes new directory entries survive a power cut. Best effort: some systems cannot sync a directory.
 fn sync_dir(dir: &Path) {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let done = File::open(dir).and_then(|dir| dir.sync_all());
@@ -143,7 +122,7 @@ fn sync_dir(dir: &Path) {
     }
 }
 
-/// Looks at the folder without a trace. Is there a database of ours in it?
+/// Whether the folder has a Headwater database. Writes nothing.
 fn has_database(dir: &Path) -> Result<bool, StoreOpenError> {
     match fs::metadata(dir) {
         Ok(found) if !found.is_dir() => return Err(StoreOpenError::NotAFolder(dir.to_owned())),
@@ -161,7 +140,7 @@ fn has_database(dir: &Path) -> Result<bool, StoreOpenError> {
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(StoreOpenError::Foreign(path)),
         Err(error) => return Err(StoreOpenError::denied(&path, &error)),
     };
-    // A crash while the database was made: SQLite takes it back when it opens it.
+    // A crash interrupted the creation of the database: SQLite rolls it back on open.
     if head.is_empty() || dir.join(format!("{DATABASE_FILE}-journal")).exists() {
         return Ok(false);
     }

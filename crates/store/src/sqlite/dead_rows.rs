@@ -1,4 +1,4 @@
-//! Rows of `records` whose records are in blocks: stored, but no longer read.
+//! Dead rows: rows of `records` whose records are in blocks, so that nothing reads them.
 //!
 //! Rows of many threads are interleaved in commit order. Deleting one run's rows would touch about one page per row, and
 //! the next run's rows the same pages again, which costs more than writing them did. Rows therefore stay until contiguous
@@ -17,7 +17,7 @@ const SWEEP_AFTER_ROWS: u64 = 2_048;
 /// Which ranges a sweep deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SweepScope {
-    /// Those that are long enough for the number of dead rows.
+    /// Ranges that are long enough for the number of dead rows.
     LongRanges,
     All,
 }
@@ -28,7 +28,7 @@ pub(crate) struct DeadRows {
     extents: BTreeMap<i64, (u64, i64)>,
     rows: u64,
     bytes: u64,
-    /// Rows that died since a sweep found nothing.
+    /// Newly dead rows since a sweep found nothing.
     rows_since_sweep: u64,
 }
 

@@ -71,11 +71,11 @@ impl Inbox for SqliteStore {
         });
         Box::pin(async move {
             let row = read.await?;
-            // A commit is readable a moment before the index knows its records, and a caller that has the row may read them.
+            // A commit is visible to readers before its records are in the index, and the caller may read these records next.
             if let Some(row) = &row
                 && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.is_behind(&row.thread, seq))
             {
-                // The reply comes after the index was updated, which is what this waits for; readers of the log see damage.
+                // The writer replies after it has updated the index. Damage is reported by reads of the log.
                 let _head = self.check_head(&row.thread).await;
             }
             Ok(row)
@@ -225,7 +225,7 @@ fn list_runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListP
     }
     if !filter.status.is_empty() {
         if !filter.status.iter().any(|status| status.is_terminal()) {
-            // Few runs are active, and they have an index of their own.
+            // Selects the partial index on open runs.
             sql.push_str(" AND r.ended_at IS NULL");
         }
         sql.push_str(" AND r.status IN (");
@@ -267,8 +267,7 @@ fn wakeup_row(row: &Row<'_>) -> rusqlite::Result<ScheduledWakeup> {
     })
 }
 
-/// Deletes some idempotency keys that are older than the newest by more than their lifetime. The clock is not read: the
-/// submissions carry their time.
+/// Deletes a batch of expired idempotency keys. Age is relative to the newest key: submissions carry their own time.
 pub(crate) fn expire_idempotency_keys(conn: &Connection) -> rusqlite::Result<usize> {
     let newest: Option<i64> = conn.query_row("SELECT max(at) FROM idempotency", (), |row| row.get(0))?;
     let limit = newest.unwrap_or_default().saturating_sub_unsigned(IDEMPOTENCY_KEY_TTL_MS);

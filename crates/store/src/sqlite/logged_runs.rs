@@ -1,8 +1,8 @@
-//! One run as it is logged, read beside whoever works in the folder: no lock is taken and nothing is changed.
+//! Reads a logged run from a data folder that a server may have open, without a lock and without writing.
 //!
-//! What there is to read is settled once, in one snapshot. The records then come page by page, each page in a snapshot and
-//! from a connection of its own: whoever shows a run as slowly as it went must not keep the server from emptying its
-//! write-ahead log meanwhile. `page` knows how to find what moved in between.
+//! One snapshot determines the range of records. Every page then has its own connection and snapshot, because a slow
+//! reader with a long snapshot would keep the server from truncating its write-ahead log. `page` finds records that were
+//! packed in between.
 
 use super::attachments::find_blob;
 use super::data_folder::{StoreOpenError, database_path};
@@ -19,28 +19,25 @@ use model::{TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
 
-/// A run as far as it was logged when it was asked for.
+/// A run, as logged when [`find_logged_run`] was called.
 #[derive(Debug)]
 pub struct LoggedRun {
-    /// Its name.
     pub id: TaskId,
-    /// Whose it is.
     pub owner: UserId,
-    /// Its thread.
     pub thread: ThreadId,
-    /// Had it ended? What else would have been logged is not here.
+    /// Whether the run had ended; otherwise later records are missing here.
     pub has_ended: bool,
-    /// Its first and its last record; a run that waits for its turn has none.
+    /// The first and the last record; `None` for a queued run.
     pub seq_range: Option<(Seq, Seq)>,
     database: PathBuf,
-    /// Where those of its records lie that are no blocks yet.
+    /// Positions of the records that are not packed yet.
     index: RecordIndex,
 }
 
-/// Finds a run in a data folder, whoever's it is; `None` when there is none of this name. A server may work in the folder.
+/// Finds a run of any owner in a data folder. A server may have the folder open.
 ///
 /// # Errors
-/// When there is nothing to look at: no database of ours, or a newer one.
+/// When the folder has no Headwater database or a newer schema.
 pub fn find_logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, StoreOpenError> {
     let database = database_path(dir)?;
     let refused = |error: &rusqlite::Error| StoreOpenError::from_sqlite(&database, error);
@@ -52,14 +49,14 @@ pub fn find_logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, Sto
 }
 
 impl LoggedRun {
-    /// Its records in their order. After an error there are no more.
+    /// The records in order. The iterator ends after an error.
     #[must_use]
     pub fn records(&self) -> LoggedRecords<'_> {
         let after = self.seq_range.map_or(Seq::ZERO, |(first, _)| first.prev());
         LoggedRecords { run: self, page: Vec::new().into_iter(), after, failed: false }
     }
 
-    /// What is known of a blob that the run's owner has; `None` when there is none with this hash.
+    /// The row of the owner's blob with this hash.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -83,7 +80,7 @@ impl LoggedRun {
     }
 }
 
-/// The records of a run, a page at a time in memory.
+/// Iterator over the records of a run that holds one page in memory.
 #[derive(Debug)]
 pub struct LoggedRecords<'a> {
     run: &'a LoggedRun,
@@ -112,9 +109,9 @@ impl Iterator for LoggedRecords<'_> {
     }
 }
 
-/// Looks at a database that a server may have open. Where it has a write-ahead log SQLite keeps us out of each other's way.
-/// Where it has none nobody works in it, and it is looked at without a trace; somebody who comes meanwhile makes a log
-/// before anything else changes, and then what was seen does not count.
+/// Reads a database that a server may have open. With a write-ahead log, SQLite isolates reader and writer. Without one,
+/// no server has it open, and an immutable connection leaves no files behind; a server that starts meanwhile creates the
+/// log before it writes, and the result is then discarded.
 fn with_shared_database<T, E>(
     database: &Path,
     refused: impl Fn(&rusqlite::Error) -> E,
@@ -143,11 +140,11 @@ fn query_logged_run(conn: &Connection, database: &Path, id: &TaskId) -> rusqlite
     let thread = ThreadId::from(thread);
     let index = RecordIndex::default();
     let settled = RecordBlock::last_packed_seq(&snapshot, num)?;
-    // All rows have to be passed to find some, which is not worth it where the blocks have everything.
+    // Finding rows takes a full scan: skip it when the blocks have all records.
     if first.is_some() && !(ended && last.is_some_and(|last| last <= settled)) {
         index.replace(scan_records(&snapshot)?.threads.into_iter().filter(|(id, _)| *id == thread).collect());
     }
-    // A run that goes on is its thread's last: it reaches as far as the log does.
+    // An active run is the last of its thread, so it extends to the head of the log.
     let head = index.read_plan(&thread, Seq::ZERO, 1).map_or(settled, |plan| plan.head);
     let last = if ended { last } else { Some(head) };
     let span = first.zip(last).filter(|(first, last)| first <= last);

@@ -1,8 +1,8 @@
 //! Reading a page of a log.
 //!
-//! The plan (where the rows are) is made before the snapshot begins. The snapshot therefore has every record of the plan: as
-//! a row, or in a block if its run ended in between. Every record is verified before it is returned; the records before a
-//! damaged one are returned first, and the next read returns the error.
+//! The plan (the positions of the rows) is made before the snapshot. The snapshot therefore has every record of the plan:
+//! as a row, or in a block if its run ended in between. Every record is verified before it is returned; the records before
+//! a damaged one are returned first, and the next read returns the error.
 
 use super::record_blocks::RecordBlock;
 use super::record_index::ReadPlan;
@@ -51,7 +51,7 @@ impl<'a> PageReader<'a> {
         if owner != query.owner.as_str() {
             return Err(StoreError::ThreadNotFound);
         }
-        // A thread that was deleted and created again has another number, and the plan is of the old one.
+        // A thread that was deleted and created again has a new number, which makes the plan stale.
         let plan = query.plan.as_ref().filter(|plan| plan.num == num);
         let (head, damaged) = match plan {
             Some(plan) => (plan.head, plan.damaged_at),
@@ -79,7 +79,7 @@ impl<'a> PageReader<'a> {
         let num = self.num;
         let extents = self.query.plan.iter().filter(|plan| plan.num == num).flat_map(|plan| &plan.extents);
         for extent in extents.skip_while(|extent| extent.end_seq() <= next.0) {
-            // The first records of an extent may have come from a block: their run ended after the plan was made.
+            // The first records of an extent may have come from a block, if their run ended after the plan.
             let extent = extent.skip_to(self.next_seq().0);
             if self.is_full() || extent.seq != self.next_seq().0 {
                 return Ok(());
@@ -101,7 +101,7 @@ impl<'a> PageReader<'a> {
         Ok(())
     }
 
-    /// Reads from the block that has this record, if any.
+    /// Reads from the block that contains this record, if any.
     fn read_block(&mut self, next: Seq) -> rusqlite::Result<()> {
         let Some(block) = RecordBlock::find(self.conn, self.num, next)? else { return Ok(()) };
         let Some(run) = self.run_id(block.run)? else { return Ok(()) };
@@ -139,7 +139,7 @@ impl<'a> PageReader<'a> {
         self.records.last().map_or(self.query.after, |record| record.seq).next()
     }
 
-    /// A page always has room for one record.
+    /// An empty page is never full: a page has at least one record.
     fn is_full(&self) -> bool {
         let limit = self.query.limit;
         !self.records.is_empty() && (self.records.len() >= limit.records_max || self.bytes >= limit.bytes_max)
@@ -154,7 +154,7 @@ impl<'a> PageReader<'a> {
     }
 }
 
-/// The number of a thread of this owner.
+/// The number of a thread, if it belongs to this owner.
 pub(super) fn find_owned_thread(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Option<i64>> {
     Ok(find_thread(conn, thread)?.filter(|(_, found_owner)| found_owner == owner.as_str()).map(|(num, _)| num))
 }
@@ -165,15 +165,15 @@ pub(crate) fn find_thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Res
     select.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// The head of a thread that has only blocks, and the first missing record according to its runs. For a reader that made
-/// its plan before a run started, the run's rows look missing, too: `SqliteStore::load_page` then asks the writer.
+/// The head of a thread that has only blocks, and the first missing record according to its runs. The rows of a run that
+/// started after the reader's plan look missing, too: `SqliteStore::load_page` then checks with the writer.
 pub(crate) fn head_from_blocks(conn: &Connection, num: i64) -> rusqlite::Result<(Seq, Option<Seq>)> {
     let head = RecordBlock::last_packed_seq(conn, num)?;
     let missing = last_seq_of_runs(conn, num)? > head;
     Ok((head, missing.then(|| head.next())))
 }
 
-/// How far the thread's runs say that its log goes, at least.
+/// The last record according to the rows of the thread's runs; the log may be longer.
 pub(crate) fn last_seq_of_runs(conn: &Connection, num: i64) -> rusqlite::Result<Seq> {
     let mut select = conn.prepare_cached("SELECT max(last) FROM runs WHERE thread = ?1")?;
     let last: Option<i64> = select.query_row([num], |row| row.get(0))?;

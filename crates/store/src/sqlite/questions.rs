@@ -1,7 +1,6 @@
-//! Approvals: rows that open and close with records, or close with a submitted decision.
+//! Approvals. Records open and close them; a submitted decision closes them, too.
 //!
-//! The answer is one column, so that a question is open exactly when the column is null. Actions and answers are JSON
-//! that nothing here looks into.
+//! A question is open exactly when the answer column is null. Actions and answers are opaque JSON.
 
 use super::SqliteStore;
 use super::columns::{from_json_column, get_text, get_u64, page_bounds, to_json_column};
@@ -33,7 +32,7 @@ impl PendingQuestions for SqliteStore {
     }
 }
 
-/// The result of a submission whose question is not open; `None` when it is open, or when the command is no decision.
+/// The result of a decision on a closed question; `None` for an open question and for other commands.
 pub(super) fn closed_approval_result(
     conn: &Connection,
     owner: &UserId,
@@ -47,7 +46,7 @@ pub(super) fn closed_approval_result(
     Ok(validation::closed_approval_result(&question, (decision, by), submission.at))
 }
 
-/// Checks that every question that the batch asks or closes is the thread's.
+/// Checks that every question that the batch opens or closes belongs to the thread.
 pub(super) fn check_approvals(
     conn: &Connection,
     thread: i64,
@@ -71,7 +70,7 @@ pub(super) fn check_approvals(
     Ok(Ok(()))
 }
 
-/// Opens a question, or opens it again.
+/// Opens a question, or reopens it.
 pub(super) fn open_approval(
     conn: &Connection,
     owner: &UserId,
@@ -96,7 +95,7 @@ pub(super) fn open_approval(
     Ok(())
 }
 
-/// Closes a question. An answer that repeats the stored one leaves it as it is.
+/// Closes a question. A stored answer that this repeats stays unchanged.
 pub(super) fn close_approval(
     conn: &Connection,
     owner: &UserId,
@@ -116,7 +115,7 @@ fn find_approval(conn: &Connection, owner: &UserId, key: &ApprovalKey) -> rusqli
     select.query_row((owner.as_str(), key.as_str()), approval_row).optional()
 }
 
-/// Newest first; the open ones have an index of their own.
+/// Newest first. Open approvals have a partial index.
 fn list_approvals(
     conn: &Connection,
     owner: &UserId,

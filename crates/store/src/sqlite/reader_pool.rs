@@ -1,6 +1,5 @@
-//! A pool of read-only connections, used on blocking threads.
-//!
-//! A reader sees a snapshot of the database, and neither waits for the writer nor delays it.
+//! A pool of read-only connections for blocking threads. Readers see a snapshot and neither block the writer nor wait
+//! for it.
 
 use super::{lock, schema};
 use model::ports::StoreError;
@@ -34,7 +33,7 @@ impl ReaderPool {
         let reading = tokio::task::spawn_blocking(move || {
             let conn = readers.acquire()?;
             let read = work(&conn);
-            // A connection that failed is not used again.
+            // A connection that failed is not reused.
             if matches!(read, Ok(_) | Err(StoreError::ThreadNotFound)) {
                 readers.release(conn);
             }
@@ -44,7 +43,7 @@ impl ReaderPool {
         reading.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// The same for queries whose errors name no thread.
+    /// Like [`Self::with_connection`], for queries whose errors name no thread.
     pub(crate) async fn query<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

@@ -1,8 +1,8 @@
-//! The records of ended runs: compressed blocks, by (thread, first seq).
+//! The records of ended runs, in compressed blocks by (thread, first seq).
 //!
-//! A run becomes one block or several of about [`BLOCK_BYTES`], so that a page of it costs one block's unpacking. From
-//! the block's commit on, its rows in `records` are dead: nothing reads them, and `dead_rows` says when they are deleted.
-//! Checksums are copied here and verified by readers.
+//! A run becomes one or more blocks of about [`BLOCK_BYTES`], so that reading a page decompresses one block. Once a block
+//! is committed, nothing reads its rows in `records`, and `dead_rows` schedules their deletion. Packing copies checksums
+//! without checking them; readers verify them.
 //!
 //! ```text
 //!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
@@ -21,41 +21,36 @@ use std::collections::VecDeque;
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 /// Approximate number of bytes per packing step while tasks may arrive.
 pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
-/// At most so many blocks are written at once: nobody waits long behind them.
+/// Maximum number of blocks per packing step, to bound the delay of queued tasks.
 const BLOCKS_PER_STEP_MAX: usize = 64;
-/// And at most so many records are looked at for one.
+/// Maximum number of records per block.
 const BLOCK_RECORDS_MAX: usize = 4096;
 
 const BLOCK_FORMAT: u8 = 1;
 const BLOCK_HEADER_BYTES: usize = 5;
 const RECORD_HEADER_BYTES: usize = 30;
-/// LZ4 cannot shrink more than this, so a longer "unpacked length" is damage and not worth an allocation.
+/// The limit of LZ4. A larger "unpacked length" is damage and must not cause an allocation.
 const COMPRESSION_RATIO_MAX: usize = 256;
 
-/// A run that ended and whose rows have to move.
+/// An ended run whose rows have to be packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndedRun {
-    /// Its thread.
     pub(crate) thread: ThreadId,
-    /// The thread's number: the name could be given again.
+    /// The thread's number: the id may be reused after a deletion.
     pub(crate) num: i64,
-    /// The run's last record.
     pub(crate) last: Seq,
 }
 
-/// One stored block.
 pub(crate) struct RecordBlock {
-    /// Its first record.
     pub(crate) first: u64,
-    /// Its last.
     pub(crate) last: u64,
-    /// The number of the run that all of them belong to.
+    /// The number of the run of all its records.
     pub(crate) run: i64,
     data: Vec<u8>,
 }
 
 impl RecordBlock {
-    /// The block that has this record.
+    /// The block that contains this record.
     pub(crate) fn find(conn: &Connection, thread: i64, seq: Seq) -> rusqlite::Result<Option<Self>> {
         let sql = "SELECT first_seq, last_seq, run, data FROM blocks WHERE thread = ?1 AND first_seq <= ?2
                    ORDER BY first_seq DESC LIMIT 1";
@@ -67,14 +62,14 @@ impl RecordBlock {
         Ok(found.optional()?.filter(|block| block.last >= seq.0))
     }
 
-    /// The last record that any block of the thread has.
+    /// The last record in the thread's blocks.
     pub(crate) fn last_packed_seq(conn: &Connection, thread: i64) -> rusqlite::Result<Seq> {
         let sql = "SELECT last_seq FROM blocks WHERE thread = ?1 ORDER BY first_seq DESC LIMIT 1";
         let last = conn.prepare_cached(sql)?.query_row([thread], |row| row.get::<_, i64>(0)).optional()?;
         Ok(Seq(last.map_or(0, i64::cast_unsigned)))
     }
 
-    /// The records from a place on, as far as they can be read; `None` when none can.
+    /// Decodes the records from `from` up to the first damaged one; `None` when there are none.
     pub(crate) fn unpack(&self, from: Seq, run: &TaskId) -> Option<Vec<Record>> {
         let (head, packed) = self.data.split_at_checked(BLOCK_HEADER_BYTES)?;
         let (format, length) = head.split_first()?;
@@ -94,7 +89,7 @@ impl RecordBlock {
     }
 }
 
-/// Takes the next record off the unpacked bytes.
+/// Splits the next record off the unpacked bytes.
 fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
     let place = split_bytes(raw, RECORD_HEADER_BYTES)?;
     let mut place = &place[..];
@@ -123,7 +118,6 @@ fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*number)
 }
 
-/// Appends a record to bytes that are going to be a block.
 fn encode_record(raw: &mut Vec<u8>, row: &record_row::RecordRow<'_>) -> rusqlite::Result<()> {
     let (public, private) = (row.public()?, row.private()?);
     let length = |half: &[u8]| u32::try_from(half.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -145,9 +139,9 @@ fn compress_block(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Packs the records of runs that ended into blocks, about `bytes_max`, inside the caller's transaction. What is left to
-/// do stays in `ended`; what was done is returned, to be published after the commit. `begun` gets the numbers of the
-/// threads that were touched, whatever comes of it.
+/// Packs about `bytes_max` of the records of ended runs into blocks, in the caller's transaction. The caller publishes the
+/// result after the commit. Unfinished runs stay in `ended`; `begun` receives the numbers of all threads that were
+/// touched, even on an error.
 pub(crate) fn pack_ended_runs(
     conn: &Connection,
     index: &RecordIndex,
@@ -157,7 +151,7 @@ pub(crate) fn pack_ended_runs(
 ) -> rusqlite::Result<PackedBlocks> {
     let mut moved = PackedBlocks::default();
     while moved.bytes < bytes_max && moved.index_updates.len() < BLOCKS_PER_STEP_MAX {
-        // The index still shows what was moved a moment ago: a thread has one turn.
+        // The index still has the rows that this step packed, so a thread is packed once per step.
         if ended.front().is_some_and(|run| begun.contains(&run.num)) {
             break;
         }
@@ -173,16 +167,16 @@ pub(crate) fn pack_ended_runs(
     Ok(moved)
 }
 
-/// What was packed.
+/// The result of a packing step.
 #[derive(Debug, Default)]
 pub(crate) struct PackedBlocks {
-    /// A block each.
+    /// One update per block.
     pub(crate) index_updates: Vec<IndexUpdate>,
-    /// Their bytes before they were packed.
+    /// The uncompressed size.
     pub(crate) bytes: usize,
 }
 
-/// Packs the oldest records of one run; `None` when there are none. Gives the last of them, and the bytes.
+/// Packs the oldest records of a run into a block. Returns the last of them and the uncompressed size.
 fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite::Result<Option<(Seq, usize)>> {
     let Some(plan) = index.read_plan(&run.thread, Seq::ZERO, BLOCK_RECORDS_MAX) else { return Ok(None) };
     let Some(first) = plan.extents.first().filter(|_| plan.num == run.num).map(|extent| extent.seq) else {
@@ -255,7 +249,7 @@ mod tests {
             for bit in 0..8 {
                 let mut data = good.clone();
                 data[at] ^= 1 << bit;
-                // The checksums of the records judge what comes out; here it only must come out alive.
+                // Must not panic; damaged records are caught later, by their checksums.
                 let _ = RecordBlock { first: 1, last: 2, run: 1, data }.unpack(Seq(1), &run);
             }
             let _ = RecordBlock { first: 1, last: 2, run: 1, data: good[..at].to_vec() }.unpack(Seq(1), &run);

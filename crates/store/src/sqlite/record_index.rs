@@ -1,9 +1,9 @@
-//! Where the records of live threads are stored.
+//! Positions of the rows of live threads.
 //!
-//! The table `records` has no index on (thread, seq), which would cost more than the rest of an append. Instead, this index
-//! has the positions: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer changes it,
-//! after the commit: a record that is not in here is not durable and is not visible. A thread is in here from its creation
-//! until all of its rows are packed; from then on all of its records are in `blocks`.
+//! The table `records` has no index on (thread, seq), which would cost more than the rest of an append. This index in
+//! memory has the positions: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer
+//! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation until
+//! all of its rows are packed into `blocks`.
 
 use super::lock;
 use model::seq::Seq;
@@ -31,7 +31,7 @@ impl Extent {
         self.pos.saturating_add(self.count.cast_signed())
     }
 
-    /// The part of the extent from this seq on.
+    /// The part of the extent that starts at this seq.
     pub(crate) fn skip_to(self, seq: u64) -> Self {
         let skip = seq.saturating_sub(self.seq).min(self.count);
         let pos = self.pos.saturating_add(skip.cast_signed());
@@ -46,7 +46,7 @@ pub(crate) struct ThreadExtents {
     pub(crate) owner: UserId,
     /// The last durable record.
     pub(crate) head: Seq,
-    /// Oldest first, without a gap.
+    /// Oldest first, without gaps.
     pub(crate) extents: VecDeque<Extent>,
     /// The first record that is damaged or missing.
     pub(crate) damaged_at: Option<Seq>,
@@ -57,7 +57,6 @@ impl ThreadExtents {
         Self { num, owner, head: Seq::ZERO, extents: VecDeque::new(), damaged_at: None }
     }
 
-    /// Adds rows that follow the last ones.
     pub(crate) fn push_extent(&mut self, new: Extent) {
         self.head = Seq(new.end_seq().saturating_sub(1));
         match self.extents.back_mut() {
@@ -66,7 +65,7 @@ impl ThreadExtents {
         }
     }
 
-    /// The extents from this seq on, with at most `records_max` records.
+    /// The extents that start at this seq, with at most `records_max` records.
     fn extents_from(&self, seq: u64, records_max: u64) -> Vec<Extent> {
         let begin = self.extents.partition_point(|extent| extent.end_seq() <= seq);
         let mut left = records_max;
@@ -108,7 +107,7 @@ pub(crate) enum IndexUpdate {
     },
 }
 
-/// What a reader needs before it queries the database.
+/// The positions of the records that a reader wants.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPlan {
     pub(crate) num: i64,
@@ -123,7 +122,7 @@ pub(crate) struct ReadPlan {
 pub(crate) struct RecordIndex(Mutex<HashMap<ThreadId, ThreadExtents>>);
 
 impl RecordIndex {
-    /// Where the records after `after` are, at most `records_max` of them.
+    /// Locates at most `records_max` records after `after`. `None` when the thread has no entry.
     pub(crate) fn read_plan(&self, thread: &ThreadId, after: Seq, records_max: usize) -> Option<ReadPlan> {
         let entries = lock(&self.0);
         let entry = entries.get(thread)?;
@@ -136,12 +135,12 @@ impl RecordIndex {
         })
     }
 
-    /// Is this record of a live thread not published yet?
+    /// Whether this record of a live thread is not published yet.
     pub(crate) fn is_behind(&self, thread: &ThreadId, seq: Seq) -> bool {
         lock(&self.0).get(thread).is_some_and(|entry| entry.head < seq)
     }
 
-    /// Publishes committed changes in order. Returns the rows that are dead now, each with the number of its thread.
+    /// Publishes committed changes in order. Returns newly dead rows with the numbers of their threads.
     pub(crate) fn publish(&self, updates: Vec<IndexUpdate>) -> Vec<(i64, Extent)> {
         let mut entries = lock(&self.0);
         let mut dead = Vec::new();
@@ -178,7 +177,7 @@ impl RecordIndex {
         dead
     }
 
-    /// Begins anew with what the database has.
+    /// Replaces all entries, after a scan of the database.
     pub(crate) fn replace(&self, fresh: HashMap<ThreadId, ThreadExtents>) {
         *lock(&self.0) = fresh;
     }

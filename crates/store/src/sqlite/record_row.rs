@@ -1,4 +1,4 @@
-//! A row of `records`, column by column.
+//! Access to the columns of `records`.
 
 use bytes::Bytes;
 use model::ports::StoreError;
@@ -6,25 +6,23 @@ use model::record::{Record, RecordHeader};
 use model::seq::{Epoch, Millis, Seq};
 use model::{TaskId, ThreadId};
 
-/// Some rows in their order; parameters are the first row and the row after the last.
+/// Selects rows in order. The parameters are a half-open range of positions.
 pub(crate) const SELECT_RECORDS: &str = "SELECT thread, run, seq, at, epoch, v, checksum, public, private FROM records
                                  WHERE pos >= ?1 AND pos < ?2 ORDER BY pos";
 
-/// Adds one.
 pub(crate) const INSERT_RECORD: &str =
     "INSERT INTO records (pos, thread, run, seq, at, epoch, v, checksum, public, private)
                                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
-/// A row that [`SELECT`] found.
+/// A row of [`SELECT_RECORDS`].
 pub(crate) struct RecordRow<'a>(pub(crate) &'a rusqlite::Row<'a>);
 
 impl RecordRow<'_> {
-    /// Is it this thread's record of this place?
+    /// Whether the row is this record of this thread.
     pub(crate) fn is_record(&self, thread: i64, seq: u64) -> rusqlite::Result<bool> {
         Ok(self.0.get::<_, i64>(0)? == thread && self.get_u64(2)? == seq)
     }
 
-    /// The number of its run.
     pub(crate) fn run_num(&self) -> rusqlite::Result<i64> {
         self.0.get(1)
     }
@@ -53,7 +51,6 @@ impl RecordRow<'_> {
         self.get_bytes(8)
     }
 
-    /// The record that it is.
     pub(crate) fn to_record(&self, seq: Seq, run: &TaskId) -> rusqlite::Result<Record> {
         let stored = RecordHeader {
             seq,
@@ -77,7 +74,7 @@ impl RecordRow<'_> {
     }
 }
 
-/// Does the error say that stored bytes are not what was written, rather than that the disk is in trouble?
+/// Whether the error means damaged data rather than a failing disk.
 pub(crate) fn is_corruption(error: &rusqlite::Error) -> bool {
     use rusqlite::{Error, ErrorCode};
     match error {
@@ -92,12 +89,12 @@ pub(crate) fn is_corruption(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// What an error means for somebody who asked for this place of a thread.
+/// Converts an error of reading this record.
 pub(crate) fn read_error(error: &rusqlite::Error, thread: &ThreadId, seq: Seq) -> StoreError {
     if is_corruption(error) { StoreError::Corrupt { thread: thread.clone(), seq } } else { unavailable_error(error) }
 }
 
-/// What an error means for somebody who asked for no thread in particular.
+/// Converts an error of a query that concerns no single thread.
 pub(crate) fn unavailable_error(error: &rusqlite::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }

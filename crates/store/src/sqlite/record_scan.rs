@@ -1,7 +1,6 @@
-//! What a database has in `records`: read once, when it is opened.
+//! The scan of `records` when a database is opened: one pass in row order that rebuilds [`super::record_index`].
 //!
-//! One pass over the rows in their order rebuilds [`super::index`]. Rows that do not follow each other are damage: the
-//! thread ends before them, the others are not touched by it.
+//! A gap in a thread's sequence is damage: that thread's log ends before it. Other threads are not affected.
 
 use super::dead_rows::DeadRows;
 use super::page::last_seq_of_runs;
@@ -13,40 +12,37 @@ use rusqlite::{Connection, OptionalExtension};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// What was found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct RecordScan {
-    /// The threads that have rows.
+    /// Threads with live rows or damage.
     pub(crate) threads: HashMap<ThreadId, record_index::ThreadExtents>,
-    /// Runs that ended and whose rows have not moved yet.
+    /// Ended runs whose rows are not packed yet.
     pub(crate) ended_runs: VecDeque<EndedRun>,
-    /// Rows whose records are in blocks.
     pub(crate) dead_rows: DeadRows,
-    /// The row after the last one.
+    /// The position after the last row.
     pub(crate) next_pos: i64,
-    /// Rows that fit nowhere, the first of every thread.
+    /// The first stray row of every damaged thread.
     pub(crate) stray_rows: Vec<StrayRow>,
 }
 
-/// A row that fits nowhere.
+/// A row that does not continue the log of any thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StrayRow {
-    /// The row.
     pub(crate) pos: i64,
-    /// The number of the thread that it says it is of.
+    /// The thread's number according to the row.
     pub(crate) thread: i64,
-    /// The place that it says it has.
+    /// The seq according to the row.
     pub(crate) seq: u64,
 }
 
 struct ThreadRows {
-    /// The last record that is in a block.
+    /// The last record in a block.
     packed_head: Seq,
     extents: VecDeque<Extent>,
     is_damaged: bool,
 }
 
-/// What a row is.
 enum RowState {
     Live,
     Dead,
@@ -54,7 +50,7 @@ enum RowState {
 }
 
 impl ThreadRows {
-    /// Takes in the next row. After a stray one nothing is live.
+    /// Classifies the next row of the thread. No row after a stray one is live.
     fn push(&mut self, seq: u64, pos: i64) -> RowState {
         if self.extents.is_empty() && seq <= self.packed_head.0 {
             return RowState::Dead;
@@ -72,7 +68,6 @@ impl ThreadRows {
     }
 }
 
-/// Reads the rows' places.
 pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
     let mut scan = RecordScan { next_pos: 1, ..RecordScan::default() };
     let mut threads: HashMap<i64, ThreadRows> = HashMap::new();
@@ -134,7 +129,7 @@ impl RecordScan {
     }
 }
 
-/// The last record of the last run that has ended.
+/// The last record of the last ended run.
 fn last_ended_seq(conn: &Connection, num: i64) -> rusqlite::Result<Option<Seq>> {
     let sql = "SELECT last FROM runs WHERE thread = ?1 AND last IS NOT NULL AND ended_at IS NOT NULL
                ORDER BY last DESC LIMIT 1";

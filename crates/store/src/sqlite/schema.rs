@@ -1,8 +1,7 @@
-//! The tables, their versions, and how a connection is set up.
+//! The schema, its migrations, and the settings of connections.
 //!
-//! A database says itself what it is: `application_id` is Headwater's, `user_version` counts the steps of
-//! [`MIGRATIONS`] that it has been through. Steps are only ever added; a step that was released is never edited.
-//! Nothing here knows what the rows mean: see the modules of the tables.
+//! `application_id` identifies a Headwater database; `user_version` is the number of applied [`MIGRATIONS`]. A released
+//! migration is never edited: changes are new migrations. The modules of the tables document the rows.
 
 use model::defects::Defect;
 use rusqlite::config::DbConfig;
@@ -10,25 +9,24 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-// Before this version, a write at the same moment as a checkpoint could damage a database in WAL mode.
+// In older versions, a write during a checkpoint could corrupt a database in WAL mode.
 const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bundled SQLite is too old");
 
-/// `HWTR`: how a database of Headwater is told from any other.
+/// `HWTR` in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
-/// The database in a data folder.
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
-/// What takes a database from one version to the next, each in one transaction.
+/// One migration per version, each in its own transaction.
 pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
-/// The first version that has questions to people.
+/// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
-/// The first version that has names of threads.
+/// The first version with aliases.
 pub(crate) const ALIASES_SINCE: u32 = 3;
-/// The first version that has files of users.
+/// The first version with attachments.
 pub(crate) const ATTACHMENTS_SINCE: u32 = 5;
-/// The first version that has blobs, and knows what threads use.
+/// The first version with blobs and links from threads to files.
 pub(crate) const BLOBS_SINCE: u32 = 6;
 
-/// How long a connection waits for another one's lock.
+/// How long a connection waits for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_TIMEOUT_SHORT: Duration = Duration::from_millis(50);
 /// Number of pages in the write-ahead log that triggers a checkpoint.
@@ -37,8 +35,8 @@ const WAL_CHECKPOINT_PAGES: u32 = 4_000;
 const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
 const STATEMENT_CACHE_SIZE: usize = 64;
 
-/// Threads and runs are integers, so that a record's row is small. `records` is written in the order of commits and has
-/// no index: a live thread's rows are found through `index`. What a run logged moves to `blocks` when it ends.
+/// Rows refer to threads and runs by integer to keep records small. `records` is in commit order and has no index: see
+/// `record_index`. The records of a run move to `blocks` when it ends.
 const VERSION_1: &str = "
 CREATE TABLE meta (
     name TEXT PRIMARY KEY, value INTEGER NOT NULL
@@ -91,9 +89,8 @@ CREATE TABLE keys (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Questions to people, wake-ups, sums and definitions. A question is open as long as it has no answer; the open ones are
-/// few among many, hence their own index. A wake-up is its thread's and goes with it. Sums belong to a user alone, and
-/// definitions to nobody.
+/// Approvals, wake-ups, spending and definitions. An approval without an answer is open; the open ones are few, hence the
+/// partial index. A wake-up is deleted with its thread; spending and definitions outlive threads.
 const VERSION_2: &str = "
 CREATE TABLE approvals (
     owner TEXT NOT NULL, key TEXT NOT NULL, thread INTEGER NOT NULL, run TEXT NOT NULL, task TEXT NOT NULL,
@@ -118,7 +115,7 @@ CREATE TABLE definitions (
 ) STRICT;
 ";
 
-/// Names of threads. A name may be there before its thread, hence the thread's own name and not its number.
+/// Aliases. An alias may exist before its thread, hence the thread's id instead of its number.
 const VERSION_3: &str = "
 CREATE TABLE names (
     owner TEXT NOT NULL, protocol TEXT NOT NULL, name TEXT NOT NULL, thread TEXT NOT NULL, note TEXT NOT NULL,
@@ -127,7 +124,6 @@ CREATE TABLE names (
 CREATE INDEX names_of_thread ON names (thread);
 ";
 
-/// Shares of threads.
 const VERSION_4: &str = "
 CREATE TABLE shares (
     id TEXT PRIMARY KEY, thread INTEGER NOT NULL, digest TEXT NOT NULL, until INTEGER, created_at INTEGER NOT NULL,
@@ -137,8 +133,8 @@ CREATE INDEX shares_of_thread ON shares (thread);
 CREATE INDEX shares_open ON shares (expires_at) WHERE revoked_at IS NULL;
 ";
 
-/// Files of users. One without a number of bytes is only expected; those are few among many, hence their own index. The
-/// sums are there so that a bound costs the same however many files a user has.
+/// Attachments. A row without `bytes` is reserved; those are few, hence the partial index. The sums make a quota check
+/// independent of the number of files.
 const VERSION_5: &str = "
 CREATE TABLE attachments (
     owner TEXT NOT NULL, path TEXT NOT NULL, name TEXT NOT NULL, content_type TEXT NOT NULL, bytes INTEGER,
@@ -151,8 +147,8 @@ CREATE TABLE attachment_sums (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Blobs, and what threads use. A file that was released is not there either, so of all that it was only its place is
-/// left. A thread may use something before it is there, hence its own name and not its number.
+/// Blobs and links from threads to files. A released file keeps only its path. A link may exist before its thread, hence
+/// the thread's id instead of its number.
 const VERSION_6: &str = "
 ALTER TABLE attachments ADD COLUMN hash TEXT;
 ALTER TABLE attachments ADD COLUMN released INTEGER NOT NULL DEFAULT 0;
@@ -165,26 +161,22 @@ CREATE TABLE attachment_uses (
 CREATE INDEX uses_of_attachment ON attachment_uses (owner, path);
 ";
 
-/// Why a database could not be brought to this version.
+/// Why a migration failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
-    /// It is ahead of us.
     #[error("format {found} is newer than {known}")]
     Newer {
-        /// Its version.
         found: u32,
-        /// Ours.
         known: u32,
     },
-    /// It is of another program.
+    /// The database belongs to another application.
     #[error("not a database of Headwater")]
     Foreign,
-    /// SQLite refuses.
     #[error(transparent)]
     Sql(#[from] rusqlite::Error),
 }
 
-/// Opens the one connection that writes.
+/// Opens the only connection that writes.
 pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
@@ -198,31 +190,30 @@ pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that only reads, beside the one that writes.
+/// Opens a read-only connection, which may run next to the writer.
 pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     make_read_only(Connection::open_with_flags(path, flags)?)
 }
 
-/// Opens a connection to a database that nobody writes, without a trace: where no write-ahead log waits, SQLite is told
-/// that it needs no files of its own.
+/// Opens a database without a writer. Unless a write-ahead log has to be read, SQLite creates no files next to it.
 pub(crate) fn open_offline(path: &Path) -> rusqlite::Result<Connection> {
     if has_pending_wal(path) { open_reader(path) } else { open_immutable(path) }
 }
 
-/// Is there anything in the write-ahead log of a database? After it was closed properly there is not.
+/// Whether the write-ahead log has content, as after a crash; closing the database empties it.
 pub(crate) fn has_pending_wal(path: &Path) -> bool {
     std::fs::metadata(wal_path(path)).is_ok_and(|log| log.len() > 0)
 }
 
-/// The write-ahead log of a database. It is there as long as anybody writes, and gone when the last one has closed.
+/// The path of the write-ahead log. The file exists while a writer is open; the last connection to close deletes it.
 pub(crate) fn wal_path(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     log.into()
 }
 
-/// Opens a connection to a database whose file nobody changes: SQLite looks for no lock and no other file.
+/// Opens a database file that does not change: SQLite uses no locks and no other files.
 pub(crate) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -245,23 +236,23 @@ fn make_read_only(conn: Connection) -> rusqlite::Result<Connection> {
 fn configure_connection(conn: &Connection) -> rusqlite::Result<()> {
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
-    // One plan for a statement, whatever is bound to it: without this SQLite prepares it anew for other values.
+    // Stable query plans: otherwise SQLite may prepare a statement again when bound values change.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;")
 }
 
-/// Switches the write-ahead log on; false where the file system cannot have one.
+/// Enables WAL mode. Returns false when the file system does not support it.
 pub(crate) fn enable_wal(conn: &Connection) -> rusqlite::Result<bool> {
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     Ok(mode.eq_ignore_ascii_case("wal"))
 }
 
-/// Copies the whole write-ahead log to where it belongs and empties it; false when a reader was in the way.
+/// Checkpoints and truncates the write-ahead log. Returns false when a reader prevented it.
 pub(crate) fn checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
 }
 
-/// The same for somebody who must not wait long.
+/// Like [`checkpoint_wal`], with a short time-out.
 pub(crate) fn try_checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
     conn.busy_timeout(BUSY_TIMEOUT_SHORT)?;
     let done = checkpoint_wal(conn);
@@ -269,7 +260,7 @@ pub(crate) fn try_checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
     done
 }
 
-/// Takes a database, new or old, to the newest version, step by step. A crash leaves it between two steps.
+/// Migrates a new or old database to the newest version. A crash leaves it between two migrations.
 pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
     let found = schema_version(conn, steps)?;
     for (step, to) in steps.iter().zip(1_u32..).skip(found as usize) {
@@ -282,7 +273,7 @@ pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), Migra
     Ok(())
 }
 
-/// How far a database is; zero when it is new.
+/// The number of applied migrations; zero for a new database.
 pub(crate) fn schema_version(conn: &Connection, steps: &[&str]) -> Result<u32, MigrateError> {
     let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -377,7 +368,7 @@ mod tests {
             ("DELETE FROM attachment_uses WHERE owner = ?1 AND thread = ?2", "PRIMARY KEY (owner=? AND thread=?)"),
         ] {
             let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            // What is not bound is NULL.
+            // Unbound parameters are NULL.
             let mut rows = explain.raw_query();
             let plan: String = rows.next().unwrap().unwrap().get(3).unwrap();
             assert!(plan.contains(index), "{sql}: {plan}");

@@ -1,4 +1,4 @@
-//! Shares. A share's owner is its thread's.
+//! Shares. The owner of a share is the owner of its thread.
 
 use super::SqliteStore;
 use super::columns::{get_opt_u64, get_text, get_u64};

@@ -1,4 +1,4 @@
-//! What users have spent per day.
+//! Daily spending.
 
 use super::SqliteStore;
 use super::columns::get_u64;
@@ -21,7 +21,7 @@ fn find_daily_spend(conn: &Connection, owner: &UserId, day: Day) -> rusqlite::Re
     Ok(found.unwrap_or_default())
 }
 
-/// Adds in Rust rather than in SQL, whose integers are signed and do not saturate.
+/// Adds in Rust, because SQL integers are signed and do not saturate.
 pub(super) fn add_spend(conn: &Connection, owner: &UserId, day: Day, spent: Spend) -> rusqlite::Result<()> {
     let sum = find_daily_spend(conn, owner, day)?.saturating_add(spent);
     let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = sum.usage;

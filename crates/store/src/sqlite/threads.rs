@@ -72,12 +72,12 @@ impl ThreadWriter for SqliteStore {
 }
 
 impl WriteTransaction<'_> {
-    /// Deletes a thread with everything that belongs to it. A thread that does not exist may have attachments all the same.
+    /// Deletes a thread with all its rows. Links may exist even if the thread does not.
     fn delete_thread(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
         self.has_deleted_content |= attachment_links::unlink_thread(self.conn, owner, thread)?;
         let Some(num) = page::find_owned_thread(self.conn, owner, thread)? else { return Ok(false) };
         if self.state.index.read_plan(thread, Seq::ZERO, 0).is_some_and(|plan| plan.damaged_at.is_some()) {
-            // The index does not know all rows of a damaged thread: scan the table.
+            // The index lacks some rows of a damaged thread: scan the table.
             self.conn.execute("DELETE FROM records WHERE thread = ?1", [num])?;
         }
         let mut delete =
@@ -100,7 +100,7 @@ impl WriteTransaction<'_> {
         Ok(true)
     }
 
-    /// Where the thread's rows are, including those of this transaction.
+    /// The positions of the thread's rows, including those of this transaction.
     fn thread_extents(&self, thread: &ThreadId, num: i64) -> Vec<Extent> {
         let published = self.state.index.read_plan(thread, Seq::ZERO, usize::MAX).filter(|plan| plan.num == num);
         let mut extents = published.map(|plan| plan.extents).unwrap_or_default();

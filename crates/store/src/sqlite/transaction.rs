@@ -1,8 +1,8 @@
-//! One transaction of the writer: any number of operations, each with an outcome of its own.
+//! A transaction of the writer: a group of operations, each with its own outcome.
 //!
-//! A batch is checked against the tables as the transaction sees them before any of it is written. A batch that does not
-//! fit therefore costs its neighbours nothing, and only an error of SQLite itself ends the transaction for all of them.
-//! [`WriterState`] runs ahead of the commit; it is a cache, and cleared when a commit fails.
+//! A batch is checked against the state of the transaction before any of it is written. A rejected batch therefore does
+//! not affect the others; only an SQLite error rolls back the group. [`WriterState`] is a cache that is updated before the
+//! commit and cleared when the commit fails.
 
 use super::dead_rows::DeadRows;
 use super::record_blocks::EndedRun;
@@ -18,17 +18,17 @@ use rusqlite::{Connection, OptionalExtension};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of threads that are cached between commits.
+/// Maximum number of threads cached between commits.
 const CACHED_THREADS_MAX: usize = 16_384;
 /// Approximate maximum number of cached runs per thread.
 const CACHED_RUNS_MAX: usize = 8;
-/// The number of a run that the current batch creates.
+/// Placeholder for the number of a run that the current batch creates.
 const RUN_NOT_INSERTED: i64 = 0;
 
 pub(super) const INSERT_QUEUED_RUN: &str = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
                                             VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
 
-/// What the writer keeps between commits.
+/// The writer's state between commits.
 #[derive(Debug, Default)]
 pub(crate) struct WriterState {
     /// Number of times that the database was opened: the upper half of every epoch.
@@ -40,11 +40,9 @@ pub(crate) struct WriterState {
     pub(crate) threads: HashMap<ThreadId, CachedThread>,
     /// Position of the next row.
     pub(crate) next_pos: i64,
-    /// Where durable rows are.
+    /// Positions of durable rows.
     pub(crate) index: Arc<RecordIndex>,
-    /// Runs whose rows are to be packed.
     pub(crate) ended_runs: VecDeque<EndedRun>,
-    /// Rows that were packed and can be deleted.
     pub(crate) dead_rows: DeadRows,
     /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,
@@ -76,7 +74,7 @@ impl CachedThread {
     }
 }
 
-/// What the writer does after the commit.
+/// Updates that the writer applies after the commit.
 pub(super) struct CommitEffects {
     pub(super) index_updates: Vec<IndexUpdate>,
     pub(super) ended_runs: Vec<EndedRun>,
@@ -140,7 +138,7 @@ impl<'a> WriteTransaction<'a> {
         }
         let lease = self.new_lease(&live);
         self.cache_thread(thread, live);
-        // One process has the folder, so no other node can hold the thread.
+        // One process holds the folder, so no other node can hold the thread.
         Ok(Ok(ClaimOutcome::Granted(lease)))
     }
 
@@ -186,7 +184,7 @@ impl<'a> WriteTransaction<'a> {
         Ok(verdict)
     }
 
-    /// Checks the batch. If it fits, `live.runs` is updated to the state after it.
+    /// Checks the batch. On success, `live.runs` has the state after it.
     fn check_batch(
         &self,
         live: &mut CachedThread,
@@ -281,7 +279,7 @@ impl<'a> WriteTransaction<'a> {
                 DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
                     self.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
                 }
-                // The run leaves no rows: if the thread has no others, the index can drop it.
+                // A dropped run has no rows: if the thread has no others, the index can remove its entry.
                 DirectoryChange::RunDropped { .. } => {
                     self.index_updates.push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
                 }

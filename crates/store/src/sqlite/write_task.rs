@@ -1,7 +1,7 @@
-//! What the writer's thread is sent: closures over its transaction.
+//! Tasks for the writer thread: closures over its transaction, each with a reply channel.
 //!
-//! A task carries its own reply channel. The result is held back until the commit that makes it true; when the commit
-//! fails, every task of the group replies with the error, in the type of its own operation ([`FromWriterError`]).
+//! A task replies after the commit. When the commit fails, every task of the group replies with the error, in the result
+//! type of its operation ([`FromWriterError`]).
 
 use super::transaction::WriteTransaction;
 use model::ports::{AppendOutcome, StoreError, SubmitError, Submitted};
@@ -33,14 +33,14 @@ impl WriterMessage {
 /// How much a task adds to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskCost {
-    /// Nothing: the task only reads, and need not wait for the next commit's turn.
+    /// Nothing: the task only reads and does not wait for commit spacing.
     Query,
     /// About this many bytes.
     Bytes(usize),
 }
 
 impl TaskCost {
-    /// A few short columns.
+    /// A row with a few short columns.
     pub(crate) const ROW: Self = Self::Bytes(256);
 
     /// A row with a text of this length.
@@ -58,15 +58,14 @@ impl TaskCost {
 
 /// One operation in a group.
 pub(crate) trait WriteTask: Send {
-    /// Executes the operation and keeps its result. An error ends the transaction for the whole group.
+    /// Executes the operation and keeps its result. An error rolls back the whole group.
     fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()>;
 
-    /// Replies, after the commit or with the reason why there was none.
+    /// Replies with the result after the commit, or with the error.
     fn finish(self: Box<Self>, committed: Result<(), &str>);
 }
 
-/// A closure with the channel for its result. One allocation holds the operation on its way to the writer and the reply
-/// on its way back.
+/// A closure with the channel for its result, in one allocation.
 pub(crate) struct ClosureTask<T, W, C> {
     pub(crate) work: Option<W>,
     pub(crate) result: Option<T>,
@@ -96,12 +95,12 @@ where
             (Err(why), _) => T::from_writer_error(why),
         };
         callback(&result);
-        // A caller that stopped waiting needs no reply.
+        // The caller may have stopped waiting.
         let _ = reply.send(result);
     }
 }
 
-/// How a result says that the writer failed.
+/// Conversion of a writer failure to the result type of an operation.
 pub(crate) trait FromWriterError {
     fn from_writer_error(why: &str) -> Self;
 }

@@ -1,9 +1,9 @@
-//! The thread that writes.
+//! The writer thread.
 //!
-//! It takes every queued task up to a bound, executes them in one transaction, commits, publishes the rows and only then
-//! replies: while one commit runs, the next group gathers, so no timer is needed. When nothing is queued, it packs the
-//! records of ended runs into blocks. After any failure of SQLite the connection is dropped and the database is read again
-//! before the next task, because a sync that failed once may "succeed" the next time.
+//! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The next
+//! group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of ended runs.
+//! After an SQLite error it drops the connection and scans the database again before the next task, because a sync that
+//! failed once may report success the next time.
 
 use super::WriterCounters;
 use super::data_folder::DataFolder;
@@ -35,7 +35,7 @@ const BACKOFF_COMMITS: u32 = 1_000;
 /// Delay before the next attempt to truncate the write-ahead log.
 const WAL_TRUNCATE_RETRY: Duration = Duration::from_secs(1);
 
-/// Sends the replies. A callback of an append runs here and must not be able to take the writer down.
+/// Sends the replies. Catches panics, because the callbacks of appends run here.
 fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &str>) {
     for task in tasks {
         if catch_unwind(AssertUnwindSafe(|| task.finish(committed))).is_err() {
@@ -44,7 +44,7 @@ fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &str>) {
     }
 }
 
-/// When eight commits had this many tasks, groups are large enough and the next commit does not wait.
+/// Number of tasks in eight commits above which the next commit does not wait for a larger group.
 const GROUP_SIZE_TARGET: usize = 8 * 6;
 
 /// The size of maintenance steps.
@@ -54,7 +54,7 @@ enum MaintenancePace {
     Yielding,
     /// No tasks arrive, or small steps fall behind.
     Idle,
-    /// No more tasks will arrive, and nothing may be left.
+    /// The queue is closed: finish all maintenance.
     Closing,
 }
 
@@ -80,18 +80,18 @@ pub(crate) struct SqliteWriter {
     /// The number of tasks in the last eight commits: a moving average, times eight.
     pub(crate) avg_group_size: usize,
     pub(crate) last_commit: Option<Instant>,
-    /// Deleted content is still in the write-ahead log.
+    /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,
-    /// A reader prevented truncating it: when to try again.
+    /// When to retry, after a reader prevented truncating the log.
     pub(crate) truncate_retry_at: Option<Instant>,
     /// Number of commits before the next maintenance step.
     pub(crate) backoff_commits: u32,
-    /// When maintenance may run again although tasks may arrive.
+    /// Earliest time of the next maintenance step while tasks may arrive.
     pub(crate) maintenance_not_before: Option<Instant>,
 }
 
 impl SqliteWriter {
-    /// Runs until every sender is gone or the store is closed.
+    /// Runs until all senders are dropped or the store is closed.
     pub(crate) fn run(mut self, mut messages: mpsc::Receiver<WriterMessage>) {
         let mut closing = None;
         while let Some(message) = self.next_message(&mut messages) {
@@ -125,8 +125,8 @@ impl SqliteWriter {
         self.close(closing);
     }
 
-    /// Waits for the next message and runs maintenance meanwhile. Between maintenance steps it waits for a while, because
-    /// tasks that arrive one after the other would each find the writer busy.
+    /// Waits for the next message and runs maintenance meanwhile. It pauses between maintenance steps, because otherwise
+    /// each of several sequential tasks would have to wait for one.
     fn next_message(&mut self, messages: &mut mpsc::Receiver<WriterMessage>) -> Option<WriterMessage> {
         let mut pace = MaintenancePace::Yielding;
         loop {
@@ -140,13 +140,13 @@ impl SqliteWriter {
                     self.maintenance_not_before = Some(until);
                     return message;
                 }
-                // Nothing arrived, so nothing is delayed by larger steps.
+                // The queue is idle, so larger steps delay nothing.
                 pace = MaintenancePace::Idle;
             }
             let begun = Instant::now();
             if !self.run_maintenance(pace) && !self.truncate_wal() {
                 let Some(again) = self.truncate_retry_at else { return messages.blocking_recv() };
-                // A reader prevented truncating the log, and there may be no further write.
+                // The retry of a truncation cannot rely on a further write.
                 match recv_until(again, messages) {
                     Some(message) => return message,
                     None => continue,
@@ -184,7 +184,7 @@ impl SqliteWriter {
         });
         match committed {
             Ok(effects) => {
-                // A commit makes no rows dead: rows die when they are packed.
+                // A commit makes no rows dead; packing does.
                 let _none = self.state.index.publish(effects.index_updates);
                 self.state.ended_runs.extend(effects.ended_runs);
                 self.wal_needs_truncate |= effects.has_deleted_content;
@@ -208,7 +208,7 @@ impl SqliteWriter {
         self.backoff_commits = self.backoff_commits.saturating_sub(1);
     }
 
-    /// Packs some records of ended runs or deletes some dead rows. Returns false when nothing was done.
+    /// Packs some records of ended runs or deletes some dead rows. Returns whether it did anything.
     fn run_maintenance(&mut self, pace: MaintenancePace) -> bool {
         if self.backoff_commits > 0 {
             return false;
@@ -271,7 +271,7 @@ impl SqliteWriter {
         false
     }
 
-    /// Truncates the write-ahead log when it has deleted content. Returns false when nothing was done.
+    /// Truncates the write-ahead log if it has deleted content. Returns whether it did anything.
     fn truncate_wal(&mut self) -> bool {
         if !self.wal_needs_truncate || self.truncate_retry_at.is_some_and(|again| Instant::now() < again) {
             return false;
@@ -300,7 +300,6 @@ impl SqliteWriter {
         self.conn = self.take_connection();
     }
 
-    /// The connection, or a new one.
     fn take_connection(&mut self) -> Option<Connection> {
         if let Some(conn) = self.conn.take() {
             return Some(conn);
@@ -314,8 +313,8 @@ impl SqliteWriter {
         }
     }
 
-    /// Opens the database and reads what the disk has. The write-ahead log is checkpointed and restarted, so that later
-    /// writes do not depend on pages that may not have reached the disk.
+    /// Opens and scans the database. Checkpoints and restarts the write-ahead log, so that later writes do not depend on
+    /// pages that may not have reached the disk.
     fn reopen(&mut self) -> Result<Connection, ReopenError> {
         let conn = schema::open_writer(&self.folder.database)?;
         if !schema::checkpoint_wal(&conn)? {
@@ -350,13 +349,13 @@ impl SqliteWriter {
         }
         drop(self);
         if let Some(reply) = closing {
-            // A caller that stopped waiting needs no reply.
+            // The caller may have stopped waiting.
             let _ = reply.send(());
         }
     }
 }
 
-/// Waits for a message until a moment; `None` when none came.
+/// Waits for a message; `None` on a time-out.
 fn recv_until(until: Instant, messages: &mut mpsc::Receiver<WriterMessage>) -> Option<Option<WriterMessage>> {
     let waker = Waker::from(Arc::new(UnparkWaker(std::thread::current())));
     let mut cx = Context::from_waker(&waker);
@@ -388,14 +387,14 @@ enum ReopenError {
     Sql(#[from] rusqlite::Error),
 }
 
-/// Runs `work` in a transaction and rolls back on an error. The statements are cached: parsing them would cost as much as
-/// writing a small group.
+/// Runs `work` in a transaction and rolls back on an error. Statements are cached: parsing costs as much as writing a
+/// small group.
 fn in_transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     let run = |sql: &str| conn.prepare_cached(sql)?.execute(()).map(drop);
     run("BEGIN IMMEDIATE")?;
     let done = work(conn).and_then(|value| run("COMMIT").map(|()| value));
     if done.is_err() && !conn.is_autocommit() {
-        // Dropping the connection rolls back, too; this only releases the lock sooner.
+        // Dropping the connection rolls back, too; this releases the lock sooner.
         let _gone = run("ROLLBACK");
     }
     done

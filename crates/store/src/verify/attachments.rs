@@ -1,7 +1,7 @@
-//! Files, as far as the database knows of them: whether their rows agree with each other and with the logs, and which
-//! bytes there should be. Whether those are there, whoever knows the place of files can see.
+//! Checks of the rows of files against each other and against the log, and the list of files that should exist. The
+//! caller compares the list with the disk.
 //!
-//! Uses of a thread that is not there are no damage: a crash leaves them, and the next start clears them away.
+//! Links of missing threads are not damage: a crash leaves them, and the next start removes them.
 
 use super::VerifyReport;
 use crate::sqlite::{
@@ -20,21 +20,21 @@ use rusqlite::{Connection, Row};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The files that a folder knows of.
+/// The files in the database of a data folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredFiles {
-    /// Those that are there: each has its bytes.
+    /// Files whose bytes must exist.
     pub committed: Vec<(UserId, AttachmentRow)>,
-    /// Paths where there may be bytes that do not count: they were broken off, or no thread uses them any more.
+    /// Paths that may have leftover bytes: interrupted uploads and released files.
     pub stale: Vec<(UserId, String)>,
-    /// How many of those that are there no thread uses that is there. The next start removes them.
+    /// Number of committed blobs without a link from an existing thread. The next start removes them.
     pub unlinked: usize,
 }
 
-/// Lists the files that a folder knows of. It only reads.
+/// Lists the files in the database of a data folder, read-only.
 ///
 /// # Errors
-/// When there is nothing to look at: no database of ours, a newer one, or a server works in the folder.
+/// When the folder has no Headwater database, has a newer schema, or is locked by a server.
 pub fn list_stored_files(dir: &Path) -> Result<StoredFiles, StoreOpenError> {
     let folder = DataFolder::lock_existing(dir)?;
     let sql = |error: rusqlite::Error| StoreOpenError::from_sqlite(&folder.database, &error);
@@ -73,7 +73,7 @@ fn query_stored_files(conn: &Connection, hash: &str) -> rusqlite::Result<StoredF
     Ok(files)
 }
 
-/// Sums that are not what the files of a user hold.
+/// Reports users whose stored sum differs from the size of their files.
 pub(super) fn check_attachment_sums(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let wrong = "SELECT owner FROM
                  (SELECT owner, total(bytes) AS held, 0 AS said FROM attachments GROUP BY owner
@@ -82,7 +82,7 @@ pub(super) fn check_attachment_sums(conn: &Connection, report: &mut VerifyReport
     for_each_text(conn, wrong, |owner| report.add_problem(format!("the files of {owner} are summed up wrongly")))
 }
 
-/// Blobs that are none, or that an owner has twice, and uses that do not go together with the files.
+/// Reports invalid and duplicate blobs, and links that do not match the files.
 pub(super) fn check_attachment_links(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT path, hash FROM attachments WHERE hash IS NOT NULL ORDER BY path")?;
     let mut rows = select.query(())?;
@@ -115,7 +115,6 @@ fn for_each_text(conn: &Connection, sql: &str, mut found: impl FnMut(String)) ->
     Ok(())
 }
 
-/// The hashes of the blobs that a thread uses.
 pub(super) fn linked_blob_hashes(
     conn: &Connection,
     owner: &UserId,
@@ -127,8 +126,8 @@ pub(super) fn linked_blob_hashes(
     select.query_map((owner.as_str(), thread.as_str()), |row| row.get(0))?.collect()
 }
 
-/// What a record names as blobs: hashes, or what stands in their place. Nearly all records name none, which their bytes
-/// tell. Only places count where pictures and files are; somebody's words, arguments or notes may say what they like.
+/// The blob hashes, valid or not, in a record's images and files; text and arguments may contain anything. A byte
+/// search comes first, because nearly all records have none.
 pub(super) fn blob_hashes_in_record(record: &Record) -> Vec<String> {
     let mut urls = BlobUrls(Vec::new());
     if contains_blob_url(&record.public) {
@@ -154,7 +153,7 @@ impl BlobUrls {
             Event::ItemAdded(e) | Event::ItemDone(e) => self.add_blocks(e.item.blocks()),
             Event::ImageAdded(e) | Event::ImageDone(e) => self.add_image(&e.item.block().image_url),
             Event::ImageDelta(e) => self.add_image(&e.item.block().image_url),
-            // Nothing else has a picture or a file in it.
+            // No other event has images or files.
             _ => {}
         }
     }

@@ -261,7 +261,7 @@ fn no_rule_is_got_round_by_naming_an_argument_twice() {
              step.started{2}",
         );
         let why = result_of(&sim, "call_R1").error.unwrap().message;
-        assert!(why.contains("stands twice"), "{arguments}: {why}");
+        assert!(why.contains("duplicate key"), "{arguments}: {why}");
         assert!(sim.tool_requests.is_empty(), "{arguments}");
     }
     // The same name in two objects is not twice in one.

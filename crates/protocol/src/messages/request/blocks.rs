@@ -138,8 +138,8 @@ fn parse_image(block: &JsonObject, at: &str) -> Result<ContentPart, InvalidField
     }
 }
 
-/// A file is named by its title; what is words already is told under it. What the client says about it stands before it. Whether an address may be asked is found out when
-/// it is: what cannot be read fails, and not the request.
+/// Parses a document block. The title names the file or precedes its text; the context comes before the content. URLs
+/// are not checked here: if a fetch fails later, the file fails and not the request.
 fn parse_document(block: &JsonObject, at: &str) -> Result<Vec<ContentPart>, InvalidField> {
     let (title, context) = (optional_str(block, "title", at)?, optional_str(block, "context", at)?);
     let (source, kind, at) = parse_source(block, at)?;

@@ -1,7 +1,7 @@
 //! Calls in a response: those that the client answers, those that the server answers, those that need an approval.
 //!
-//! A call that may need an approval is not shown before its fate is known: when it starts, when it gets a result without
-//! having started, or as an approval request at every pause that waits for it.
+//! A call that may need an approval is shown late: when it starts, when it gets a result without having started, or as
+//! an approval request at every pause that waits for it.
 
 use super::super::wire::ResponsesEvent;
 use super::builder::{ItemStyle, OutputItem, ResponseBuilder, root_item, to_json};

@@ -13,7 +13,7 @@ use model::item::{
 };
 use serde_json::Value;
 
-/// Has an item's `done` event come?
+/// Whether an item's `done` event has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemPhase {
     Open,

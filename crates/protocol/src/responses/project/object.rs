@@ -61,7 +61,7 @@ pub(super) fn initial_object(head: ResponseHead<'_>) -> ResponseObject {
     ResponseObject { id, created_at: unix_seconds(created_at), ..object }
 }
 
-/// What became of a response before its first record.
+/// The status of a response before its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingStatus {
     Queued,

@@ -169,7 +169,7 @@ fn image_part(field: &str, url: String) -> Result<ContentPart, InvalidField> {
     request_fields::image_part(url, &format!("{field}.image_url"))
 }
 
-/// A file. Whether its URL may be fetched is checked when it is: then the file fails, and not the request.
+/// A file. Its URL is not checked here: if the fetch fails later, the file fails and not the request.
 fn file_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
     let url = match (str_field(part, "file_url"), str_field(part, "file_data")) {
         (Some(url), _) if !url.is_empty() => url.to_owned(),

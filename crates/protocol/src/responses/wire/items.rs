@@ -35,7 +35,7 @@ impl Serialize for ItemObject<'_> {
 }
 
 impl ItemObject<'_> {
-    /// Nothing closes without an outcome: an item that is still in progress was interrupted.
+    /// Marks an item that is still in progress as interrupted: a closed item needs an outcome.
     pub(crate) fn close(&mut self) {
         let status = match self {
             Self::Reasoning(item) => &mut item.status,

@@ -69,7 +69,6 @@ fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
     let cases = [
         (

@@ -157,7 +157,7 @@ struct ItemPage {
     /// Only items after this one.
     after: Option<String>,
     limit: usize,
-    /// At most one more than the limit, which says whether there are more.
+    /// At most one more than the limit, to detect a further page.
     items: Vec<Value>,
 }
 
@@ -211,7 +211,7 @@ impl ItemPage {
     }
 }
 
-/// Are there more items after a page?
+/// Whether there are more items after a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MorePages {
     Yes,

@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: starts a run, answers what one waits for, or continues one.
+//! `POST /v1/responses`: starts a run, answers its pending requests, or continues it.
 
 use crate::app::App;
 use crate::auth::Caller;

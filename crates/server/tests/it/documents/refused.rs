@@ -81,7 +81,7 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
     for canary in [&v4, &v6] {
         let url = format!("http://{}/", canary.address);
         let found = files(&frames(&open, &begin(&open, &[url]).await).await);
-        assert_eq!((found.len(), found[0].2.as_str()), (1, "The answer is damaged."));
+        assert_eq!((found.len(), found[0].2.as_str()), (1, "The response is damaged."));
         assert_eq!(canary.seen().await, 1);
     }
 }
@@ -142,7 +142,7 @@ async fn the_server_does_not_read_itself_also_where_all_else_may_be_read() {
     // Under another name they are somebody else.
     for canary in [host, public] {
         let found = files(&frames(&hw, &begin(&hw, &[format!("http://{}/", canary.address)]).await).await);
-        assert_eq!((found.len(), found[0].2.as_str(), canary.seen().await), (1, "The answer is damaged.", 1));
+        assert_eq!((found.len(), found[0].2.as_str(), canary.seen().await), (1, "The response is damaged.", 1));
     }
 }
 
@@ -165,5 +165,5 @@ async fn a_neighbour_in_another_network_hears_nothing() {
     // There is a way, and the listener would have noticed.
     let open = model.server("[fetch]\nallow_private = true");
     let found = files(&frames(&open, &begin(&open, &[inside]).await).await);
-    assert_eq!((found[0].2.as_str(), canary.seen().await), ("The answer is damaged.", 1));
+    assert_eq!((found[0].2.as_str(), canary.seen().await), ("The response is damaged.", 1));
 }
