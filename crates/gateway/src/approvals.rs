@@ -29,7 +29,7 @@ pub async fn decide_approval_of_task(
         run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, idempotency).await }).await?;
     }
     let approval = find_approval_of_run(gateway, user, &run, key).await?;
-    // A decision that equals that of a time-out or a cancellation came too late all the same.
+    // A time-out or a cancellation came first, even if its decision is equal.
     if approval.answer.as_ref().is_some_and(|answer| answer.by != Initiator::User) {
         return Err(SubmitError::AlreadyDecided(Box::new(approval)).into());
     }

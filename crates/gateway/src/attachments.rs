@@ -98,8 +98,8 @@ impl AttachmentStore {
         })
     }
 
-    /// Deletes what unfinished uploads of the previous process left behind. If the file store is unreachable, the next
-    /// start retries.
+    /// Deletes leftovers of the previous process's unfinished uploads. If the file store is unreachable, the next start
+    /// retries.
     pub async fn delete_unfinished(&self) -> Result<(), StoreError> {
         let unfinished = self.directory.stale_attachments().await?;
         self.delete_all(unfinished).await;
@@ -172,7 +172,6 @@ impl AttachmentStore {
     }
 }
 
-/// Where files are unless the config names a location.
 pub fn default_location(data_dir: &Path) -> files::StorageLocation {
     files::StorageLocation::Folder(data_dir.join(FILES_DIR))
 }

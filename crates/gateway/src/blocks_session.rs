@@ -1,4 +1,4 @@
-//! The conversation of a connection that speaks content blocks: how it is found, followed and continued.
+//! The session of a content-blocks connection: finding, following and continuing it.
 
 use crate::attachments::uploads::Uploads;
 use crate::context::Gateway;
@@ -80,7 +80,6 @@ fn started_run(line: &[u8]) -> Option<TaskId> {
     (frame.kind == "message_start").then_some(frame.message_id)
 }
 
-/// A message to an agent.
 pub struct ChatInput {
     pub session_id: Option<String>,
     pub content: String,

@@ -32,7 +32,7 @@ const IMAGE_PIXELS_MAX: u64 = 50_000_000;
 pub struct WebDocumentSettings {
     pub rules: UrlRules,
     pub limits: FetchLimits,
-    /// Of the text of one file.
+    /// Text per file.
     pub text_bytes_max: usize,
     /// Files that are fetched and read at the same time.
     pub concurrent_max: usize,
@@ -47,7 +47,7 @@ struct WebDocumentReaderInner {
     reader: DocumentReader,
     read_permits: UserSemaphore,
     bytes_max: usize,
-    /// One PDF per user at a time: reading one may take all the time it is given.
+    /// One PDF per user at a time, because parsing one may take until its time-out.
     pdf_permits: UserSemaphore,
     permit_wait_max: Duration,
     attachments: Arc<AttachmentStore>,
@@ -227,7 +227,7 @@ fn sanitize_text(text: &str) -> String {
     reference::escape_markers(text.chars().filter(|c| !c.is_control() || matches!(c, '\t' | '\n')).collect())
 }
 
-/// Puts the heading before a text that type detection would take for another type.
+/// Prepends the heading if type detection would mistake the text for another type.
 fn plain_text_bytes(heading: &str, text: String, name: &str) -> Bytes {
     let is_text =
         FileType::sniff(text.as_bytes(), None).content_type == "text/plain" && !is_html_file(text.as_bytes(), name);

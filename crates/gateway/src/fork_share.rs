@@ -1,4 +1,4 @@
-//! Continuing a shared thread in one's own: which history and which files the new run gets.
+//! Forks a shared thread into a thread of the viewer: selects the history and the files of the new run.
 
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;

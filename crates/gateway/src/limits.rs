@@ -1,4 +1,4 @@
-//! Limits on what one request may bring, whatever its protocol.
+//! Limits on one request, for all protocols.
 
 /// From the config's `[limits]`.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
-//! Why a request was rejected, for clients: a stable code, a sentence, and named values that a program may want.
+//! Why a request was rejected, for clients: a stable code, a sentence, and named values for programs.
 //!
-//! The text names no path, table or stack; what an operator needs is logged here. A missing object and another user's are
-//! the same bytes. Transports turn a [`Rejection`] into their own format: HTTP into a status and a problem document.
+//! The text names no path, table or stack; details for operators are logged here. A missing object and another user's
+//! give the same bytes. Transports convert a [`Rejection`]: HTTP into a status and a problem document.
 
 use crate::native_json::approval_json;
 use engine::{AnswerError, StartError, WatchError};
@@ -16,7 +16,7 @@ use protocol::client_input::InvalidField;
 use serde_json::Value;
 use std::fmt::Display;
 
-/// Details may repeat what a client sent, which may be long.
+/// Details may quote client input of any length.
 const DETAIL_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Rejection {
         Self::new(ErrorCode::NotFound, "no such resource")
     }
 
-    /// The body is well-formed, but not what the operation takes.
+    /// The body is well-formed but does not have the shape that the operation accepts.
     pub fn invalid_body(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidBody, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
     }

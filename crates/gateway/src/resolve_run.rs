@@ -68,7 +68,7 @@ pub struct RequestInput {
     pub uploads: Uploads,
 }
 
-/// Answers what a run waits for, or starts one: `new` without the input and history of `input`.
+/// Answers a run's pending requests, or starts a run from `new`, to which `input` adds the input and the history.
 pub async fn resolve_run(
     gateway: &Gateway,
     user: &UserId,
@@ -97,7 +97,7 @@ pub async fn resolve_run(
     Ok(ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true })
 }
 
-/// The number of items that are known: all up to the last one that a run of the user produced. If the request names no
+/// Returns the number of known items: all up to the last one that a run of the user produced. If the request names no
 /// conversation, that run's is continued; if it names a thread, only items of that thread are known.
 pub async fn find_known_prefix(
     gateway: &Gateway,
@@ -148,7 +148,7 @@ fn unmatched_call_id<'a>(items: &[ClientInput], index: usize, item: &'a ClientIn
     (!items.iter().take(index).any(is_call)).then_some(call_id)
 }
 
-/// Answers what the run waits for. Returns `None` if the request answers nothing, or only what was answered before.
+/// Answers the run's pending requests. Returns `None` if the request has no answers or only repeats earlier ones.
 async fn answer_pending(
     gateway: &Gateway,
     user: &UserId,
@@ -208,7 +208,7 @@ async fn steer_extra_input(
     Ok(())
 }
 
-/// Resolves a request whose key was used before. What it answered tells which segment it opened.
+/// Resolves a request whose key was used before. Its answers determine which segment it opened.
 async fn resolve_repeated_request(
     gateway: &Gateway,
     user: &UserId,

@@ -24,7 +24,6 @@ pub struct ResponseRef {
     pub segment: u32,
 }
 
-/// The current state of a response.
 pub struct ResponseSnapshot {
     pub object: Value,
     pub frame_count: u64,

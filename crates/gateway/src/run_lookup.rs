@@ -17,7 +17,7 @@ pub struct RunStart {
 }
 
 impl RunStart {
-    /// The run's id, if it has not started: it may be cancelled, and then no record ever comes.
+    /// The run's id if it has not started: a run that is cancelled in the queue never writes a record.
     pub(crate) fn queued_run(&self) -> Option<TaskId> {
         self.run.first_seq.is_none().then(|| self.run.id.clone())
     }

@@ -90,7 +90,6 @@ impl Share {
     }
 }
 
-/// The active shares.
 pub struct Shares {
     index: RwLock<ShareIndex>,
     clock: Arc<dyn Clock>,

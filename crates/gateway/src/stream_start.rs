@@ -102,9 +102,9 @@ pub struct StreamStart {
     view: View,
     /// The last record that the client has in full.
     start: Seq,
-    /// A run that has not started: it may be cancelled, and then no record ever comes.
+    /// A run that has not started: if it is cancelled in the queue, it never writes a record.
     pub queued_run: Option<TaskId>,
-    /// What the stream sends in that case, if its protocol has an event for it.
+    /// Frames to send in that case, if the protocol has an event for it.
     pub queue_cancel_frames: Option<Bytes>,
     /// Whether clients expect image bytes where frames have URLs.
     inline_images: bool,
@@ -280,7 +280,6 @@ async fn seq_before_current_run(
     Ok(in_progress.and_then(|row| row.first_seq).map_or(start, Seq::prev))
 }
 
-/// Subscribes to a stream.
 pub fn open_viewer(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Viewer {
     let viewer = gateway.engine.watch_from(user, &stream.thread, stream.view, stream.start);
     match gateway.shares.frozen_at(user) {
@@ -289,7 +288,6 @@ pub fn open_viewer(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Vie
     }
 }
 
-/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
     Complete,
@@ -341,7 +339,7 @@ async fn is_task_over(
     if run.id == *task || start < first {
         return Ok(false);
     }
-    // A sub-agent ends before its run does, and only its records tell where.
+    // A sub-agent ends before its run, and has no row with its last seq.
     let mut projection = TaskProjection::new(RecordScope::Task(task.clone()));
     let over = for_each_record(gateway, user, &run.thread, first.prev(), |record| {
         if record.seq > start {

@@ -186,7 +186,7 @@ pub enum Settled {
     Interrupted,
 }
 
-/// Waits until a run has ended or pauses. `is_stopping` tells why the wait ended early.
+/// Waits until a run has ended or paused. `is_stopping` distinguishes a shutdown from other interruptions.
 pub async fn wait_until_settled(
     gateway: &Gateway,
     user: &UserId,

@@ -1,7 +1,7 @@
 //! A semaphore of which no single user can hold all permits.
 //!
-//! A user who uploads slowly, or names web sites that never answer, holds a permit for as long as that takes. Without a
-//! limit per user, others would find none.
+//! A user who uploads slowly, or names web sites that never respond, holds permits for long. Without a limit per user
+//! that would starve the others.
 
 use model::UserId;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! What a request carries besides its input: model settings, prior history and the echo of its protocol. Drawn from a
-//! copy of the generator, so that the rest of the log does not depend on it.
+//! The parts of a request other than its input: model settings, prior history and protocol echo. Drawn from a copy of
+//! the generator, so that the rest of the log does not depend on them.
 
 use super::log_builder::LogBuilder;
 use super::rng::Rng;

@@ -49,7 +49,7 @@ pub(super) fn write_run(log: &mut LogBuilder, previous: Option<TaskId>) {
             let (_, event) = run.external_events.remove(index);
             run.apply_external_event(ctx, event);
         }
-        // Far more than any run takes: a run that does not end by itself is cancelled.
+        // Ordinary runs need far fewer moves.
         if moves > ctx.options.moves_max {
             run.stop_tasks(ctx, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System));
         }

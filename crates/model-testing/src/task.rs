@@ -265,7 +265,7 @@ impl GenTask {
         }
     }
 
-    /// Remembers what later events depend on.
+    /// Records state that later events depend on.
     fn record_item(&mut self, ctx: &mut RunContext<'_>, item: &Item) {
         match item {
             Item::ToolCall(call) => {

@@ -1,6 +1,6 @@
 //! The input of a request, in one form for all protocols but the native one: a list in the order of the conversation.
 //!
-//! A client may send its whole history; the ids that it sends back tell which of it the log already has.
+//! A client may send its whole history; the ids in it identify the items that the log already has.
 
 use model::CallId;
 use model::content::{ContentPart, ImageDetail};

@@ -1,6 +1,6 @@
 //! Fields of request bodies: absent and `null` are the same, and a field that is present has to have its type.
 //!
-//! [`SamplingFields`] is the table of what each protocol calls the sampling parameters.
+//! [`SamplingFields`] has the names of the sampling parameters in each protocol.
 
 use crate::client_input::InvalidField;
 use model::content::{ContentPart, FileRef, ImageUrl};
@@ -8,9 +8,9 @@ use model::json::JsonObject;
 use model::model_settings::{ModelSettings, ToolChoice};
 use serde_json::Value;
 
-/// What a protocol calls the sampling parameters.
+/// The names of the sampling parameters in one protocol.
 pub(crate) struct SamplingFields {
-    /// The first that is present counts.
+    /// The first that is present is used.
     max_output_tokens: &'static [&'static str],
     temperature: &'static str,
     top_p: &'static str,

@@ -1,7 +1,7 @@
 //! OpenAI Responses, as its server.
 //!
-//! [`ResponsesProjection`] is a response as a stream or an object, [`InputItems`] what the response answers,
-//! [`parse_responses_request`] reads a request.
+//! [`ResponsesProjection`] is a response as a stream or an object, [`InputItems`] lists its input, and
+//! [`parse_responses_request`] parses a request.
 
 mod input_items;
 mod project;

@@ -1,4 +1,4 @@
-//! How runs end, and what each protocol calls it.
+//! The ends of runs, and their names in each protocol.
 //!
 //! Two tables: [`RunEnd::names`] has the names of every end, [`RunFailureKind::names`] the error codes of failures. A
 //! new terminal event, limit or kind of failure gets a row here with its name in every protocol.
@@ -20,7 +20,7 @@ pub(crate) enum RunEnd {
     Failed(RunFailure),
 }
 
-/// What the protocols call an end. `None` where a protocol reports an error instead.
+/// The names of an end in each protocol. `None` if a protocol reports an error instead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndNames {
     pub(crate) responses_event: &'static str,
@@ -113,7 +113,6 @@ impl From<LimitReason> for RunEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFailure {
     pub kind: RunFailureKind,
-    /// For people.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
@@ -130,7 +129,7 @@ pub enum RunFailureKind {
     Other,
 }
 
-/// What the protocols call a failure.
+/// The names of a failure in each protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailureNames {
     pub(crate) responses_code: &'static str,

@@ -38,7 +38,7 @@ pub(crate) fn response_id(prefix: &str, run: &TaskId, segment: u32) -> String {
     if segment > 1 { format!("{prefix}{suffix}_{segment}") } else { format!("{prefix}{suffix}") }
 }
 
-/// Checks that the client spoke last, because a model cannot be made to continue its own message, and merges inputs.
+/// Merges inputs, and rejects a last message of the assistant: models cannot continue their own message.
 ///
 /// Texts next to the results that a run waits for become part of the last result: both are for the same turn, and a run
 /// that resumed with one of them would not wait for the other. The same happens when they come back as history, so that

@@ -2,8 +2,8 @@
 //!
 //! A frame is the record's cursor, its type, and its public bytes as they were logged, with `seq` and `at` inserted before
 //! the closing brace. Nothing is parsed or serialized again, so clients of any later version get the bytes of today.
-//! [`TaskProjection`] makes frames, [`TaskFrameReader`] and [`parse_task_frame`] read them. Requests are read by the routes in
-//! `server`.
+//! [`TaskProjection`] makes frames, [`TaskFrameReader`] and [`parse_task_frame`] read them. The routes in `server`
+//! parse requests.
 
 mod project;
 mod wire;

@@ -3,13 +3,12 @@
 use model::fold::{RunFold, TaskFold};
 use model::item::{Item, Message, ToolResult, plain_text};
 
-/// The sub-agent whose result this is.
 pub(crate) fn subagent_of_result<'a>(run: &'a RunFold, task: &TaskFold, result: &ToolResult) -> Option<&'a TaskFold> {
     let child = run.task(&result.call_id.child_task_id())?;
     (child.spec.parent_task_id.as_ref() == Some(&task.id)).then_some(child)
 }
 
-/// The messages of a task that still count, newest first.
+/// The messages of a task, newest first, without those that a later attempt replaced.
 pub(crate) fn latest_messages(task: &TaskFold) -> impl Iterator<Item = &Message> {
     task.items.iter().rev().filter(|fold| !fold.superseded).filter_map(|fold| match &fold.item {
         Item::Message(message) => Some(message),
@@ -21,7 +20,6 @@ pub(crate) fn latest_messages(task: &TaskFold) -> impl Iterator<Item = &Message>
     })
 }
 
-/// The plain text of a result.
 pub(crate) fn result_text(run: &RunFold, task: &TaskFold, result: &ToolResult) -> String {
     match subagent_of_result(run, task, result) {
         Some(child) => latest_messages(child).next().map(Message::text).unwrap_or_default(),

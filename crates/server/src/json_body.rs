@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write};
 
-/// Bounds the buffer that is allocated for an announced length: the bytes may never come.
+/// Bounds the buffer allocated for an announced length: the client may never send the bytes.
 const INITIAL_CAPACITY_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) struct JsonBody {
@@ -50,7 +50,7 @@ impl JsonBody {
         if bytes.len() <= LARGE_BODY_BYTES {
             return Ok(Self { value: strict_json::parse_strict_json(&bytes)?, digest: None, permit });
         }
-        // Parsing takes a while and would block the other tasks of this thread.
+        // Parsing a large body would block the other tasks of this thread.
         let parsed = tokio::task::spawn_blocking(move || {
             let value = strict_json::parse_strict_json(&bytes)?;
             let digest = Some(value_digest(&value));

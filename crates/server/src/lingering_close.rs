@@ -1,4 +1,4 @@
-//! Lingering close: how a connection ends whose request was not read completely.
+//! Lingering close, for connections with an incompletely read request.
 //!
 //! An error response is often sent before the request has arrived completely. If the connection were closed then, the
 //! kernel would answer the remaining bytes with a reset, and the client could lose the response that it has not read
@@ -110,7 +110,7 @@ impl Drain {
         Self { deadline: Box::pin(deadline), bytes_left: LINGER_BYTES_MAX }
     }
 
-    /// Discards what arrives. Ready when the client has closed or a bound is reached.
+    /// Discards incoming bytes. Ready when the client has closed or a bound is reached.
     fn poll(&mut self, stream: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<()> {
         if self.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());

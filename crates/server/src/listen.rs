@@ -44,8 +44,7 @@ pub(crate) fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener>
     socket.listen(BACKLOG)
 }
 
-/// A connection that is upgraded to a WebSocket outlives its HTTP task. It keeps this to learn of the shutdown and to
-/// count as open until it is closed.
+/// For a WebSocket, which outlives its HTTP task: signals the shutdown and counts the connection as open.
 #[derive(Clone)]
 pub(crate) struct ConnectionHandle {
     pub(crate) shutdown: Shutdown,

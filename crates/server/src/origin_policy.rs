@@ -2,7 +2,7 @@
 //!
 //! A page of another site can make a browser send requests to the server, and with DNS rebinding even read the
 //! responses. So `Host` must be one of the server's names, and `Origin` must be allowed. `X-Forwarded-*` is ignored,
-//! because anybody can send it.
+//! because any client can send it.
 
 use crate::problem::Problem;
 use axum::extract::Request;

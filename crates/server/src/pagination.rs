@@ -18,7 +18,7 @@ pub(crate) fn parse_page_query(limit: Option<String>, before: Option<String>) ->
             .filter(|limit| (1..=LIMIT_MAX).contains(limit))
             .ok_or_else(|| Problem::invalid_param("limit", format!("must be a number from 1 to {LIMIT_MAX}")))?,
     };
-    // An unknown id gives an empty page; one that cannot be an id is an error.
+    // An unknown id returns an empty page; a malformed one is an error.
     if before.as_ref().is_some_and(|before| before.len() > ID_BYTES_MAX || before.contains('\0')) {
         return Err(Problem::invalid_param("before", "must be an id"));
     }

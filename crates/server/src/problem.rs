@@ -16,7 +16,7 @@ use protocol::client_input::InvalidField;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
-/// Details may quote what a client sent.
+/// Details may quote client input of any length.
 const DETAIL_CHARS_MAX: usize = 300;
 const RETRY_AFTER_SECONDS: u64 = 2;
 

@@ -34,7 +34,7 @@ pub(crate) fn sse_head() -> Response {
     response
 }
 
-/// What a stream has in addition to its frames.
+/// Parts of a stream other than its frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SseStyle {
     /// Some clients treat any field as an event, including `retry`.

@@ -36,7 +36,7 @@ pub(crate) fn check_accepts_sse(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(ErrorCode::NotAcceptable, detail))
 }
 
-/// Whether a client names the type of event streams: `*/*` is what every client sends.
+/// Whether a client names the type of event streams explicitly. `*/*` does not count, because every client sends it.
 pub(crate) fn prefers_event_stream(headers: &HeaderMap) -> bool {
     accepted_types(headers).any(|media_type| media_type == EVENT_STREAM)
 }

@@ -39,7 +39,6 @@ pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, di
     assert_eq!(seqs(&author.read_all().await), [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-/// 1: … or changes nothing.
 pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().push_notes(3).must_append().await;
@@ -55,7 +54,6 @@ pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, direc
     author.push_notes(1).must_append().await;
 }
 
-/// 1: … or changes nothing.
 pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().must_append().await;
@@ -251,8 +249,8 @@ pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal,
     }
 }
 
-/// 4, 5: a claim of another node is granted, which fences the first; or it says that the first holds the thread, which can
-/// then continue to append.
+/// 4, 5: a claim of another node either is granted and fences the first node, or names the first node as the holder,
+/// which can continue to append.
 pub async fn a_claim_is_granted_or_names_the_holder(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut first = LogWriter::new(journal, directory, 1).await;
     first.start_run().must_append().await;

@@ -1,8 +1,8 @@
 //! Checks of appends and decisions that need no storage and are the same in every backend.
 //!
 //! A backend checks in this order and writes only when every check passes: [`validate_batch`] (the batch alone; may run
-//! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every run
-//! in [`runs_in_batch`] must then belong to the thread. [`closed_approval_result`] checks submitted decisions.
+//! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every
+//! run in [`runs_in_batch`] must then belong to the thread. [`closed_approval_result`] checks submitted decisions.
 
 use model::command::{AnswerBody, Command};
 use model::defects::Defect;

@@ -1,8 +1,9 @@
 //! Read-only integrity check of a data folder whose server is stopped, for `headwater verify`.
 //!
 //! It runs SQLite's integrity check, then checks every thread: sequence numbers without a gap, checksums, epochs that
-//! never decrease, records that the fold accepts, and table rows that agree with the log (law 9: a run has ended exactly
-//! when its root's one terminal event is its last record). `attachments` checks files. It does not migrate old schemas.
+//! never decrease, records that the fold accepts, and table rows that agree with the log (law 9: a run has ended
+//! exactly when its root's one terminal event is its last record). `attachments` checks files. It does not migrate old
+//! schemas.
 
 mod attachments;
 

@@ -152,8 +152,8 @@ impl AttachmentStore {
         Ok(())
     }
 
-    /// Like [`Self::delete_released`], but gives up waiting after [`DELETE_WAIT_MAX`] and never fails: what the user deleted
-    /// is gone, whatever becomes of the files.
+    /// Like [`Self::delete_released`], but waits at most [`DELETE_WAIT_MAX`] and never fails: the thread is already
+    /// deleted.
     pub async fn delete_released_soon(self: &Arc<Self>) {
         let files = Arc::clone(self);
         let clearing = tokio::spawn(async move {

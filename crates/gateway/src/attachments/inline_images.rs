@@ -83,7 +83,7 @@ impl ImageInliner {
         Self { images, chunks: VecDeque::new() }
     }
 
-    /// An inliner whose first frames are at hand.
+    /// Creates an inliner and pushes its first frames.
     pub fn with_frames(images: ThreadImages, frames: &Bytes) -> Self {
         Self { images, chunks: split_at_images(frames) }
     }
@@ -120,7 +120,7 @@ impl ImageInliner {
     }
 }
 
-/// Inserts images that the caller has at hand. Where `read_image` finds none, the URL stays.
+/// Inserts images from `read_image`. If it returns `None`, the URL stays.
 pub fn inline_images_with(frames: Bytes, read_image: impl Fn(&str) -> Option<Bytes>) -> Bytes {
     if !has_blob_url(&frames) {
         return frames;
@@ -139,7 +139,7 @@ pub fn inline_images_with(frames: Bytes, read_image: impl Fn(&str) -> Option<Byt
     out.into()
 }
 
-/// Most frames have none, and skip the splitting.
+/// A fast path: most frames have no blob URL and need no splitting.
 pub fn has_blob_url(frames: &[u8]) -> bool {
     memmem::find(frames, BLOB_URL_PREFIX.as_bytes()).is_some()
 }

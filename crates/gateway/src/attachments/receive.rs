@@ -19,7 +19,7 @@ pub struct IncomingFile {
 }
 
 impl AttachmentStore {
-    /// Rejects a user whose quota is used up, before any byte is read.
+    /// Rejects a user without remaining quota before any byte is read.
     pub async fn check_quota(&self, user: &UserId) -> Result<(), Rejection> {
         let Some(bytes_max) = self.settings.user_bytes_max else { return Ok(()) };
         let used = self.directory.attachment_bytes_used(user).await?;
@@ -100,7 +100,6 @@ impl AttachmentStore {
     }
 }
 
-/// A file whose type is known by its first bytes.
 struct TypedFile {
     name: String,
     file_type: FileType,
@@ -108,7 +107,7 @@ struct TypedFile {
     image_check: ImageHeaderScanner,
 }
 
-/// Reads enough bytes to tell the file's type.
+/// Reads enough bytes to detect the file's type.
 async fn read_head<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin)) -> Result<Bytes, E> {
     let mut head = BytesMut::new();
     while head.len() < SNIFF_BYTES {
@@ -118,7 +117,7 @@ async fn read_head<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Send 
     Ok(head.freeze())
 }
 
-/// An image whose header says that it is too large is rejected before its last byte has arrived.
+/// Rejects an image as soon as its header declares too many pixels.
 async fn next_chunk<E: From<Rejection>>(
     chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin),
     image_check: &mut ImageHeaderScanner,

@@ -123,8 +123,8 @@ fn stored_file_ref(part: &ContentPart) -> Option<StoredFileRef<'_>> {
     }
 }
 
-/// Replaces references by bytes. Rows are looked up first, and bytes read once there is memory for all of them: a request
-/// that waits holds none.
+/// Replaces references by bytes. Looks up the rows first and reads bytes once there is memory for all of them, so that
+/// a waiting request holds none.
 async fn resolve_request(
     attachments: &AttachmentStore,
     mut request: ModelRequest,
@@ -257,7 +257,7 @@ async fn part_with_bytes(part: &ContentPart, row: &AttachmentRow, bytes: Bytes, 
     }
     if content_type.starts_with("text/") || content_type == "application/json" {
         let name = file_name(part, row).to_owned();
-        // Text extraction of a large page takes a while.
+        // Extracting the text of a large page would block the executor.
         let text = tokio::task::spawn_blocking(move || file_text(&name, &bytes, text_bytes_max)).await;
         let tags = vec![FILE_TAG.to_owned()];
         return text.map_or_else(

@@ -14,17 +14,17 @@ pub struct AttachmentSettings {
     /// The bucket name that clients see.
     pub bucket: Option<String>,
     pub upload_bytes_max: u64,
-    /// Of an image inside a message.
+    /// Per image inside a message.
     pub image_bytes_max: u64,
-    /// Of all files of one user.
+    /// Quota of one user.
     pub user_bytes_max: Option<u64>,
-    /// Of all files in one request to a model.
+    /// Sum of the files in one request to a model.
     pub model_bytes_max: u64,
-    /// Of all files in concurrent requests to models.
+    /// Sum of the files in all concurrent requests to models.
     pub models_bytes_max: u64,
-    /// Of the text of one file in a request to a model.
+    /// Text per file in a request to a model.
     pub text_bytes_max: usize,
-    /// Of an image, decoded.
+    /// Per decoded image.
     pub pixels_max: u64,
     pub signed_url_lifetime: Duration,
 }

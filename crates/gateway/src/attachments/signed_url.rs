@@ -6,7 +6,7 @@ use files::FileKey;
 use model::error::ErrorCode;
 
 pub const RAW_ATTACHMENT_PATH: &str = "/api/v1/agent/attachments/raw";
-/// Upper limit on a URL's lifetime, whatever the URL itself says.
+/// Upper limit on a URL's lifetime, even if its signature allows more.
 pub const SIGNED_URL_SECONDS_MAX: u64 = 3600;
 
 /// The query parameters of a signed URL.

@@ -300,7 +300,7 @@ async fn decode_inline_file(
     decoded.unwrap_or(Err(InlineFileError::Aborted))
 }
 
-/// The type is taken from the bytes, not from what the URL declares.
+/// Detects the type from the bytes and ignores the one that the URL declares.
 fn decode_inline_file_blocking(
     url: &str,
     name: Option<String>,

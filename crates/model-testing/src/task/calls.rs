@@ -349,7 +349,7 @@ impl GenTask {
         }
     }
 
-    /// Rejects what waits for people; running tools may end.
+    /// Rejects pending approvals; running tools may finish.
     pub(crate) fn stop_after_turn(&mut self, ctx: &mut RunContext<'_>) {
         let pending: Vec<PendingRequest> = self.pending_calls().collect();
         for pending in &pending {

@@ -81,7 +81,7 @@ impl MessageHistory {
         });
     }
 
-    /// The messages, oldest first.
+    /// Oldest first.
     #[must_use]
     pub fn into_messages(self) -> Vec<HistoryMessage> {
         self.messages

@@ -192,7 +192,7 @@ impl EventProjector<'_> {
         }
     }
 
-    /// Sends what a call waits for. The call of a sub-agent is represented by the root's call that started the sub-agent.
+    /// Sends a call's pending request. The root's call that started a sub-agent represents the calls of the sub-agent.
     fn send_pending_result(&mut self, task: &TaskId, call: &CallId, summary: &str, hint: &PendingHint<'_>) {
         let Some(call) = self.root_call_of(task, call) else { return };
         let output = ToolAgentOutput {

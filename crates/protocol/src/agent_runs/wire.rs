@@ -7,7 +7,6 @@ use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Every type of event.
 pub const EVENT_TYPES: [&str; 9] = [
     "RUN_STARTED",
     "STEP_STARTED",
@@ -67,7 +66,7 @@ pub enum AgentRunEvent<'a> {
         message_id: &'a ItemId,
         worker_agent_output: Box<WorkerAgentOutput>,
     },
-    /// The result of a call; with the status `partial`, what the call waits for. The final result has the same `messageId`.
+    /// The result of a call or, with the status `partial`, its pending request. Both have the same `messageId`.
     ToolCallResult {
         #[serde(flatten)]
         ids: RunIds<'a>,
@@ -102,7 +101,6 @@ impl AgentRunEvent<'_> {
     }
 }
 
-/// The output of a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkerAgentOutput {
     pub status: WorkerStatus,
@@ -129,7 +127,6 @@ pub enum WorkerStatus {
     Failed,
 }
 
-/// The output of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolAgentOutput {
     pub tool_name: String,
@@ -159,7 +156,6 @@ pub enum ToolStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputError {
     pub code: String,
-    /// For people.
     pub message: String,
     /// Whether the same request may succeed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,7 +164,7 @@ pub struct OutputError {
     pub details: Option<JsonObject>,
 }
 
-/// What a call waits for.
+/// The pending request of a call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PendingHint<'a> {
@@ -243,7 +239,6 @@ impl From<Role> for MessageRole {
     }
 }
 
-/// A struct as a JSON object.
 pub(super) fn to_object(value: &impl Serialize) -> JsonObject {
     match serde_json::to_value(value) {
         Ok(Value::Object(object)) => object,

@@ -260,7 +260,7 @@ impl BlocksTurn {
                 }
                 let source = BlockSource::block(task, e.output_index, e.block_index);
                 self.open_block(source, block, out);
-                // Clients take texts from deltas alone, and a block nearly always starts empty.
+                // Clients read text from deltas only, so an initial text is sent as a delta.
                 let text = e.item.block().text();
                 if !text.is_empty() {
                     self.send_delta(source, BlocksDelta::text(text), out);
@@ -318,7 +318,7 @@ impl BlocksTurn {
         out.stop_block(index, None);
     }
 
-    /// Says why the turn ended early. No text before it was the answer.
+    /// Adds the reason why the turn ended early. No text before it was the answer.
     fn add_terminal_text(&mut self, delta: BlocksDelta<'_>, out: &mut BlocksFrameWriter<'_>) {
         self.stop_held_text(TextRole::Intermediate, out);
         let index = self.start_block(ContentBlock::Terminal { text: "" }, out);
@@ -334,7 +334,7 @@ impl BlocksTurn {
         out.push(&BlocksFrame::MessageStop { duration_ms, message_id });
     }
 
-    /// Stops the root's last text: it is known now whether something follows it.
+    /// Stops the root's last text, now that its role is known.
     fn stop_held_text(&mut self, role: TextRole, out: &mut BlocksFrameWriter<'_>) {
         if let Some(index) = self.held_text.take() {
             out.stop_block(index, Some(role == TextRole::Final));

@@ -1,4 +1,4 @@
-//! The blocks of calls and their results. A result is one short text, and an artifact with what did not fit into it.
+//! The blocks of calls and their results. A result is one short text, and an artifact with the rest.
 
 use super::wire::{Artifact, ContentBlock, ToolUseStatus};
 use crate::tool_results::{latest_messages, subagent_of_result};

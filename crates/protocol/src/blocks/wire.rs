@@ -66,7 +66,7 @@ pub(super) enum ContentBlock<'a> {
         parent_tool_use_id: Option<&'a str>,
         is_part: bool,
     },
-    /// Why the turn ended early. Its delta tells it from an ordinary text.
+    /// Why the turn ended early. Its delta distinguishes it from an ordinary text.
     #[serde(rename = "text")]
     Terminal {
         text: &'a str,
@@ -108,7 +108,7 @@ pub(super) enum ToolUseStatus {
     Error,
 }
 
-/// What a front end may show of a result in addition to its text: the tool's own artifact, or the blocks of the result.
+/// Content that a front end may show in addition to a result's text: the tool's artifact, or the blocks of the result.
 pub(super) enum Artifact<'a> {
     Tool(&'a Value),
     Blocks(&'a [Block]),

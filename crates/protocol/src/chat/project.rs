@@ -77,7 +77,7 @@ impl ChatProjection {
         self.segment.failure()
     }
 
-    /// The completion so far: what a client collects from the chunks, without what a later attempt replaced.
+    /// The completion so far: the sum of the chunks, without parts that a later attempt replaced.
     #[must_use]
     pub fn object(&self) -> Value {
         let parts: Vec<&SegmentPart> = self.segment.current_parts().collect();

@@ -19,7 +19,7 @@ use parts::{parse_content_parts, parse_text_content};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Parses the body of a request.
+/// Parses a request body.
 ///
 /// # Errors
 /// If a field has the wrong type or asks for something that is not supported.

@@ -41,7 +41,7 @@ impl MessagesProjection {
         self.segment.failure()
     }
 
-    /// The message so far: what a client collects from the frames, without what a later attempt replaced.
+    /// The message so far: the sum of the frames, without parts that a later attempt replaced.
     #[must_use]
     pub fn object(&self) -> Value {
         let content = self.segment.current_parts().map(|part| self.content_block(part)).collect();
@@ -116,7 +116,7 @@ impl MessagesProjection {
             Annotation::ReferenceToBlock { reference_id, .. } => {
                 Some(Citation::reference(*reference_id, self.segment.reference_url(*reference_id)))
             }
-            // This protocol cites files by characters or pages, which are not known.
+            // This protocol cites files by character or page ranges, which providers do not report.
             Annotation::FileCitation { .. } => None,
         }
     }

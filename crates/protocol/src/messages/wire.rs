@@ -122,7 +122,6 @@ struct TextBlock {
     block_type: &'static str,
 }
 
-/// What a text refers to.
 #[derive(Default, Serialize)]
 pub(super) struct Citation<'a> {
     cited_text: &'static str,

@@ -22,7 +22,7 @@ pub struct InputItems {
 }
 
 impl InputItems {
-    /// The input items of a run that has not begun.
+    /// The input items of a run that has not started.
     #[must_use]
     pub fn of_start_command(start: &StartCommand) -> Vec<Value> {
         let suffix = start.task_id.run_suffix();
@@ -190,7 +190,7 @@ fn client_result_item(run: &RunFold, task: &TaskId, output_index: u32) -> Option
     Some(to_value(&function_output_item(id.as_str().into(), result.call_id.as_str(), &content, status)))
 }
 
-/// The output is a text unless it has other parts than texts.
+/// The output is a string if all parts are texts, else a list.
 fn function_output_item<'a>(
     id: Cow<'a, str>,
     call_id: &'a str,

@@ -1,7 +1,7 @@
 //! Records → the frames of one response.
 //!
-//! A response ends where the run waits for people, so each part of a run between two pauses (a segment) is a response of
-//! its own. It shows the root's items: a sub-agent is one call, unless it needs an approval. `builder` is one response,
+//! A response ends where the run pauses for input, so each part of a run between pauses (a segment) is a response. It
+//! shows the root's items: a sub-agent is one call, unless it needs an approval. `builder` is one response,
 //! `object` its start and end, `item` and `hosted` its items, `item_events` the events inside them, `calls` which calls are
 //! shown when. Clients count frames by `sequence_number`; frames have no ids.
 
@@ -40,7 +40,7 @@ pub struct ResponsesProjection {
     finished: bool,
 }
 
-/// What is known of a response before its first record.
+/// The data of a response before its first record.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingResponse<'a> {
     pub agent: &'a str,
@@ -50,7 +50,7 @@ pub struct PendingResponse<'a> {
     pub request_echo: Option<&'a Value>,
 }
 
-/// The run's responses so far, of which only the last is kept.
+/// Folds the run's responses and retains only the latest.
 #[derive(Clone, Debug)]
 struct RunResponses {
     thread: ThreadId,
@@ -87,13 +87,13 @@ impl ResponsesProjection {
         object::parse_response_id(text)
     }
 
-    /// The object of a response that was accepted and has not begun.
+    /// The object of a response that was accepted and has not started.
     #[must_use]
     pub fn pending_object(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Value {
         to_value(&build_pending(run, segment, pending))
     }
 
-    /// The events of a response that was cancelled before it began, of which the log has no record.
+    /// The events of a response that was cancelled before it started: the log has no record of it.
     #[must_use]
     pub fn cancelled_events(run: &TaskId, pending: PendingResponse<'_>) -> [Value; 2] {
         let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
@@ -105,7 +105,7 @@ impl ResponsesProjection {
         [event(0, "response.created", PendingStatus::Queued), event(1, end, PendingStatus::Cancelled)]
     }
 
-    /// The response so far as one object; `None` before it began.
+    /// The response so far as one object; `None` before it starts.
     #[must_use]
     pub fn object(&self) -> Option<Value> {
         Some(to_value(&self.response()?.object(self.reader.fold())))

@@ -136,7 +136,7 @@ impl TurnProjector<'_> {
         }
     }
 
-    /// A turn starts, and a new response with it.
+    /// Each turn has a response of its own.
     fn start_response(&mut self, root: &TaskFold) {
         let head = ResponseHead {
             id: format!("resp_{}_s{}", root.id.run_suffix(), root.steps.len()),
@@ -190,7 +190,7 @@ impl TurnProjector<'_> {
         }
     }
 
-    /// Changes the response and sends the frames that this makes.
+    /// Changes the response and sends the resulting frames.
     fn update_response(&mut self, update: impl FnOnce(&mut ResponseBuilder)) {
         let Some(response) = self.response.as_mut() else { return };
         update(response);
@@ -237,7 +237,7 @@ impl TurnProjector<'_> {
         self.push_run_item(name, RunItem { agent, output: None, raw_item, item_type });
     }
 
-    /// Reports the result of a call, unless the call was given up.
+    /// Reports the result of a call, unless the call was abandoned.
     fn push_tool_output(&mut self, run: &RunFold, root: &TaskFold, result: &ToolResult) {
         let Some((_, call)) = root.call(&result.call_id) else { return };
         let status = result.status.unwrap_or(ResultStatus::Completed);

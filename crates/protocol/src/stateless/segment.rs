@@ -48,7 +48,7 @@ pub(crate) struct PartProgress {
     annotations_sent: usize,
 }
 
-/// What is sent next. Numbers are positions among the parts.
+/// The next event to send. Numbers are positions among the parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SegmentEvent {
     Started,
@@ -174,7 +174,7 @@ impl Segment {
         part_text::root_item(self.run_fold(), item).map_or("", |fold| fold.item.id().as_str())
     }
 
-    /// The outcome of the call whose result, or which itself, is this item of the root's output.
+    /// The outcome of the call at this item of the root's output: the item is its result, or a hosted call.
     pub(crate) fn call_outcome(&self, item: usize) -> CallOutcome<'_> {
         match part_text::root_item(self.run_fold(), item).map(|fold| &fold.item) {
             Some(Item::ToolResult(result)) => CallOutcome {
@@ -346,7 +346,7 @@ impl Segment {
         last.is_some_and(|block| block.refusal == Some(true))
     }
 
-    /// Emits what was not sent yet, up to the first part that may still grow.
+    /// Emits unsent content up to the first part that may still grow.
     fn emit_events(&mut self, run: &RunFold, events: &mut Vec<SegmentEvent>) {
         while let Some(progress) = self.parts.get_mut(self.next_part) {
             let position = self.next_part;

@@ -7,7 +7,6 @@ use model::limits::WRITE_BYTES_MAX;
 use model::ports::{Frames, Projection};
 use model::{Event, Record, Seq, TaskId};
 
-/// The records that a stream has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordScope {
     /// Everything that happens to the thread. Never ends.
@@ -111,7 +110,7 @@ impl Projection for TaskProjection {
     }
 
     fn needs_history(&self) -> bool {
-        // The tree is known from the records that created its tasks.
+        // The tree is built from the records that created its tasks.
         matches!(self.scope, RecordScope::Task(_))
     }
 

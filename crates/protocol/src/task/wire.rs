@@ -5,7 +5,6 @@ use serde::Deserialize;
 
 use sse::{DecodeError, DecodeLimits, Decoder};
 
-/// One event as it came over the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFrame {
     /// Known even if this version does not know the event.

@@ -21,7 +21,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// An upload that keeps sending may take this many times as long as a JSON body.
+/// The deadline of an upload, as a multiple of that of a JSON body.
 const UPLOAD_TIMEOUT_FACTOR: u32 = 10;
 /// The overhead of a form around its file.
 const FORM_BYTES_MAX: u64 = 16 * 1024;
@@ -50,7 +50,7 @@ pub(crate) async fn handle(
     Ok((StatusCode::CREATED, axum::Json(object)).into_response())
 }
 
-/// Rejects what can be rejected before a byte is read.
+/// The checks that need no byte of the body.
 fn check_headers(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         let detail = "compressed bodies are not taken: send it without Content-Encoding";

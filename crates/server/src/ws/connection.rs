@@ -17,8 +17,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 const READ_BUFFER_BYTES: usize = 4 * 1024;
-/// Bytes between two flushes. The write time-out applies to each of them, so a client is slow if it reads nothing for a
-/// while, and not if all of a long output takes long.
+/// Bytes between two flushes. The write time-out applies to each flush, so that it catches clients that stop reading,
+/// not long outputs.
 const FLUSH_BYTES: usize = 16 * 1024;
 /// Covers sending the close frame and receiving the client's reply.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);

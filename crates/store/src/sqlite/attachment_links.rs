@@ -1,7 +1,7 @@
 //! Links from threads to files, and the release of files without links.
 //!
-//! A link refers to its thread by id, because the thread may not exist yet. The row of a released file keeps only its path
-//! until the bytes are deleted, then the row is deleted, too.
+//! A link refers to its thread by id, because the thread may not exist yet. The row of a released file keeps only its
+//! path until the bytes are deleted, then the row is deleted, too.
 
 use super::columns::{get_text, get_u64};
 use model::ports::AttachmentRow;

@@ -71,7 +71,8 @@ impl Inbox for SqliteStore {
         });
         Box::pin(async move {
             let row = read.await?;
-            // A commit is visible to readers before its records are in the index, and the caller may read these records next.
+            // A commit is visible to readers before its records are in the index, and the caller may read these records
+            // next.
             if let Some(row) = &row
                 && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.is_behind(&row.thread, seq))
             {

@@ -1,8 +1,8 @@
 //! Reads a logged run from a data folder that a server may have open, without a lock and without writing.
 //!
 //! One snapshot determines the range of records. Every page then has its own connection and snapshot, because a slow
-//! reader with a long snapshot would keep the server from truncating its write-ahead log. `page` finds records that were
-//! packed in between.
+//! reader with a long snapshot would keep the server from truncating its write-ahead log. `page` finds records that
+//! were packed in between.
 
 use super::attachments::find_blob;
 use super::data_folder::{StoreOpenError, database_path};
@@ -109,9 +109,9 @@ impl Iterator for LoggedRecords<'_> {
     }
 }
 
-/// Reads a database that a server may have open. With a write-ahead log, SQLite isolates reader and writer. Without one,
-/// no server has it open, and an immutable connection leaves no files behind; a server that starts meanwhile creates the
-/// log before it writes, and the result is then discarded.
+/// Reads a database that a server may have open. With a write-ahead log, SQLite isolates reader and writer. Without
+/// one, no server has it open, and an immutable connection leaves no files behind; a server that starts meanwhile
+/// creates the log before it writes, and the result is then discarded.
 fn with_shared_database<T, E>(
     database: &Path,
     refused: impl Fn(&rusqlite::Error) -> E,

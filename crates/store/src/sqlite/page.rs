@@ -1,8 +1,8 @@
 //! Reading a page of a log.
 //!
-//! The plan (the positions of the rows) is made before the snapshot. The snapshot therefore has every record of the plan:
-//! as a row, or in a block if its run ended in between. Every record is verified before it is returned; the records before
-//! a damaged one are returned first, and the next read returns the error.
+//! The plan (the positions of the rows) is made before the snapshot. The snapshot therefore has every record of the
+//! plan: as a row, or in a block if its run ended in between. Every record is verified before it is returned; the
+//! records before a damaged one are returned first, and the next read returns the error.
 
 use super::record_blocks::RecordBlock;
 use super::record_index::ReadPlan;
@@ -165,8 +165,8 @@ pub(crate) fn find_thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Res
     select.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// The head of a thread that has only blocks, and the first missing record according to its runs. The rows of a run that
-/// started after the reader's plan look missing, too: `SqliteStore::load_page` then checks with the writer.
+/// The head of a thread that has only blocks, and the first missing record according to its runs. The rows of a run
+/// that started after the reader's plan look missing, too: `SqliteStore::load_page` then checks with the writer.
 pub(crate) fn head_from_blocks(conn: &Connection, num: i64) -> rusqlite::Result<(Seq, Option<Seq>)> {
     let head = RecordBlock::last_packed_seq(conn, num)?;
     let missing = last_seq_of_runs(conn, num)? > head;

@@ -1,8 +1,8 @@
 //! The records of ended runs, in compressed blocks by (thread, first seq).
 //!
-//! A run becomes one or more blocks of about [`BLOCK_BYTES`], so that reading a page decompresses one block. Once a block
-//! is committed, nothing reads its rows in `records`, and `dead_rows` schedules their deletion. Packing copies checksums
-//! without checking them; readers verify them.
+//! A run becomes one or more blocks of about [`BLOCK_BYTES`], so that reading a page decompresses one block. Once a
+//! block is committed, nothing reads its rows in `records`, and `dead_rows` schedules their deletion. Packing copies
+//! checksums without checking them; readers verify them.
 //!
 //! ```text
 //!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
@@ -139,8 +139,8 @@ fn compress_block(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Packs about `bytes_max` of the records of ended runs into blocks, in the caller's transaction. The caller publishes the
-/// result after the commit. Unfinished runs stay in `ended`; `begun` receives the numbers of all threads that were
+/// Packs about `bytes_max` of the records of ended runs into blocks, in the caller's transaction. The caller publishes
+/// the result after the commit. Unfinished runs stay in `ended`; `begun` receives the numbers of all threads that were
 /// touched, even on an error.
 pub(crate) fn pack_ended_runs(
     conn: &Connection,

@@ -2,8 +2,8 @@
 //!
 //! The table `records` has no index on (thread, seq), which would cost more than the rest of an append. This index in
 //! memory has the positions: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer
-//! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation until
-//! all of its rows are packed into `blocks`.
+//! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation
+//! until all of its rows are packed into `blocks`.
 
 use super::lock;
 use model::seq::Seq;

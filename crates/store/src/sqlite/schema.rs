@@ -89,8 +89,8 @@ CREATE TABLE keys (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Approvals, wake-ups, spending and definitions. An approval without an answer is open; the open ones are few, hence the
-/// partial index. A wake-up is deleted with its thread; spending and definitions outlive threads.
+/// Approvals, wake-ups, spending and definitions. An approval without an answer is open; the open ones are few, hence
+/// the partial index. A wake-up is deleted with its thread; spending and definitions outlive threads.
 const VERSION_2: &str = "
 CREATE TABLE approvals (
     owner TEXT NOT NULL, key TEXT NOT NULL, thread INTEGER NOT NULL, run TEXT NOT NULL, task TEXT NOT NULL,
@@ -147,8 +147,8 @@ CREATE TABLE attachment_sums (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Blobs and links from threads to files. A released file keeps only its path. A link may exist before its thread, hence
-/// the thread's id instead of its number.
+/// Blobs and links from threads to files. A released file keeps only its path. A link may exist before its thread,
+/// hence the thread's id instead of its number.
 const VERSION_6: &str = "
 ALTER TABLE attachments ADD COLUMN hash TEXT;
 ALTER TABLE attachments ADD COLUMN released INTEGER NOT NULL DEFAULT 0;
@@ -165,10 +165,7 @@ CREATE INDEX uses_of_attachment ON attachment_uses (owner, path);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
-    Newer {
-        found: u32,
-        known: u32,
-    },
+    Newer { found: u32, known: u32 },
     /// The database belongs to another application.
     #[error("not a database of Headwater")]
     Foreign,

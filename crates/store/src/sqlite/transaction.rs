@@ -1,8 +1,8 @@
 //! A transaction of the writer: a group of operations, each with its own outcome.
 //!
 //! A batch is checked against the state of the transaction before any of it is written. A rejected batch therefore does
-//! not affect the others; only an SQLite error rolls back the group. [`WriterState`] is a cache that is updated before the
-//! commit and cleared when the commit fails.
+//! not affect the others; only an SQLite error rolls back the group. [`WriterState`] is a cache that is updated before
+//! the commit and cleared when the commit fails.
 
 use super::dead_rows::DeadRows;
 use super::record_blocks::EndedRun;

@@ -1,7 +1,7 @@
 //! Tasks for the writer thread: closures over its transaction, each with a reply channel.
 //!
-//! A task replies after the commit. When the commit fails, every task of the group replies with the error, in the result
-//! type of its operation ([`FromWriterError`]).
+//! A task replies after the commit. When the commit fails, every task of the group replies with the error, in the
+//! result type of its operation ([`FromWriterError`]).
 
 use super::transaction::WriteTransaction;
 use model::ports::{AppendOutcome, StoreError, SubmitError, Submitted};

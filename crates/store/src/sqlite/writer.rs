@@ -1,9 +1,9 @@
 //! The writer thread.
 //!
-//! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The next
-//! group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of ended runs.
-//! After an SQLite error it drops the connection and scans the database again before the next task, because a sync that
-//! failed once may report success the next time.
+//! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The
+//! next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of
+//! ended runs. After an SQLite error it drops the connection and scans the database again before the next task, because
+//! a sync that failed once may report success the next time.
 
 use super::WriterCounters;
 use super::data_folder::DataFolder;
@@ -125,8 +125,8 @@ impl SqliteWriter {
         self.close(closing);
     }
 
-    /// Waits for the next message and runs maintenance meanwhile. It pauses between maintenance steps, because otherwise
-    /// each of several sequential tasks would have to wait for one.
+    /// Waits for the next message and runs maintenance meanwhile. It pauses between maintenance steps, because
+    /// otherwise each of several sequential tasks would have to wait for one.
     fn next_message(&mut self, messages: &mut mpsc::Receiver<WriterMessage>) -> Option<WriterMessage> {
         let mut pace = MaintenancePace::Yielding;
         loop {
@@ -313,8 +313,8 @@ impl SqliteWriter {
         }
     }
 
-    /// Opens and scans the database. Checkpoints and restarts the write-ahead log, so that later writes do not depend on
-    /// pages that may not have reached the disk.
+    /// Opens and scans the database. Checkpoints and restarts the write-ahead log, so that later writes do not depend
+    /// on pages that may not have reached the disk.
     fn reopen(&mut self) -> Result<Connection, ReopenError> {
         let conn = schema::open_writer(&self.folder.database)?;
         if !schema::checkpoint_wal(&conn)? {

@@ -27,7 +27,7 @@ pub(super) fn parse_user_blocks(blocks: &[Value], at: &str, out: &mut Vec<Client
     Ok(())
 }
 
-/// The blocks of an assistant message. Of a thinking block only the id in its signature is kept.
+/// Parses the blocks of an assistant message. Of a thinking block, only the id in its signature is used.
 pub(super) fn parse_assistant_blocks(
     blocks: &[Value],
     at: &str,
@@ -50,7 +50,7 @@ pub(super) fn parse_assistant_blocks(
                 let kind = InputKind::ToolCall { call_id, name, arguments: Value::Object(input).to_string() };
                 out.push(ClientInput { id: None, kind });
             }
-            // The id says that the server ran the tool, not the client.
+            // The id marks a tool that the server ran, not the client.
             Some("mcp_tool_result") => {
                 let id = Some(required_str(block, "tool_use_id", &at)?.to_owned());
                 out.push(ClientInput { id, ..parse_tool_result(block, &at)? });

@@ -53,7 +53,7 @@ pub(super) struct OutputItem {
     pub(super) code_done: bool,
     /// The log probabilities of each text block.
     pub(super) logprobs: Vec<(u32, Vec<Value>)>,
-    /// The item as it was closed.
+    /// Set when the item is closed.
     pub(super) final_item: Option<Box<RawValue>>,
 }
 
@@ -79,7 +79,6 @@ impl OutputItem {
     }
 }
 
-/// An event as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponsesFrame {
     pub(crate) event_type: String,
@@ -132,7 +131,7 @@ impl ResponseBuilder {
         self.usage.add(usage);
     }
 
-    /// Names the model that answered, which may be another than the one that was asked.
+    /// Sets the model that answered, which may differ from the requested one.
     pub(crate) fn set_model(&mut self, model: &str) {
         self.object.model = model.into();
     }
@@ -141,7 +140,7 @@ impl ResponseBuilder {
         self.object.service_tier = tier.into();
     }
 
-    /// The object as it stands.
+    /// The object, with its items so far.
     pub(crate) fn object(&self, run: &RunFold) -> ResponseObject {
         let mut object = self.object.clone();
         if !self.finished {
@@ -167,7 +166,6 @@ impl ResponseBuilder {
         self.push_lifecycle_event(end.names().responses_event);
     }
 
-    /// Adds an item of the root's output.
     pub(crate) fn add_item(&mut self, run: &RunFold, root_index: u32, style: ItemStyle) {
         let Some(fold) = root_item(run, root_index) else { return };
         let id = match (&fold.item, style) {
@@ -257,7 +255,6 @@ impl ResponseBuilder {
         })
     }
 
-    /// Sends an event about an item.
     pub(super) fn push_item_event(&mut self, index: usize, event: ResponsesEvent<'_>) {
         let Some(item) = self.items.get(index) else { return };
         let event = ResponsesEvent { item_id: Some(&item.id), output_index: Some(index), ..event };

@@ -58,7 +58,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// Closes what is open and shows what the run waits for. Returns the calls that continue after the pause.
+    /// Closes open items and shows the pending requests. Returns the calls that continue after the pause.
     pub(super) fn on_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) -> Vec<CallId> {
         let mut interrupted = Vec::new();
         for index in 0..self.items.len() {

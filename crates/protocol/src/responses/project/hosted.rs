@@ -19,7 +19,7 @@ pub(super) struct HostedItemType {
 const SEARCHES: &[&str] = &["in_progress", "searching", "completed"];
 const ENDS: &[&str] = &["in_progress", "completed", "failed"];
 
-/// The item type of a tool. What the protocol has no type for is an MCP call.
+/// The item type of a tool. Tools without a type of their own are MCP calls.
 pub(super) fn hosted_item_type(name: &str) -> HostedItemType {
     let (type_name, states) = match name {
         "web_search" => ("web_search_call", SEARCHES),
@@ -51,7 +51,7 @@ pub(super) fn hosted_item(call: &HostedCall, phase: ItemPhase) -> JsonObject {
     item
 }
 
-/// The members that an item of this type must have, for what the provider left out.
+/// Defaults for required members that the provider left out.
 fn default_fields(call: &HostedCall, type_name: &str, phase: ItemPhase) -> Vec<(&'static str, Value)> {
     let empty_list = || Value::Array(Vec::new());
     match type_name {
@@ -98,7 +98,7 @@ fn action_fields(call: &HostedCall, type_name: &str) -> JsonObject {
     }
 }
 
-/// The status, in a word that items of this type may have.
+/// Maps the status to one that items of this type may have.
 fn hosted_status<'a>(call: &'a HostedCall, type_name: &str, phase: ItemPhase) -> &'a str {
     let lacks_incomplete = matches!(type_name, "web_search_call" | "image_generation_call");
     match (item_status(call.status, phase), call.status) {

@@ -26,7 +26,7 @@ impl From<&ItemFold> for ItemPhase {
     }
 }
 
-/// The status of an item, in the words that all types of items share.
+/// The status of an item, as one of the names that all item types share.
 pub(super) const fn item_status(status: Option<ItemStatus>, phase: ItemPhase) -> &'static str {
     match (status, phase) {
         (Some(ItemStatus::Incomplete | ItemStatus::Failed), _) => "incomplete",

@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 impl ResponseBuilder {
-    /// Takes in an event inside an item of the root's output.
+    /// Applies an event inside an item of the root's output.
     pub(crate) fn on_item_event(&mut self, run: &RunFold, event: &Event) {
         match event {
             Event::SummaryAdded(e) => self.on_summary_added(e),
@@ -202,7 +202,6 @@ impl ResponseBuilder {
         self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) });
     }
 
-    /// The arguments that the model wrote are complete.
     fn on_arguments_done(&mut self, run: &RunFold, root_index: u32) {
         let Some(index) = self.find_open_item(root_index) else { return };
         let Some(Item::ToolCall(call)) = root_item(run, root_index).map(|fold| &fold.item) else { return };
@@ -271,7 +270,7 @@ impl ResponseBuilder {
         self.push_item_event(index, done);
     }
 
-    /// Sends the code that was not sent yet. Code that does not continue what was sent waits for the end of the item.
+    /// Sends the unsent suffix of the code. Code that does not extend the sent prefix waits for the end of the item.
     fn send_code_delta(&mut self, index: usize, call: &HostedCall) {
         let Some(code) = hosted::interpreter_code(call) else { return };
         let Some(item) = self.items.get_mut(index).filter(|item| !item.code_done) else { return };

@@ -41,7 +41,6 @@ pub(crate) struct ResponseHead<'a> {
     pub(crate) previous_id: Option<String>,
 }
 
-/// The object of a response that begins.
 pub(super) fn initial_object(head: ResponseHead<'_>) -> ResponseObject {
     let ResponseHead { id, created_at, model, metadata, request_echo, previous_id } = head;
     let mut fields = JsonObject::from_iter([
@@ -68,7 +67,7 @@ pub enum PendingStatus {
     Cancelled,
 }
 
-/// The object of a response that has not begun.
+/// The object of a response that has not started.
 pub(super) fn pending_object(head: ResponseHead<'_>, status: PendingStatus) -> ResponseObject {
     let mut object = initial_object(head);
     match status {

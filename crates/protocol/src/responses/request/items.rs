@@ -76,7 +76,7 @@ fn parse_mcp_call(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Resu
     Ok(())
 }
 
-/// A message. Images of a system message become a user message: no provider takes them elsewhere.
+/// A message. Images of a system message become a user message: no provider accepts them elsewhere.
 fn parse_message(
     field: &str,
     item: &Value,
@@ -112,7 +112,7 @@ fn parse_message(
     Ok(())
 }
 
-/// An image that a model generated. One of this server is known by its id; another has to bring its data.
+/// A generated image. This server's own are identified by id; others must include their data.
 fn parse_generated_image(field: &str, item: &Value) -> Result<InputKind, InvalidField> {
     match str_field(item, "result").filter(|result| !result.is_empty()) {
         None => Ok(InputKind::ItemReference),

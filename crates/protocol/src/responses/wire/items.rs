@@ -236,7 +236,7 @@ impl<'a> PartObject<'a> {
     }
 }
 
-/// What a range of a text refers to.
+/// The source of a range of a text.
 #[derive(Default, Serialize)]
 pub(crate) struct AnnotationObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
