@@ -24,7 +24,7 @@ for (const [button, status] of [['Approve', 'completed'], ['Reject', 'rejected']
     const page = await browser.page(server.url);
     await page.click('#scenarios >> text=Trade');
     await page.waitForSelector('.question:not([hidden])');
-    assert.match(await page.textContent('#end'), /waits for a decision/);
+    assert.match(await page.textContent('#end'), /waiting for a decision/);
     assert.equal((await hooks(page)).status, 'paused');
     await page.reload();
     await page.waitForSelector('.question:not([hidden])');

@@ -92,7 +92,7 @@ function drawQuestion(node, pending) {
     Object.assign(button.dataset, { decision, approval: pending.key });
     return button;
   });
-  const words = asks ? 'Approve this call?' : 'Waiting for the client’s result.';
+  const words = asks ? 'This call needs your decision.' : 'Waiting for the client’s result.';
   card.replaceChildren(element('p', '', words), ...buttons);
   card.hidden = false;
 }
