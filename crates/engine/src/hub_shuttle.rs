@@ -99,7 +99,7 @@ fn law_5_any_interleaving_of_append_and_attach() {
                 .map(|cursor| {
                     let (hub, log) = (Arc::clone(&hub), Arc::clone(&log));
                     shuttle::thread::spawn(move || {
-                        // A cursor is of a record that exists: whoever holds one has seen it.
+                        // A cursor refers to a record that exists, because its holder has received it.
                         while (log.lock().unwrap().len() as u64) < cursor {
                             shuttle::thread::yield_now();
                         }

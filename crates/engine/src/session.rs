@@ -231,7 +231,7 @@ impl<'a> ThreadSession<'a> {
 
     /// The next event. Effect streams are not polled while too much waits for the disk.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
-        // First of all: whoever hears the verdict may wake us at any moment from now on.
+        // Register before polling: the commit callback may wake the session at any moment.
         self.context.wakeup.register_waker(cx);
         if let Poll::Ready(verdict) = self.poll_append(cx) {
             return Poll::Ready(SessionEvent::AppendDone(verdict));
