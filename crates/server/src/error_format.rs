@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_route_refuses_in_the_words_of_its_own_protocol() {
+    async fn each_route_uses_the_error_format_of_its_protocol() {
         let (status, body) = told("/v1/responses/resp_1/cancel").await;
         let error = json!({ "message": "`input`: this is no list", "type": "invalid_request_error", "param": "input",
             "code": "invalid_body" });

@@ -1,4 +1,4 @@
-//! Who is asked.
+//! The provider of a model name.
 
 use crate::vocabulary::{played, request, steps, user};
 use futures_util::StreamExt;
@@ -22,7 +22,7 @@ async fn asked(model: &str) -> Vec<ModelEvent> {
 }
 
 #[tokio::test]
-async fn the_first_half_of_the_name_says_who() {
+async fn the_first_half_of_the_model_name_selects_the_provider() {
     assert_eq!(played(&router(), [user("hi")]).await[1], "0 scripted");
     assert_eq!(asked("other/a/b").await, asked("other/x").await);
     assert_ne!(asked("other/a").await, asked("scripted/a").await);
@@ -30,7 +30,7 @@ async fn the_first_half_of_the_name_says_who() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there_is_a_failure_for_good() {
+async fn an_unknown_provider_is_a_permanent_failure() {
     for model in ["nobody/gpt", "scripted", "", "/scripted", "Scripted/demo"] {
         let events = asked(model).await;
         let [ModelEvent::Failed(failure)] = events.as_slice() else { panic!("{model}: {events:?}") };

@@ -1,4 +1,4 @@
-//! Keys that change many at a time, as a script makes them for a whole team.
+//! Concurrent key changes, as a script makes them for a whole team.
 
 use crate::harness::{Server, TEST_TIMEOUT};
 use futures_util::future::join_all;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 const PEOPLE: usize = 16;
 const KEYS_EACH: usize = 25;
 
-/// Asks through the back door, as `headwater keys` does.
+/// Sends a request over the admin socket, as `headwater keys` does.
 async fn asked(hw: &Server, ask: Value) -> Value {
     let mut stream = UnixStream::connect(hw.data_dir().join("control.sock")).await.unwrap();
     stream.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
@@ -25,7 +25,7 @@ async fn status(hw: &Server, key: &Value) -> u16 {
     hw.request(Method::GET, "/v1/models", &[("authorization", &bearer)], None).await.status
 }
 
-/// Makes keys and takes them back. Each change must count once it is confirmed, whatever others change meanwhile.
+/// Creates and revokes keys. Each change must hold once it is confirmed, whatever else changes.
 async fn change(hw: &Server, user: String) {
     for round in 0..KEYS_EACH {
         let key = asked(hw, json!({"op": "create_key", "user": user})).await;
@@ -37,7 +37,7 @@ async fn change(hw: &Server, user: String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_that_change_at_once_all_count() {
+async fn concurrent_key_changes_all_count() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     join_all((0..PEOPLE).map(|n| change(&hw, format!("user-{n}")))).await;
 }

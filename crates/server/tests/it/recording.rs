@@ -1,4 +1,4 @@
-//! `serve --record` keeps what a provider answered, and another server plays it without the provider.
+//! `serve --record` stores a provider's responses, and another server replays them without the provider.
 
 use crate::fake_provider::dialect::ProviderDialect;
 use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
@@ -27,7 +27,7 @@ fn serve(dir: &Path, args: &[&str], env: &[(&str, String)]) -> (Child, String) {
     (child, line.trim().strip_prefix("headwater listening on ").unwrap().to_owned())
 }
 
-/// What a run says, and how it ends.
+/// The text of a run, and how it ends.
 async fn said(url: &str, model: &str) -> (String, String) {
     let body = json!({"model": model, "input": "go", "stream": true}).to_string();
     let request = http_client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
@@ -38,7 +38,7 @@ async fn said(url: &str, model: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_recorded_from_a_provider_plays_without_it_and_holds_no_key() {
+async fn a_recorded_provider_replays_offline_and_contains_no_key() {
     let upstream = Loopback::start(|asked: ReceivedRequest| {
         let d = ProviderDialect::from_path(&asked.path);
         let words = [d.text_delta(0, "Once "), d.text_delta(0, "upon.")].concat();

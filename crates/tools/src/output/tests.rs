@@ -3,7 +3,7 @@ use model::content::{ImageBlock, ImageUrl, TextBlock};
 use model::error::ErrorCode;
 use serde_json::json;
 
-/// The words of a result that is nothing else.
+/// The text of a text-only result.
 fn said(text: &str) -> String {
     let output = parse_output(text, None).unwrap();
     let [ContentPart::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
@@ -18,7 +18,7 @@ fn refused(json: &Value) -> String {
 }
 
 #[test]
-fn words_stay_as_they_are_and_other_json_loses_its_white_space_alone() {
+fn text_stays_unchanged_and_other_json_loses_only_white_space() {
     let cases = [
         ("hello\n", "hello"),
         ("  two\nlines  \r\n", "  two\nlines  "),
@@ -37,7 +37,7 @@ fn words_stay_as_they_are_and_other_json_loses_its_white_space_alone() {
 }
 
 #[test]
-fn nothing_is_said_in_words() {
+fn an_empty_result_is_described_in_text() {
     let blank = json!({"message_content": [{"type": "text", "text": " "}], "summary": null}).to_string();
     for text in ["", "\n", " \t ", "\"\"", "{\"message_content\":[]}", "{\"error\":null}", &blank] {
         assert_eq!(said(text), "(no output)", "{text:?}");
@@ -45,7 +45,7 @@ fn nothing_is_said_in_words() {
 }
 
 #[test]
-fn an_object_with_the_fields_of_an_output_is_one() {
+fn an_object_with_the_fields_of_an_output_is_parsed_as_one() {
     let whole = json!({
         "message_content": [{"type": "text", "text": "for the model", "tags": ["added_by_reference_manager"]}],
         "block_list": [{"type": "text", "text": "for people", "id": 1}, {"type": "image", "image_url": {"url": "data:,"}}],
@@ -68,7 +68,7 @@ fn an_object_with_the_fields_of_an_output_is_one() {
 }
 
 #[test]
-fn plain_words_are_enough_for_content_and_for_an_error() {
+fn content_and_error_may_be_plain_text() {
     let output = parse_output(r#"{"message_content":"hi"}"#, None).unwrap();
     assert_eq!(output, text_output("hi"));
     let output = parse_output(r#"{"error":"no such city"}"#, None).unwrap();
@@ -76,14 +76,14 @@ fn plain_words_are_enough_for_content_and_for_an_error() {
 }
 
 #[test]
-fn the_model_reads_what_there_is_when_there_is_no_content() {
+fn without_content_the_model_gets_the_blocks() {
     assert_eq!(parse_output(r#"{"summary":"short"}"#, None).unwrap().message_content, [ContentPart::text("short")]);
     let shown = parse_output(r#"{"block_list":[{"type":"text","text":"x"}]}"#, None).unwrap();
     assert_eq!(shown.message_content, []);
 }
 
 #[test]
-fn what_a_tool_may_not_give_is_refused() {
+fn invalid_outputs_are_refused() {
     let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
     let call = json!({"type": "tool_call", "id": "fc_1", "call_id": "call_1", "name": "n", "arguments": "{}"});
     let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": []});
@@ -98,14 +98,14 @@ fn what_a_tool_may_not_give_is_refused() {
 }
 
 #[test]
-fn a_whole_item_as_a_block_is_refused_for_its_kind() {
+fn an_item_in_place_of_a_block_is_refused() {
     let block = json!({"type": "reasoning", "id": "rs_1", "summary": []});
     assert!(serde_json::from_value::<Block>(block.clone()).is_ok(), "it is refused for another reason");
     assert!(refused(&json!({ "block_list": [block] })).contains("only return blocks of type `text` and `image`"));
 }
 
 #[test]
-fn a_pointer_picks_the_result() {
+fn a_json_pointer_selects_the_result() {
     let body = r#"{"data":[{"a/b":{"m~n": 12345678901234567890123 }},"x"],"out":{"message_content":"hi"}}"#;
     let cases = [
         ("", body),
@@ -122,7 +122,7 @@ fn a_pointer_picks_the_result() {
 }
 
 #[test]
-fn a_pointer_to_nothing_says_so() {
+fn a_json_pointer_without_a_target_is_an_error() {
     for pointer in ["/nope", "/data/2", "/data/x", "data", "/data/0/0/0"] {
         let error = parse_output(r#"{"data":[{},{}]}"#, Some(pointer)).unwrap_err();
         assert!(error.message.ends_with(&format!("the response has nothing at `{pointer}`")), "{}", error.message);

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_index_is_found_by_id_or_place_or_order() {
+    fn a_missing_index_is_inferred_from_id_position_or_order() {
         let by_id = [
             json!([piece(None, "a", "one", "{")]),
             json!([piece(None, "b", "two", "{")]),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_come_again_or_change_leave_one_call() {
+    fn repeated_or_changed_ids_leave_one_call() {
         let again = [
             json!([piece(Some(0), "a", "one", "")]),
             json!([piece(Some(0), "a", "", "{\"x\"")]),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_again_or_in_pieces_or_late() {
+    fn names_may_be_repeated_split_or_late() {
         let again = [
             json!([piece(Some(0), "a", "read_file", "")]),
             json!([piece(Some(0), "", "read_file", "{\"p\":")]),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_a_text_or_an_object_or_nothing() {
+    fn arguments_are_text_an_object_or_missing() {
         let object = [json!([{"index": 0, "id": "a", "function": {"name": "one", "arguments": {"x": 1}}}])];
         assert_eq!(told(&object), [r#"a one {"x":1}"#]);
         let nothing = [
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_a_name_is_a_failure_but_one_without_anything_is_none() {
+    fn a_call_without_a_name_fails_and_an_empty_one_is_ignored() {
         let (mut slots, mut out) = (SlotCounter::default(), Vec::new());
         let mut calls = ChatToolCalls::default();
         calls.push_deltas(

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_that_are_not_taken_back_have_a_code_of_their_own() {
+    fn refused_reasoning_has_its_own_error_code() {
         for message in [
             "messages.1.content.0: Invalid `signature` in `thinking` block",
             "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn money_that_is_spent_does_not_come_back_by_waiting() {
+    fn a_reached_spend_limit_is_not_retryable() {
         let error =
             json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": SPEND_LIMIT_CODE}});
         let answer = json!({"type": "error", "error": error});

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_interleave_are_shown_one_after_the_other() {
+    fn interleaved_parts_are_serialised() {
         let (mut parts, mut out) = (PartSequencer::default(), Vec::new());
         let (a, b) = (parts.find_or_insert(TextPartKind::Text, 0), parts.find_or_insert(TextPartKind::Text, 1));
         for (at, text) in [(b, "x"), (a, "Hel"), (b, "y"), (a, "lo")] {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_whole_before_the_first_waits_for_it() {
+    fn a_part_completed_before_the_first_waits_for_it() {
         let (mut parts, mut out) = (PartSequencer::default(), Vec::new());
         let b = parts.find_or_insert(TextPartKind::Text, 1);
         parts.push_delta(0, b, words("b"), &mut out);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_lacks_is_added_and_what_it_contradicts_stays() {
+    fn missing_text_is_added_at_the_end_and_contradicting_text_stays() {
         let (mut parts, mut out) = (PartSequencer::default(), Vec::new());
         let a = parts.find_or_insert(TextPartKind::Text, 0);
         parts.push_delta(0, a, words("Hel"), &mut out);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_counts_on_is_not_held_up_and_not_shown_twice() {
+    fn a_service_that_skips_indexes_is_not_delayed_or_duplicated() {
         let (mut parts, mut out) = (PartSequencer { accept_any_index: true, ..PartSequencer::default() }, Vec::new());
         let streamed = parts.find_or_insert(TextPartKind::Text, 1);
         parts.push_delta(0, streamed, words("Hello"), &mut out);

@@ -1,4 +1,4 @@
-//! The rules for what goes back, one test each, and the shapes of everything else.
+//! The rules for the history in a request, one test each, and the formats of everything else.
 
 use super::*;
 use crate::responses::classify_error;
@@ -89,7 +89,7 @@ fn output(call_id: &str, output: &str) -> Value {
     json!({"type": "function_call_output", "call_id": call_id, "output": output})
 }
 
-/// A turn that thought, asked and answered, all of it from `origin`.
+/// A turn with reasoning, a call and an answer, all from `origin`.
 fn whole_turn(origin: &str) -> Vec<HistoryEntry> {
     vec![
         user("hi"),
@@ -102,7 +102,7 @@ fn whole_turn(origin: &str) -> Vec<HistoryEntry> {
 }
 
 #[test]
-fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_can_be_any() {
+fn rule_2_nothing_is_stored_at_the_service_and_encrypted_reasoning_is_requested() {
     let body = |model: &str, history: Vec<HistoryEntry>, options: Value| {
         build_request(&turn(history, options), &RequestTarget { model, origin: HERE, store: false })
     };
@@ -119,20 +119,20 @@ fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_c
     assert!(asks(body("house-model", vec![user("hi")], json!({"reasoning": {"effort": "low"}}))));
     assert!(asks(body("house-model", whole_turn(HERE), json!({}))));
     assert!(!asks(body("house-model", whole_turn("elsewhere"), json!({}))));
-    // An operator who knows better.
+    // An operator's option overrides it.
     assert_eq!(body("gpt-5", vec![user("hi")], json!({"include": null})).get("include"), None);
     let more = body("gpt-5", vec![user("hi")], json!({"include": ["message.output_text.logprobs"]}));
     assert_eq!(more["include"], json!([INCLUDE_ENCRYPTED_REASONING, "message.output_text.logprobs"]));
 }
 
 #[test]
-fn rule_3_a_whole_group_goes_back_as_it_came() {
+fn rule_3_a_complete_group_is_sent_back_unchanged() {
     let expected = json!([user_item("hi"), rs(1), fc(1), output("p1", "42"), rs(2), msg("It is 42.")]);
     assert_eq!(sent(whole_turn(HERE)), expected);
 }
 
 #[test]
-fn rule_4_to_another_origin_no_reasoning_and_no_ids_go() {
+fn rule_4_another_origin_gets_no_reasoning_and_no_ids() {
     let plain_call = json!({"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"});
     let plain_words = json!({"type": "message", "role": "assistant", "content": "It is 42."});
     let expected = json!([user_item("hi"), plain_call, output("call_1", "42"), plain_words]);
@@ -140,33 +140,33 @@ fn rule_4_to_another_origin_no_reasoning_and_no_ids_go() {
 }
 
 #[test]
-fn rule_5_reasoning_that_misses_something_is_left_out_and_with_it_all_ids_of_its_group() {
+fn rule_5_incomplete_reasoning_is_left_out_with_all_ids_of_its_group() {
     let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
     let message = || said("x", Some(raw(HERE, msg("x"))));
     // Nothing follows it.
     assert_eq!(sent(vec![user("hi"), thought(HERE, rs(1))]), json!([user_item("hi")]));
     assert_eq!(sent(vec![message(), thought(HERE, rs(1)), user("hi")]), json!([words, user_item("hi")]));
-    // It has no blob, or an empty one, and the service does not keep it.
+    // It has no encrypted content, or an empty one, and the service does not store it.
     for blob in [Value::Null, "".into()] {
         let mut bare = rs(1);
         bare["encrypted_content"] = blob;
         assert_eq!(sent(vec![thought(HERE, bare), message()]), json!([words]));
     }
-    // What follows it cannot go back.
+    // The item after it cannot be sent back.
     let shell = json!({"type": "shell_call", "id": "sh_1", "call_id": "c", "status": "completed"});
     let hosted = HistoryEntry::Hosted { id: ItemId::from("hc_1"), name: "shell".to_owned(), raw: raw(HERE, shell) };
     assert_eq!(sent(vec![thought(HERE, rs(1)), hosted, message()]), json!([words]));
     let stone = json!({"type": "message", "id": "msg_1", "too_long": true});
     let cut = json!({"type": "message", "role": "assistant", "content": "x"});
     assert_eq!(sent(vec![thought(HERE, rs(1)), said("x", Some(raw(HERE, stone)))]), json!([cut]));
-    // A call without a result gets one, and a result without a call is nothing.
+    // A call without a result gets one, and a result without a call is dropped.
     let answered = sent(vec![asked(1, Some(raw(HERE, fc(1)))), gave(9, vec![ContentPart::text("?")])]);
     assert_eq!(answered.as_array().map(Vec::len), Some(2));
     assert!(answered[1]["output"].as_str().unwrap().contains("interrupted"), "{answered}");
 }
 
 #[test]
-fn rule_5_a_kept_id_is_enough_where_the_service_keeps_its_answers() {
+fn rule_5_an_id_is_enough_for_a_service_that_stores_responses() {
     let mut bare = rs(1);
     bare["encrypted_content"] = Value::Null;
     let history = vec![thought(HERE, bare.clone()), said("x", Some(raw(HERE, msg("x"))))];
@@ -176,14 +176,14 @@ fn rule_5_a_kept_id_is_enough_where_the_service_keeps_its_answers() {
 }
 
 #[test]
-fn rule_6_a_turn_that_was_cut_short_goes_as_words() {
+fn rule_6_an_interrupted_turn_is_sent_as_text() {
     let cut = vec![user("hi"), said("I was abo", None), thought(HERE, rs(2)), said("x", Some(raw(HERE, msg("x"))))];
     let words = json!({"type": "message", "role": "assistant", "content": "I was abo"});
     assert_eq!(sent(cut), json!([user_item("hi"), words, rs(2), msg("x")]));
 }
 
 #[test]
-fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
+fn rule_7_after_a_refusal_the_request_is_resent_without_the_refused_items() {
     let refusal = br#"{"error": {"code": "invalid_encrypted_content", "message": "x"}}"#;
     assert_eq!(classify_error(400, refusal, None).error.code, "history_refused");
     let mut history = whole_turn(HERE);
@@ -204,7 +204,7 @@ fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
 }
 
 #[test]
-fn rule_8_the_past_is_told_once() {
+fn rule_8_the_history_is_sent_once() {
     let wishes =
         json!({"previous_response_id": "resp_1", "conversation": "conv_1", "input": [], "stream": false, "model": "x"});
     let body =
@@ -215,7 +215,7 @@ fn rule_8_the_past_is_told_once() {
 }
 
 #[test]
-fn rule_9_our_item_ids_stay_with_us() {
+fn rule_9_our_item_ids_are_not_sent() {
     for origin in [HERE, "elsewhere"] {
         let text = body(whole_turn(origin)).to_string();
         assert!(!text.contains("_ours") && !text.contains("task_1") && !text.contains("thr_1"), "{text}");
@@ -223,7 +223,7 @@ fn rule_9_our_item_ids_stay_with_us() {
 }
 
 #[test]
-fn without_reasoning_words_and_calls_have_no_ids_and_the_rest_goes_as_it_came() {
+fn without_reasoning_text_and_calls_have_no_ids_and_the_rest_is_unchanged() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
     let hosted = HistoryEntry::Hosted {
         id: ItemId::from("hc_1"),
@@ -235,10 +235,10 @@ fn without_reasoning_words_and_calls_have_no_ids_and_the_rest_goes_as_it_came() 
 }
 
 #[test]
-fn a_call_name_that_stands_twice_in_a_request_is_replaced_by_ours() {
+fn a_duplicate_call_id_is_replaced_by_ours() {
     let mut history = whole_turn(HERE);
     history.push(thought(HERE, rs(3)));
-    // The service numbers its calls anew in each answer.
+    // The service reuses call ids in each answer.
     history.push(HistoryEntry::Call {
         call_id: CallId::from("call_2"),
         name: "look".to_owned(),
@@ -253,7 +253,7 @@ fn a_call_name_that_stands_twice_in_a_request_is_replaced_by_ours() {
 }
 
 #[test]
-fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
+fn a_computer_call_is_answered_with_a_screenshot() {
     let checks = json!([{"id": "sc_1", "code": "malicious_instructions", "message": "x"}]);
     let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "status": "completed",
         "action": {"type": "screenshot"}, "pending_safety_checks": checks});
@@ -263,7 +263,7 @@ fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
         "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}});
     let history = vec![thought(HERE, rs(1)), asked(), gave(1, seen)];
     assert_eq!(sent(history.clone()), json!([rs(1), call, answer]));
-    // Without a picture it can only be told in words.
+    // Without an image it can only be described.
     let told = sent(vec![thought(HERE, rs(1)), asked(), gave(1, vec![ContentPart::text("no screen")])]);
     let plain = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
     assert_eq!(told, json!([plain, output("p1", "no screen")]));
@@ -283,7 +283,7 @@ fn a_custom_call_is_answered_in_its_own_shape() {
 }
 
 #[test]
-fn pictures_and_files_go_in_the_services_shape() {
+fn images_and_files_are_sent_in_the_services_format() {
     let file = |name: Option<&str>, url: &str| ContentPart::File {
         file: FileRef { name: name.map(Into::into), url: Some(url.into()), ..FileRef::default() },
     };
@@ -316,7 +316,7 @@ fn pictures_and_files_go_in_the_services_shape() {
 }
 
 #[test]
-fn a_request_always_says_something_and_nothing_blank() {
+fn a_request_always_has_input_and_no_blank_text() {
     assert_eq!(sent(vec![]), json!([user_item("Go on.")]));
     assert_eq!(sent(vec![user(" "), said("\n", None)]), json!([user_item("Go on.")]));
     let summed = sent(vec![HistoryEntry::Summary { text: "They met.".to_owned() }, user("go on")]);
@@ -333,7 +333,7 @@ fn a_request_always_says_something_and_nothing_blank() {
 }
 
 #[test]
-fn tools_and_instructions_have_their_place_and_wishes_come_last() {
+fn a_body_has_tools_and_instructions_and_operator_options_win() {
     let tool =
         |name: &str, parameters: Value| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
     let mut turn = turn(vec![user("hi")], json!({"temperature": 0.5, "tools": [{"type": "web_search"}]}));
@@ -360,7 +360,7 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
     );
 }
 
-/// The body for these wishes, with one tool.
+/// The body for these settings, with one tool.
 fn wished(wishes: ModelSettings, options: Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
@@ -373,7 +373,7 @@ fn wished(wishes: ModelSettings, options: Value) -> Value {
 }
 
 #[test]
-fn what_a_caller_asks_for_is_said_in_the_services_words() {
+fn model_settings_map_to_the_fields_of_responses() {
     let schema = json!({"type": "object"});
     let body = wished(
         ModelSettings {
@@ -412,7 +412,7 @@ fn what_a_caller_asks_for_is_said_in_the_services_words() {
 }
 
 #[test]
-fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
+fn operator_options_override_the_callers_settings_and_keep_the_rest() {
     let wishes = || ModelSettings {
         temperature: Some(0.5),
         top_p: Some(0.5),
@@ -429,7 +429,7 @@ fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
 }
 
 #[test]
-fn nothing_is_said_about_tools_where_there_are_none() {
+fn without_tools_no_tool_fields_are_sent() {
     let wishes = ModelSettings {
         tool_choice: Some(ToolChoice::Required),
         parallel_tool_calls: Some(true),
@@ -442,7 +442,7 @@ fn nothing_is_said_about_tools_where_there_are_none() {
 }
 
 #[test]
-fn a_clients_operator_is_heard_where_they_spoke() {
+fn client_instructions_keep_their_position() {
     let system = HistoryEntry::System { text: "Be kind.".to_owned() };
     let told = json!({"type": "message", "role": "system", "content": [{"type": "input_text", "text": "Be kind."}]});
     assert_eq!(sent(vec![user("hi"), system, user("you")]), json!([user_item("hi"), told, user_item("you")]));

@@ -17,7 +17,7 @@ fn said(what: InputKind) -> ClientInput {
 }
 
 #[test]
-fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
+fn request_fields_become_provider_neutral_settings() {
     let schema = json!({"type": "object", "properties": {}});
     let asked = with(&json!({
         "max_tokens": 5,
@@ -74,7 +74,7 @@ fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
 }
 
 #[test]
-fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
+fn leading_system_messages_are_instructions_and_later_ones_are_history() {
     let asked = with(&json!({"messages": [
         {"role": "system", "content": "Be kind."},
         {"role": "developer", "content": [{"type": "text", "text": "Be short."}]},
@@ -131,7 +131,7 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_refused_by_name() {
+fn unsupported_fields_are_refused_by_name() {
     let part = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
     let call = json!({"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "n", "arguments": "{}"}}]});
     let user = json!({"role": "user", "content": "a"});

@@ -1,4 +1,4 @@
-//! Over random logs: every turn is well formed, whoever comes back misses nothing, and both reducers have what the log has.
+//! Over random logs: every turn is well formed, a resumed stream misses nothing, and both reducers agree with the log.
 
 use super::lines;
 use super::reducer::{Flutter, React};
@@ -21,7 +21,7 @@ fn laws_4_and_5_hold() {
     });
 }
 
-/// The runs of a seed's log, each with its records and with its frames as a viewer of the whole thread gets them.
+/// The runs of a seed's log, each with its records and with its frames for a viewer of the whole thread.
 fn turns(seed: u64) -> Vec<(RunFold, Vec<Value>)> {
     let (_, records) = generate_thread_log(seed, LogOptions::default());
     let frames = lines(&resumes::frames(Box::new(BlocksProjection::new("s1".to_owned())), &records));
@@ -72,7 +72,7 @@ fn every_turn_is_well_formed() {
     }
 }
 
-/// What a log says, in the form in which reducers can be asked for it.
+/// The content of a log in the form that reducers return.
 fn said(run: &RunFold) -> Vec<String> {
     let mut said = Vec::new();
     let thinks = run.root().unwrap().spec.display_mode == DisplayMode::Agent;
@@ -131,7 +131,7 @@ fn heard(blocks: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn law_6_both_reducers_have_what_the_log_has() {
+fn law_6_both_reducers_agree_with_the_log() {
     for seed in test_seeds() {
         for (run, frames) in turns(seed) {
             let (mut react, mut flutter) = (React::default(), Flutter::default());
@@ -147,7 +147,7 @@ fn law_6_both_reducers_have_what_the_log_has() {
     }
 }
 
-/// The last text of a root whose last word it was, and which came to an end of its own.
+/// The last text of a root task that ended by itself with a text.
 fn answer(root: &TaskFold) -> Option<&str> {
     let ended = matches!(root.status, TaskStatus::Completed | TaskStatus::Incomplete);
     let last = root.items.last().filter(|fold| matches!(fold.item, Item::Message(_)) && ended)?;

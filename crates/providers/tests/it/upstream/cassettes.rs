@@ -1,4 +1,4 @@
-//! What services answered is kept without secrets, and played again as it was.
+//! Recorded responses contain no secrets and replay unchanged.
 
 use super::service::{KEY, Service, answer, send, stream, turn};
 use super::{hello, streams, without_place};
@@ -16,7 +16,7 @@ fn saying(said: &str, step: u32) -> ModelRequest {
 }
 
 #[tokio::test]
-async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
+async fn every_stream_replays_from_its_cassette_unchanged() {
     for kind in UpstreamDialect::ALL {
         for (path, bytes) in streams(kind) {
             let folder = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
             let came = turn(settings, hello()).await;
             let cassettes = CassetteProvider::open(folder.path(), PlaybackSpeed::Fast).unwrap();
             let played: Vec<ModelEvent> = cassettes.stream_turn(hello()).collect().await;
-            // Where it was heard is not where it is played.
+            // The URL of the recording is not the URL of the replay.
             assert_eq!(without_place(played), without_place(came), "{}", path.display());
         }
     }
@@ -57,7 +57,7 @@ async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_plays_as_the_same_failure() {
+async fn an_error_response_replays_as_the_same_failure() {
     let folder = tempfile::tempdir().unwrap();
     let service = Service::start(vec![answer("429 Too Many", "application/json", "retry-after: 3\r\n", "{}")]).await;
     let settings = HttpProviderSettings {
@@ -84,7 +84,7 @@ fn words(events: &[ModelEvent]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_its_own_time_is_kept() {
+async fn user_text_step_and_attempt_select_a_cassette_which_keeps_its_timing() {
     let folder = tempfile::tempdir().unwrap();
     let kept =
         [("a", "one", 1, "first"), ("b", "one", 2, "second"), ("c", "two", 1, "other"), ("d", "one", 1, "again")];
@@ -119,7 +119,7 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
 }
 
 #[test]
-fn a_folder_that_holds_no_cassette_or_a_broken_one_is_refused_with_its_place() {
+fn a_missing_or_damaged_cassette_is_refused_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(CassetteProvider::open(folder.path(), PlaybackSpeed::Fast), Err(CassetteError::Empty(_))));
     let missing = folder.path().join("missing");

@@ -70,7 +70,7 @@ fn a_run_reads_from_top_to_bottom() {
 }
 
 #[test]
-fn colours_are_around_the_same_words() {
+fn colours_do_not_change_the_text() {
     let coloured = shown(Palette::Colors, weather());
     assert!(coloured.starts_with("\u{1b}[2mThinking about \u{1b}[0m\u{1b}[2mParis.\u{1b}[0m\n"), "{coloured:?}");
     assert!(coloured.contains("→ \u{1b}[36mget_weather"), "{coloured:?}");
@@ -78,7 +78,7 @@ fn colours_are_around_the_same_words() {
 }
 
 #[test]
-fn words_that_grow_are_not_repeated_at_their_end() {
+fn streamed_text_is_not_repeated_at_its_end() {
     let whole = json!({"type": "text", "text": "Once upon"});
     let done = of("task.text.done", "msg_1", &json!({"item": whole}));
     assert_eq!(shown(Palette::Plain, [delta("Once "), delta("upon"), done.clone()]), "Once upon\n");
@@ -87,14 +87,14 @@ fn words_that_grow_are_not_repeated_at_their_end() {
 }
 
 #[test]
-fn what_happens_besides_is_a_line_of_its_own() {
+fn other_events_are_lines_of_their_own() {
     let progress =
         json!({"type": "task.tool.progress", "task_id": "task_1", "call_id": "call_2", "message": "half\nway"});
     assert_eq!(shown(Palette::Plain, [delta("Once"), progress, delta(" upon")]), "Once\n· half way\n upon\n");
 }
 
 #[test]
-fn two_who_speak_at_once_do_not_share_a_line() {
+fn interleaved_texts_do_not_share_a_line() {
     let other = json!({"output_index": 1, "delta": "B"});
     let events = [delta("A1"), of("task.text.delta", "msg_2", &other), delta("A2")];
     assert_eq!(shown(Palette::Plain, events), "A1\nB\nA2\n");
@@ -109,7 +109,7 @@ fn a_sub_agent_is_indented() {
 }
 
 #[test]
-fn nothing_that_a_model_says_commands_the_terminal() {
+fn model_output_cannot_contain_terminal_escapes() {
     for palette in [Palette::Plain, Palette::Colors] {
         let said = "a\u{1b}]0;owned\u{7}b\u{9b}31mc\rd\u{8}\u{7f}\u{0}\te\nf";
         let text = shown(palette, [delta(said), delta("\u{1b}"), delta("[2J")]);
@@ -129,7 +129,7 @@ fn a_raw_line_is_one_line_and_the_same_json() {
 }
 
 #[test]
-fn only_the_end_of_the_task_itself_is_the_end() {
+fn only_the_terminal_event_of_the_task_itself_ends_the_output() {
     let end = |kind: &str, task: &str| {
         let rest = json!({"usage": {}, "duration_ms": 1250, "mode": "immediate", "by": "user"});
         let mut value = of(kind, "", &rest);
@@ -143,7 +143,7 @@ fn only_the_end_of_the_task_itself_is_the_end() {
 }
 
 #[test]
-fn a_task_that_has_ended_has_last_words() {
+fn an_ended_task_has_a_final_line() {
     let message = |text: &str| json!({"type": "message", "id": "msg_1", "role": "assistant", "block_list": [{"type": "text", "text": text}]});
     let object = json!({
         "task_id": "task_1", "thread_id": "thr_1", "agent": "demo", "status": "completed",

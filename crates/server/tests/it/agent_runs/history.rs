@@ -1,4 +1,4 @@
-//! What was said, day by day.
+//! The history by day.
 
 use super::history_writer::{DAY, HOUR, HistoryWriter};
 use super::{end_of, say, seen};
@@ -36,7 +36,7 @@ fn words(texts: &[(Millis, &str)]) -> Vec<(Millis, String)> {
 async fn three_days_are_paged_from_the_newest_to_the_oldest() {
     let hw = past(async |past: &mut HistoryWriter| {
         past.write_run((MARCH + HOUR, "one?"), &words(&[(MARCH + HOUR, "One.")])).await;
-        // Asked before midnight, answered on it and after it.
+        // The request is before midnight, the answer at midnight and after it.
         let night = MARCH + DAY;
         past.write_run((night - 1, "two?"), &words(&[(night - 1, "Well."), (night, "Two."), (night + HOUR, "Two!")]))
             .await;
@@ -64,7 +64,7 @@ async fn three_days_are_paged_from_the_newest_to_the_oldest() {
     // The thread of the newest run is the one without a name.
     assert_eq!(hw.get(HISTORY).await.json(), newest);
     assert_eq!(hw.get(&format!("{HISTORY}?before=2025-03-05")).await.json(), middle);
-    // A message's place is one to go on from: behind it comes what followed.
+    // A message's id is a page cursor: what follows it comes next.
     let seq = middle["snapshot"]["messages"][1]["seq"].as_u64().unwrap();
     let rest = seen(&hw, "thr_past", &seq.to_string(), "Three.").await;
     let kinds: Vec<&str> = rest.iter().take(2).map(|frame| frame.event.as_str()).collect();
@@ -77,7 +77,7 @@ async fn days_at_the_ends_of_months_and_years_follow_each_other() {
     let days = [19_722, 19_723, 19_781, 19_782, 19_783, 47_540, 47_541].map(|day| day * DAY);
     let hw = past(async |past: &mut HistoryWriter| {
         for day in days {
-            // The first and the last moment of each.
+            // The first and the last millisecond of each.
             past.write_run((day, "early?"), &words(&[(day + DAY - 1, "Late.")])).await;
         }
     })
@@ -105,7 +105,7 @@ async fn days_at_the_ends_of_months_and_years_follow_each_other() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_in_the_queue_does_not_change_what_its_thread_is_called() {
+async fn a_queued_run_does_not_change_the_title_of_its_thread() {
     let hw = Server::demo();
     let (_, first) = say(&hw, json!({"message": "story 3000", "threadId": "mine"})).await;
     seen(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
@@ -117,7 +117,7 @@ async fn a_run_that_waits_in_the_queue_does_not_change_what_its_thread_is_called
 }
 
 #[tokio::test]
-async fn what_was_hidden_is_not_shown() {
+async fn hidden_runs_are_not_shown() {
     let hw = past(async |past: &mut HistoryWriter| {
         let first = past.write_run((MARCH, "a?"), &words(&[(MARCH, "A.")])).await;
         let second = past.write_run((MARCH + DAY, "b?"), &words(&[(MARCH + DAY, "B.")])).await;
@@ -148,7 +148,7 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
         }
     })
     .await;
-    // What reading takes at all is taken once before it is measured.
+    // Reads once before measuring, so that one-time allocations do not count.
     hw.get(&format!("{HISTORY}?threadId=thr_past")).await;
     forget_peak(&hw);
     let before = peak(&hw);
@@ -167,17 +167,17 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
         query = format!("&before={}", snapshot["day"].as_str().unwrap());
     }
     assert_eq!(seen, DAYS * (ANSWERS + 1));
-    // All of it would be some forty megabytes, as the messages are held.
+    // All messages in memory would be about forty megabytes.
     let grown = peak(&hw) - before;
     assert!(grown < 12 * 1024, "{grown} KiB more than for one day");
 }
 
-/// From here on the peak is counted anew: starting may have taken more than reading ever will.
+/// Resets the peak: starting may have needed more memory than reading.
 fn forget_peak(hw: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", hw.pid()), "5").unwrap();
 }
 
-/// The most memory that the server has had, in KiB.
+/// The server's peak memory, in KiB.
 fn peak(hw: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", hw.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -185,7 +185,7 @@ fn peak(hw: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_days_messages_are_what_was_said_called_and_attached() {
+async fn the_messages_of_a_day_have_text_calls_and_attachments() {
     let hw = Server::demo();
     let kind = [("content-type", "application/pdf")];
     let sent = hw.request(Method::POST, "/api/v1/agent/attachments?name=a.pdf", &kind, Some(b"%PDF-".to_vec())).await;
