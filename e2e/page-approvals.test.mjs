@@ -1,4 +1,4 @@
-// The page where people are asked: a question in its call's card, a tool that says how far it is, a sub-agent's items.
+// Approvals on the page: the request in its call's card, tool progress, a sub-agent's items.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -20,7 +20,7 @@ const task = (page) => page.evaluate(() => location.hash.slice(1)).then((id) => 
 const result = (object) => object.output.find((item) => item.type === 'tool_result');
 
 for (const [button, status] of [['Approve', 'completed'], ['Reject', 'rejected']]) {
-  test(`a question waits through a reload and is answered with ${button}`, async () => {
+  test(`an approval request survives a reload and is answered with ${button}`, async () => {
     const page = await browser.page(server.url);
     await page.click('#scenarios >> text=Trade');
     await page.waitForSelector('.question:not([hidden])');
@@ -37,7 +37,7 @@ for (const [button, status] of [['Approve', 'completed'], ['Reject', 'rejected']
   });
 }
 
-test('a tool says how far it is', async () => {
+test('a tool shows its progress', async () => {
   const page = await browser.page(server.url);
   await ask(page, 'slow 2');
   await page.waitForSelector('.tool_call > .progress:not([hidden])');
@@ -46,7 +46,7 @@ test('a tool says how far it is', async () => {
   assert.equal((await hooks(page)).same, 'true');
 });
 
-test('what a sub-agent does stands under the call that asked for it', async () => {
+test('the items of a sub-agent are shown under its parent call', async () => {
   const page = await browser.page(server.url);
   await page.click('#scenarios >> text=Help');
   await ended(page, 'completed');

@@ -1,4 +1,4 @@
-// What a client of each protocol makes of a run, from what it was told alone: the words, the tools, and how it ended.
+// Summarises a run from the frames of each protocol: its text, its tools, and how it ended.
 
 import assert from 'node:assert/strict';
 import { StreamProcessor } from '../blocks/flutter.mjs';
@@ -45,7 +45,7 @@ export function ofRunItems(frames) {
         break;
       case 'tool_called':
       case 'handoff_requested':
-        // What a provider ran has a type of its own, and no name.
+        // A hosted tool has a type of its own, and no name.
         calls.set(raw_item.call_id ?? raw_item.id, tool(raw_item.name ?? raw_item.type, raw_item.arguments));
         break;
       case 'tool_output':
@@ -108,7 +108,7 @@ export function ofAgentRuns(frames) {
     if (data.type === 'TEXT_MESSAGE_START') texts.set(data.messageId, '');
     if (data.type === 'TEXT_MESSAGE_CONTENT') texts.set(data.messageId, texts.get(data.messageId) + data.delta);
     if (data.type === 'TEXT_MESSAGE_END') assert.equal(data.workerAgentOutput.answer, texts.get(data.messageId));
-    // The same call may be told twice: first that it waits, then what came of it.
+    // The same call may occur twice: first as pending, then with its result.
     if (data.type === 'TOOL_CALL_RESULT') results.set(data.toolCallId, data.toolAgentOutput);
     if (data.type === 'RUN_FINISHED') status = 'completed';
     if (data.type === 'RUN_ERROR') status = data.message === 'cancelled' ? 'cancelled' : 'failed';
