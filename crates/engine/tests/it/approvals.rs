@@ -131,16 +131,7 @@ async fn queued_answers_are_applied_in_one_append() {
         assert_eq!(answer_initiators(&log), [Initiator::User; 2], "{kind:?}: both are in it");
         assert_eq!(log.iter().filter(|record| record.event_type() == "task.resumed").count(), 1, "{kind:?}: one input");
         assert_eq!(log.iter().filter(|record| record.event_type() == "task.tool.started").count(), 2, "{kind:?}");
-        assert!(
-            test_engine
-                .engine
-                .ports()
-                .directory
-                .inbox(&test_engine.user, &run.thread)
-                .await
-                .expect("readable")
-                .is_empty()
-        );
+        assert!(test_engine.read_inbox(&run.thread).await.is_empty());
         assert!(test_engine.journal.append_count() <= 2, "{kind:?}: the second one waits");
         test_engine.journal.release_appends(1_000);
         test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;

@@ -106,24 +106,14 @@ async fn a_result_sent_twice_in_one_request_counts_once() {
         for _ in 0..2 {
             test_engine.submit_results(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
         }
-        let waiting =
-            test_engine.engine.ports().directory.inbox(&test_engine.user, &run.thread).await.expect("readable");
+        let waiting = test_engine.read_inbox(&run.thread).await;
         assert_eq!(waiting.len(), 2, "{kind:?}: a request is a row, however much it brings");
         let (test_env, clock) = test_engine.stop().await;
         let test_engine = TestEngine::start_in(test_env, TestSetup { clock, ..TestSetup::default() }).await;
         let object = test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
         assert_eq!(object.output.len(), 5, "{kind:?}: two calls, two results, a message");
         test_engine.wait_idle().await;
-        assert!(
-            test_engine
-                .engine
-                .ports()
-                .directory
-                .inbox(&test_engine.user, &run.thread)
-                .await
-                .expect("readable")
-                .is_empty()
-        );
+        assert!(test_engine.read_inbox(&run.thread).await.is_empty());
     }
 }
 

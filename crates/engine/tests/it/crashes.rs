@@ -33,7 +33,7 @@ fn run_process(
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all();
     if test_env.store_kind == StoreKind::Memory {
-        builder.start_paused(true); // nothing waits for a disk, so nobody need wait for a clock
+        builder.start_paused(true); // no disk is involved, so no real time has to pass
     }
     let runtime = builder.build().expect("a runtime");
     runtime.block_on(async {
@@ -117,8 +117,7 @@ fn check_outcome(test_env: &Arc<TestEnv>, scenario: &CrashScenario, run: &Starte
         let test_engine = TestEngine::start_in(Arc::clone(test_env), TestSetup::default()).await;
         let status = test_engine.task_object(&run.task).await.status;
         assert_eq!(status, TaskStatus::Completed, "{what}");
-        let waiting =
-            test_engine.engine.ports().directory.inbox(&test_engine.user, &run.thread).await.expect("readable");
+        let waiting = test_engine.read_inbox(&run.thread).await;
         assert!(waiting.is_empty(), "{what}: {waiting:?}");
         let log = test_engine.read_log(&run.thread).await;
         test_engine.stop().await;

@@ -96,16 +96,7 @@ async fn a_cancel_during_the_hook_drops_the_run() {
         let log = test_engine.read_log(&run.thread).await;
         assert!(log.iter().all(|record| record.run == next.task), "{kind:?}: it left no record");
         test_engine.wait_idle().await;
-        assert!(
-            test_engine
-                .engine
-                .ports()
-                .directory
-                .inbox(&test_engine.user, &run.thread)
-                .await
-                .expect("readable")
-                .is_empty()
-        );
+        assert!(test_engine.read_inbox(&run.thread).await.is_empty());
     }
 }
 

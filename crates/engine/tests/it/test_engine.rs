@@ -10,7 +10,7 @@ use model::command::{CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
-use model::ports::{Directory, Frames, IdempotencyKey, Journal, PageLimit, Projection, RunRow, SubmitError};
+use model::ports::{Directory, Frames, IdempotencyKey, InboxRow, Journal, PageLimit, Projection, RunRow, SubmitError};
 use model::task::TaskObject;
 use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::ProviderRouter;
@@ -275,6 +275,10 @@ impl TestEngine {
         };
         let results = calls.iter().map(result).collect();
         self.engine.submit_client_results(&self.user, &self.run_row(task).await, results, idempotency).await
+    }
+
+    pub(crate) async fn read_inbox(&self, thread: &ThreadId) -> Vec<InboxRow> {
+        self.engine.ports().directory.inbox(&self.user, thread).await.expect("readable")
     }
 
     pub(crate) async fn read_log(&self, thread: &ThreadId) -> Vec<Record> {

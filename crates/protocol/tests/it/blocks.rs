@@ -37,10 +37,10 @@ fn bare(log: &Log) -> Vec<Value> {
 
 /// One line per frame: enough to see the order, the agent, and what is final.
 fn story(log: &Log) -> Vec<String> {
-    bare(log).iter().map(told).collect()
+    bare(log).iter().map(frame_line).collect()
 }
 
-fn told(frame: &Value) -> String {
+fn frame_line(frame: &Value) -> String {
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
     let kind = frame["type"].as_str().unwrap();
     let index = &frame["index"];

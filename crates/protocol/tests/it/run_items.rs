@@ -14,7 +14,7 @@ use protocol::run_items::{RUN_ITEMS_PROJECTION, RunItemsProjection};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-fn shown(log: &Log) -> Vec<Frame> {
+fn frames_of(log: &Log) -> Vec<Frame> {
     read(&frames(Box::new(RunItemsProjection::new(run(), &thread())), &log.records))
 }
 
@@ -53,8 +53,8 @@ fn story(frames: &[Frame]) -> Vec<String> {
 }
 
 #[track_caller]
-fn tells(log: &Log, lines: &[&str]) {
-    let frames = shown(log);
+fn assert_lines(log: &Log, lines: &[&str]) {
+    let frames = frames_of(log);
     let told = story(&frames);
     assert_eq!(told, lines, "\n{}", told.join("\n"));
     raw_responses_are_in_order(&frames).unwrap();
@@ -82,7 +82,7 @@ const ENDED: &str = r#"{"interruptions":[],"reason":null,"status":"completed","t
 
 #[test]
 fn a_call_is_shown_when_complete_and_its_output_when_available() {
-    tells(
+    assert_lines(
         &scenario_logs::weather(),
         &[
             "agent demo",
@@ -102,7 +102,7 @@ fn a_call_is_shown_when_complete_and_its_output_when_available() {
 
 #[test]
 fn a_sub_agent_shows_only_its_call_and_last_message() {
-    let told = story(&shown(&scenario_logs::help()));
+    let told = story(&frames_of(&scenario_logs::help()));
     let items: Vec<&String> = told.iter().filter(|line| !line.starts_with("raw")).collect();
     let answer = "The weather in Paris is sunny with a temperature of 15C.[^1]";
     let output = format!("tool_output tool_call_output_item call_R2 function_call_output by demo = {answer}");
@@ -144,17 +144,17 @@ fn a_pause_lists_its_approvals_and_repeats_no_item() {
     for (log, output) in ends {
         let output = format!("tool_output tool_call_output_item call_R2 function_call_output by demo = {output}");
         let told = [&before[..], &[&paused, "agent demo", &output], &after[..]].concat();
-        tells(&log, &told);
+        assert_lines(&log, &told);
     }
     let ended = r#"{"interruptions":[],"reason":"user","status":"cancelled","type":"run_ended"}"#;
-    tells(&scenario_logs::trade_cancelled(), &[&before[..], &[&paused, "agent demo", ended]].concat());
+    assert_lines(&scenario_logs::trade_cancelled(), &[&before[..], &[&paused, "agent demo", ended]].concat());
 }
 
 #[test]
 fn a_pause_for_client_tools_is_marked() {
     let asked = json!({"key": null, "call_id": "call_R1", "tool_name": "pick", "arguments": "{}"});
     let paused = json!({"type": "run_paused", "reason": "client_tool", "interruptions": [asked]}).to_string();
-    tells(
+    assert_lines(
         &scenario_logs::client(),
         &[
             "agent demo",
@@ -183,17 +183,17 @@ fn interrupted_items_are_in_the_raw_frames_only() {
         (scenario_logs::limit(), "incomplete(resp_R_s1)", ended("incomplete", "max_tokens")),
         (scenario_logs::fail("provider_error"), "failed(resp_R_s1)", failed),
     ] {
-        tells(&log, &["agent demo", &format!("{message} {raw}"), &ended.to_string()]);
+        assert_lines(&log, &["agent demo", &format!("{message} {raw}"), &ended.to_string()]);
     }
     let again = "created(resp_R_s2) in_progress(resp_R_s2) output_item.added(msg_R2) output_item.done(msg_R2)";
     let told = "message_output_created message_output_item msg_R2 message by demo";
     let raw = format!("{message} failed(resp_R_s1) {again}");
-    tells(&scenario_logs::recover(), &["agent demo", &raw, told, "raw completed(resp_R_s2)", ENDED]);
+    assert_lines(&scenario_logs::recover(), &["agent demo", &raw, told, "raw completed(resp_R_s2)", ENDED]);
 }
 
 #[test]
 fn a_handoff_has_its_own_event_names() {
-    tells(
+    assert_lines(
         &scenario_logs::handoff(),
         &[
             "agent demo",
@@ -212,7 +212,7 @@ fn a_handoff_has_its_own_event_names() {
 
 #[test]
 fn a_hosted_tool_call_has_its_own_shape() {
-    let told = story(&shown(&scenario_logs::image()));
+    let told = story(&frames_of(&scenario_logs::image()));
     assert_eq!(told[2], "tool_called tool_call_item hc_R1 image_generation_call by demo");
 }
 
@@ -227,7 +227,7 @@ fn a_computer_call_has_actions_and_returns_a_screenshot() {
         log.step().call(1, "computer", ["tool", "never"], &[&arguments]).step_done("tool_calls");
         log.started(1, &arguments).result(1, screen.clone());
         log.step().message("msg_R2", &["Done."], None).step_done("stop").completed();
-        let frames = shown(&log);
+        let frames = frames_of(&log);
         let item = |name: &str| frames.iter().find(|(_, data)| data["name"] == name).unwrap().1["item"].clone();
         let call = &item("tool_called")["raw_item"];
         assert_eq!((&call["type"], &call["call_id"]), (&json!("computer_call"), &json!("call_R1")));

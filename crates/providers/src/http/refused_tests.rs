@@ -29,7 +29,7 @@ fn thought(kind: UpstreamDialect, number: u32) -> HistoryEntry {
     HistoryEntry::Reasoning { id: format!("rs_R{number}").into(), raw: came(item) }
 }
 
-fn said(kind: UpstreamDialect, number: u32) -> HistoryEntry {
+fn assistant_message(kind: UpstreamDialect, number: u32) -> HistoryEntry {
     let text = format!("word {number}");
     let item = match kind {
         UpstreamDialect::Responses => json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant",
@@ -68,7 +68,7 @@ fn turn(kind: UpstreamDialect, first: u32) -> Vec<HistoryEntry> {
         call(kind, first + 1),
         result(first + 1),
         thought(kind, first + 2),
-        said(kind, first + 3),
+        assistant_message(kind, first + 3),
     ]
 }
 

@@ -7,7 +7,7 @@ use model::item::ResultStatus;
 use model::ports::ModelClient;
 use providers::scripted::ScriptedProvider;
 
-async fn said(models: &dyn ModelClient, model: &str, history: Vec<HistoryEntry>, tools: &[&str]) -> String {
+async fn answer_text(models: &dyn ModelClient, model: &str, history: Vec<HistoryEntry>, tools: &[&str]) -> String {
     lines(models, asked(model, history, tools)).await.swap_remove(1)
 }
 
@@ -39,7 +39,7 @@ async fn a_scenario_is_played_by_the_models_that_it_names() {
         ("mine/a/poet", "the sea", "0 ?"),
     ];
     for (model, message, wanted) in cases {
-        assert_eq!(said(&models, model, vec![user(message)], &[]).await, wanted, "{model} {message}");
+        assert_eq!(answer_text(&models, model, vec![user(message)], &[]).await, wanted, "{model} {message}");
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_tool_that_the_file_does_not_mention_can_be_called() {
         assert!(lines[3].starts_with("end ToolCalls "), "{lines:?}");
     }
     for tools in [&[][..], &["known"]] {
-        assert_eq!(said(&models, "m/m", vec![user("go")], tools).await, "0 none", "{tools:?}");
+        assert_eq!(answer_text(&models, "m/m", vec![user("go")], tools).await, "0 none", "{tools:?}");
     }
 }
 
@@ -161,9 +161,9 @@ async fn a_tool_that_the_file_does_not_mention_can_be_called() {
 async fn all_conditions_of_when_must_hold() {
     let models = picker();
     let history = |status| vec![user("go"), call("pick"), ended(status, "red")];
-    assert_eq!(said(&models, "m/m", history(ResultStatus::Completed), &["pick"]).await, "0 pick: red");
-    assert_eq!(said(&models, "m/m", history(ResultStatus::Failed), &["pick"]).await, "0 other");
-    assert_eq!(said(&models, "m/m", history(ResultStatus::Completed), &[]).await, "0 other");
+    assert_eq!(answer_text(&models, "m/m", history(ResultStatus::Completed), &["pick"]).await, "0 pick: red");
+    assert_eq!(answer_text(&models, "m/m", history(ResultStatus::Failed), &["pick"]).await, "0 other");
+    assert_eq!(answer_text(&models, "m/m", history(ResultStatus::Completed), &[]).await, "0 other");
 }
 
 #[tokio::test]

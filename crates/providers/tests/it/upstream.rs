@@ -41,7 +41,7 @@ fn streams(kind: UpstreamDialect) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// The events of a stream from this origin.
-fn told(kind: UpstreamDialect, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
+fn decode_stream(kind: UpstreamDialect, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
     let turn = hello();
     let mut ingest = match kind {
         UpstreamDialect::Responses => responses::new_ingest(origin, &turn),
@@ -91,7 +91,7 @@ async fn every_stream_is_decoded_the_same_in_any_chunking() {
             let service = Service::start(vec![chunked(&bytes, &mut rng)]).await;
             let origin = format!("{}:{}/v1:e90931eb:m/1", kind.config_name(), service.address);
             let events = turn(service.settings(kind), hello()).await;
-            let wanted = without_place(told(kind, origin, &bytes));
+            let wanted = without_place(decode_stream(kind, origin, &bytes));
             assert_eq!(without_place(events), wanted, "SEED={seed} {}", path.display());
         }
     }

@@ -21,7 +21,7 @@ async fn say(hw: &Server, body: Value) -> (String, String) {
 }
 
 /// The frames of a thread's stream up to one that contains this text.
-async fn seen(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<SseFrame> {
+async fn frames_until(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<SseFrame> {
     let query = if after.is_empty() { String::new() } else { format!("?after={after}") };
     let mut stream = hw.open_stream(&format!("{RUNS}/{thread}/events{query}")).await;
     parse_frames(stream.read_until(until).await)
@@ -41,7 +41,7 @@ async fn a_thread_is_addressed_by_its_client_name() {
     let mut hw = Server::demo();
     let (thread, run) = say(&hw, json!({"message": "weather", "threadId": "mine"})).await;
     assert_eq!(thread, "mine");
-    let first = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let first = frames_until(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
     assert_eq!(
         kinds(&first),
         [
@@ -64,15 +64,15 @@ async fn a_thread_is_addressed_by_its_client_name() {
     hw.kill9();
     hw.restart();
     let (_, second) = say(&hw, json!({"message": "story 2 fast", "threadId": "mine"})).await;
-    seen(&hw, "mine", "", &end_of(&second, "RUN_FINISHED")).await;
+    frames_until(&hw, "mine", "", &end_of(&second, "RUN_FINISHED")).await;
     let threads = hw.get("/v1/threads").await.json();
     assert_eq!(threads["data"].as_array().unwrap().len(), 1);
     let ours = threads["data"][0]["thread_id"].as_str().unwrap();
-    let all = seen(&hw, ours, "0", &second).await;
+    let all = frames_until(&hw, ours, "0", &second).await;
     assert_eq!((all[0].data["runId"].as_str().unwrap(), all[0].data["threadId"].as_str().unwrap()), (&*run, ours));
     let (thread, third) = say(&hw, json!({"message": "story 1 fast", "threadId": ours})).await;
     assert_eq!(thread, ours);
-    seen(&hw, ours, "", &format!("RUN_FINISHED\",\"threadId\":\"{ours}\",\"runId\":\"{third}")).await;
+    frames_until(&hw, ours, "", &format!("RUN_FINISHED\",\"threadId\":\"{ours}\",\"runId\":\"{third}")).await;
     // A thread without a name gets one.
     let (new, _) = say(&hw, json!({"message": "story 1 fast"})).await;
     assert!(new.starts_with("thr_") && new != ours, "{new}");
@@ -85,7 +85,7 @@ async fn a_thread_is_addressed_by_its_client_name() {
 async fn a_resumed_stream_is_byte_identical() {
     let hw = Server::demo();
     let (_, run) = say(&hw, json!({"message": "trade", "threadId": "mine"})).await;
-    let asked = seen(&hw, "mine", "", "\"status\":\"partial\"").await;
+    let asked = frames_until(&hw, "mine", "", "\"status\":\"partial\"").await;
     let partial = &asked.last().unwrap().data;
     assert_eq!(
         (&partial["type"], &partial["toolAgentOutput"]["status"]),
@@ -95,7 +95,7 @@ async fn a_resumed_stream_is_byte_identical() {
     let path = format!("/v1/tasks/{run}/approvals/{key}");
     assert_eq!(hw.post(&path, json!({"decision": "approve"})).await.status, 200);
     let end = end_of(&run, "RUN_FINISHED");
-    let whole = seen(&hw, "mine", "", &end).await;
+    let whole = frames_until(&hw, "mine", "", &end).await;
     assert_eq!(
         concat_raw_frames(&whole[..asked.len()]),
         concat_raw_frames(&asked),
@@ -106,7 +106,7 @@ async fn a_resumed_stream_is_byte_identical() {
     assert_eq!((results.len(), &results[0]["messageId"]), (2, &results[1]["messageId"]));
     assert_eq!(results[1]["toolAgentOutput"]["status"], "success");
     for at in 0..whole.len() - 1 {
-        let rest = seen(&hw, "mine", &whole[at].id, &end).await;
+        let rest = frames_until(&hw, "mine", &whole[at].id, &end).await;
         assert_eq!(concat_raw_frames(&rest), concat_raw_frames(&whole[at + 1..]), "after frame {at}, {}", whole[at].id);
     }
     // The header wins, and accepts the same cursors.
@@ -126,10 +126,10 @@ async fn a_stream_starts_with_the_oldest_active_run_or_the_latest() {
     for message in ["story 1 fast", "story 3000", "story 2 fast"] {
         runs.push(say(&hw, json!({"message": message, "threadId": "mine"})).await.1);
         if runs.len() == 1 {
-            seen(&hw, "mine", "", &end_of(&runs[0], "RUN_FINISHED")).await;
+            frames_until(&hw, "mine", "", &end_of(&runs[0], "RUN_FINISHED")).await;
         }
     }
-    let begun = seen(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
+    let begun = frames_until(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
     assert_eq!((&begun[0].event[..], begun[0].data["runId"].as_str().unwrap()), ("RUN_STARTED", &*runs[1]));
     let head = hw.request(Method::HEAD, &format!("{RUNS}/mine/events"), &[], None).await;
     assert_eq!((head.status, head.header("content-type")), (200, "text/event-stream; charset=utf-8"));
@@ -146,7 +146,7 @@ async fn a_stream_starts_with_the_oldest_active_run_or_the_latest() {
     assert_eq!((&errors[0].data["runId"], &errors[0].data["message"]), (&json!(runs[1]), &json!("cancelled")));
     assert_eq!(hw.request(Method::POST, &stop, &[], None).await.problem(), (409, "already_ended".to_owned()));
 
-    let latest = seen(&hw, "mine", "", &end_of(&runs[2], "RUN_FINISHED")).await;
+    let latest = frames_until(&hw, "mine", "", &end_of(&runs[2], "RUN_FINISHED")).await;
     assert!(latest.iter().all(|frame| frame.data["runId"] == runs[2]), "only the latest");
     assert_eq!(latest[0].event, "RUN_STARTED");
 }
@@ -189,7 +189,7 @@ async fn a_repeated_request_returns_the_same_run() {
     let body = json!({"message": "story 1 fast", "threadId": "mine"});
     let first = post("a", "*/*", body.clone()).await.json();
     let (_, later) = say(&hw, json!({"message": "story 2 fast", "threadId": "mine"})).await;
-    seen(&hw, "mine", "", &end_of(&later, "RUN_FINISHED")).await;
+    frames_until(&hw, "mine", "", &end_of(&later, "RUN_FINISHED")).await;
     assert_eq!(post("a", "*/*", body.clone()).await.json(), first);
     let other = post("a", "*/*", json!({"message": "story 2 fast", "threadId": "mine"})).await;
     assert_eq!(other.problem(), (409, "idempotency_key_reused".to_owned()));
@@ -226,7 +226,7 @@ async fn a_missing_agent_is_inferred_or_required() {
 async fn an_invalid_request_is_refused_before_anything_starts() {
     let hw = Server::demo();
     let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
-    let shown = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let shown = frames_until(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
     let size = hw.count_threads_and_records().await;
     let long = "x".repeat(65);
     for (body, status, code) in [
@@ -311,6 +311,6 @@ async fn a_client_name_is_scoped_to_its_user_and_streams_are_limited() {
         json!({"scope": "history_day", "threadId": null, "day": null, "hasMore": false, "messages": []})
     );
     let (_, bens) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
-    let shown = seen(&hw, "mine", "0", &end_of(&bens, "RUN_FINISHED")).await;
+    let shown = frames_until(&hw, "mine", "0", &end_of(&bens, "RUN_FINISHED")).await;
     assert!(shown.iter().all(|frame| frame.data["runId"] == bens) && anns != bens);
 }

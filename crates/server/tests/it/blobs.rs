@@ -215,7 +215,7 @@ async fn deleting_threads_at_any_moment_leaves_no_bytes() {
 }
 
 /// A viewer of a share.
-async fn seen(hw: &Server, token: &str, path: &str) -> u16 {
+async fn viewer_status(hw: &Server, token: &str, path: &str) -> u16 {
     let bearer = format!("Bearer {token}");
     hw.request(Method::GET, path, &[("authorization", &bearer)], None).await.status
 }
@@ -238,15 +238,15 @@ async fn a_share_gives_access_to_the_blobs_of_its_visible_part() {
     for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
         let mut got = Vec::new();
         for bytes in [&early, &late, &other] {
-            got.push(seen(&hw, str_field(share, "token"), &blob_path(bytes)).await);
+            got.push(viewer_status(&hw, str_field(share, "token"), &blob_path(bytes)).await);
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
     let gone = format!("/v1/threads/{thread}/shares/{}", str_field(&live, "share_id"));
     assert_eq!(hw.request(Method::DELETE, &gone, &[], None).await.status, 204);
-    assert_eq!(seen(&hw, str_field(&live, "token"), &blob_path(&early)).await, 401);
+    assert_eq!(viewer_status(&hw, str_field(&live, "token"), &blob_path(&early)).await, 401);
     delete(&hw, &thread).await;
-    assert_eq!(seen(&hw, str_field(&frozen, "token"), &blob_path(&early)).await, 401);
+    assert_eq!(viewer_status(&hw, str_field(&frozen, "token"), &blob_path(&early)).await, 401);
 }
 
 #[tokio::test]
@@ -274,7 +274,7 @@ async fn a_share_gives_access_to_a_file_added_during_the_run() {
     for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
         let mut got = Vec::new();
         for file in [&first, &later, &never] {
-            got.push(seen(&hw, str_field(share, "token"), &asks(file)).await);
+            got.push(viewer_status(&hw, str_field(share, "token"), &asks(file)).await);
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
@@ -293,7 +293,10 @@ async fn files_read_for_the_model_are_shared_and_forked_with_the_thread() {
     let frozen = share(&hw, &thread, "frozen").await.json();
     run_with_parts(&hw, Some(&thread), &[file("/late.png")]).await;
     let token = str_field(&frozen, "token");
-    assert_eq!((seen(&hw, token, &blob_path(&early)).await, seen(&hw, token, &blob_path(&late)).await), (200, 404));
+    assert_eq!(
+        (viewer_status(&hw, token, &blob_path(&early)).await, viewer_status(&hw, token, &blob_path(&late)).await),
+        (200, 404)
+    );
     let hw = hw.with_key(&ben);
     let go_on = json!({"model": "demo", "input": "story 1 fast", "share": token, "wait": true});
     assert_eq!(hw.post("/v1/tasks", go_on).await.status, 200);

@@ -14,7 +14,7 @@ async fn cut(hw: &mut Server, input: &str) -> Value {
 }
 
 /// The task, once approval is requested.
-async fn asked(hw: &Server, task: &Value) -> Value {
+async fn wait_for_approval(hw: &Server, task: &Value) -> Value {
     let path = format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
     hw.wait_until("it asks", async || hw.get(&path).await.json()["status"] == "paused").await;
     hw.get(&path).await.json()
@@ -36,7 +36,7 @@ async fn an_unknown_outcome_is_shown_and_not_retried() {
 async fn a_person_can_approve_a_rerun() {
     let mut hw = broker_server("");
     let task = cut(&mut hw, "asking").await;
-    let task = asked(&hw, &task).await;
+    let task = wait_for_approval(&hw, &task).await;
     let open = hw.get("/v1/approvals?status=pending").await.json();
     assert_eq!(
         (&open["data"][0]["name"], &open["data"][0]["key"]),
@@ -53,7 +53,7 @@ async fn a_person_can_approve_a_rerun() {
 async fn a_person_can_supply_the_result() {
     let mut hw = broker_server("");
     let task = cut(&mut hw, "asking").await;
-    let task = asked(&hw, &task).await;
+    let task = wait_for_approval(&hw, &task).await;
     let said = json!({"decision": "reject", "message": "It was placed: I have looked."});
     assert_eq!(decide(&hw, &task, said).await.status, 200);
     let (_, words) = wait_outcome(&hw, &task).await;

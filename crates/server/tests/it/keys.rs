@@ -12,7 +12,7 @@ const PEOPLE: usize = 16;
 const KEYS_EACH: usize = 25;
 
 /// Sends a request over the admin socket, as `headwater keys` does.
-async fn asked(hw: &Server, ask: Value) -> Value {
+async fn admin_request(hw: &Server, ask: Value) -> Value {
     let mut stream = UnixStream::connect(hw.data_dir().join("control.sock")).await.unwrap();
     stream.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -28,9 +28,9 @@ async fn status(hw: &Server, key: &Value) -> u16 {
 /// Creates and revokes keys. Each change must hold once it is confirmed, whatever else changes.
 async fn change(hw: &Server, user: String) {
     for round in 0..KEYS_EACH {
-        let key = asked(hw, json!({"op": "create_key", "user": user})).await;
+        let key = admin_request(hw, json!({"op": "create_key", "user": user})).await;
         assert_eq!(status(hw, &key).await, 200, "{user}, round {round}: the key was made");
-        let answer = asked(hw, json!({"op": "revoke_key", "id": key["id"]})).await;
+        let answer = admin_request(hw, json!({"op": "revoke_key", "id": key["id"]})).await;
         assert_eq!(answer["answer"], "revoked", "{answer}");
         assert_eq!(status(hw, &key).await, 401, "{user}, round {round}: the key was revoked");
     }

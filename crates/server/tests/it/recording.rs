@@ -28,7 +28,7 @@ fn serve(dir: &Path, args: &[&str], env: &[(&str, String)]) -> (Child, String) {
 }
 
 /// The text of a run, and how it ends.
-async fn said(url: &str, model: &str) -> (String, String) {
+async fn run_text(url: &str, model: &str) -> (String, String) {
     let body = json!({"model": model, "input": "go", "stream": true}).to_string();
     let request = http_client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
     let frames = parse_frames(&request.send().await.unwrap().text().await.unwrap());
@@ -57,7 +57,7 @@ async fn a_recorded_provider_replays_offline_and_contains_no_key() {
     let key = "sk-a-key-that-nobody-else-has".to_owned();
     let env = [("OPENAI_BASE_URL", upstream.url("/v1")), ("OPENAI_API_KEY", key.clone())];
     let (mut child, url) = serve(dir.path(), &["--data-dir", "first", "--record", "tapes"], &env);
-    let live = said(&url, "openai/x").await;
+    let live = run_text(&url, "openai/x").await;
     assert_eq!(live, ("Once upon.".to_owned(), "task.completed".to_owned()));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -67,7 +67,7 @@ async fn a_recorded_provider_replays_offline_and_contains_no_key() {
 
     std::fs::write(dir.path().join("headwater.toml"), PLAYED).unwrap();
     let (mut child, url) = serve(dir.path(), &["--data-dir", "second", "--config", "headwater.toml"], &[]);
-    assert_eq!(said(&url, "again").await, live);
+    assert_eq!(run_text(&url, "again").await, live);
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -300,7 +300,7 @@ async fn an_expired_share_is_refused_and_its_streams_end() {
         let late = hw.get(&format!("/v1/threads/{thread}/events?ticket={unused}")).await;
         assert_eq!(late.status, 401, "nor does a ticket that it got");
     }
-    // The others go on.
+    // The other shares stay open.
     let (next, _) = ann.run("story 3 fast", Some(&thread)).await;
     open.read_until(&next).await;
     let listed = ann.get(&format!("/v1/threads/{thread}/shares")).await;

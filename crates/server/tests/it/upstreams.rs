@@ -202,7 +202,7 @@ async fn begin(server: &Server, agent: &str) -> String {
 }
 
 /// The text of all deltas.
-fn heard(frames: &[SseFrame]) -> String {
+fn text_of_frames(frames: &[SseFrame]) -> String {
     frames
         .iter()
         .filter(|frame| frame.event == "task.text.delta")
@@ -219,7 +219,7 @@ fn check(what: &str, end: &End, tools: usize, frames: &[SseFrame], task: &Value)
     match end {
         Completed(text) => {
             assert_eq!(last.event, "task.completed", "{what}: {task:#}");
-            assert_eq!(heard(frames), *text, "{what}: {task:#}");
+            assert_eq!(text_of_frames(frames), *text, "{what}: {task:#}");
         }
         Failed(code) => {
             let error = &last.data["error"];
@@ -281,7 +281,7 @@ async fn hostile_upstreams_end_their_run_once_with_a_reason_and_affect_no_other(
         let frames = server.frames(&format!("/v1/tasks/{task}/events"), None).await;
         assert_eq!(frames.last().unwrap().event, "task.completed");
         assert!(frames.iter().all(|frame| frame.event != "task.retrying"), "it did not go through at once");
-        assert_eq!(heard(&frames), story());
+        assert_eq!(text_of_frames(&frames), story());
     }
 }
 
@@ -307,7 +307,10 @@ async fn retry_after_of_an_upstream_is_respected() {
         let retries: Vec<&SseFrame> = frames.iter().filter(|frame| frame.event == "task.retrying").collect();
         assert_eq!(retries.len(), 1, "{frames:?}");
         assert_eq!(retries[0].data["error"]["code"], "rate_limited");
-        assert_eq!((frames.last().unwrap().event.as_str(), heard(&frames)), ("task.completed", "Hello.".to_owned()));
+        assert_eq!(
+            (frames.last().unwrap().event.as_str(), text_of_frames(&frames)),
+            ("task.completed", "Hello.".to_owned())
+        );
         let asked = asked.lock().unwrap();
         let times: Vec<Instant> = asked.iter().filter(|(other, _)| *other == d).map(|(_, at)| *at).collect();
         assert_eq!(times.len(), 2);
@@ -360,7 +363,7 @@ async fn followed(url: &str) -> (String, String) {
         let Some(end) = held.windows(2).rposition(|two| two == b"\n\n") else { continue };
         let rest = held.split_off(end + 2);
         let frames = parse_frames(std::str::from_utf8(&held).unwrap());
-        said.push_str(&heard(&frames));
+        said.push_str(&text_of_frames(&frames));
         last = frames.last().map_or(last, |frame| frame.event.clone());
         held = rest;
     }
@@ -399,7 +402,7 @@ async fn a_base_url_in_the_environment_is_all_that_is_needed() {
         let frames = parse_frames(&text);
         assert_eq!(frames.last().map(|frame| frame.event.as_str()), Some("task.completed"), "{model}: {text}");
         let pieces = frames.iter().filter(|frame| frame.event == "task.text.delta").count();
-        assert_eq!((heard(&frames), pieces), (story(), WORDS as usize), "{model}");
+        assert_eq!((text_of_frames(&frames), pieces), (story(), WORDS as usize), "{model}");
     }
     child.kill().unwrap();
     child.wait().unwrap();

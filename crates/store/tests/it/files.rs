@@ -76,7 +76,7 @@ async fn take(store: &impl store_conformance::TestStore, owner: &UserId, step: S
 }
 
 /// The complete visible state of files.
-async fn seen(store: &impl store_conformance::TestStore) -> String {
+async fn visible_state(store: &impl store_conformance::TestStore) -> String {
     let mut seen = vec![format!("{:?}", store.unreferenced_attachments().await.unwrap())];
     seen.push(format!("{:?}", store.stale_attachments().await.unwrap()));
     for owner in [test_user(), other_user()] {
@@ -107,10 +107,10 @@ async fn both_backends_agree_on_random_file_operations() {
             let said = (take(&memory, &owner, step.clone()).await, take(&sqlite, &owner, step.clone()).await);
             assert_eq!(said.0, said.1, "seed {seed}: {step:?}");
             if rng.chance(10) {
-                assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed} after {step:?}");
+                assert_eq!(visible_state(&memory).await, visible_state(&sqlite).await, "seed {seed} after {step:?}");
             }
         }
-        assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed}");
+        assert_eq!(visible_state(&memory).await, visible_state(&sqlite).await, "seed {seed}");
         assert_eq!(sqlite.stats().failures, 0, "seed {seed}");
         released += memory.unreferenced_attachments().await.unwrap().len();
         drop(sqlite);

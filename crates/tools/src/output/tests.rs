@@ -4,7 +4,7 @@ use model::error::ErrorCode;
 use serde_json::json;
 
 /// The text of a text-only result.
-fn said(text: &str) -> String {
+fn text_of(text: &str) -> String {
     let output = parse_output(text, None).unwrap();
     let [ContentPart::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
     assert_eq!(output, text_output(text));
@@ -32,7 +32,7 @@ fn text_stays_unchanged_and_other_json_loses_only_white_space() {
         ("{\"a\":1}\n{\"a\":2}", "{\"a\":1}\n{\"a\":2}"),
     ];
     for (text, wanted) in cases {
-        assert_eq!(said(text), wanted);
+        assert_eq!(text_of(text), wanted);
     }
 }
 
@@ -40,7 +40,7 @@ fn text_stays_unchanged_and_other_json_loses_only_white_space() {
 fn an_empty_result_is_described_in_text() {
     let blank = json!({"message_content": [{"type": "text", "text": " "}], "summary": null}).to_string();
     for text in ["", "\n", " \t ", "\"\"", "{\"message_content\":[]}", "{\"error\":null}", &blank] {
-        assert_eq!(said(text), "(no output)", "{text:?}");
+        assert_eq!(text_of(text), "(no output)", "{text:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use model::history::HistoryEntry;
 use model::ports::{HookRequest, HookResponse, HookRunner};
 use serde_json::json;
 
-fn asked() -> HookRequest {
+fn hook_request() -> HookRequest {
     HookRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -29,7 +29,7 @@ fn command(command: &[&str]) -> InputHook {
 }
 
 async fn ask(hook: &InputHook) -> Result<HookResponse, ErrorInfo> {
-    toolbox().run_hook(hook, asked()).await
+    toolbox().run_hook(hook, hook_request()).await
 }
 
 async fn refused(hook: &InputHook) -> String {
@@ -46,7 +46,7 @@ async fn an_http_hook_gets_the_request_and_answers() {
     assert_eq!(ask(&url(site.url("/hook"))).await, Ok(wanted));
     let seen = site.only();
     assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", "/hook"));
-    assert_eq!(serde_json::from_str::<HookRequest>(&seen.body).unwrap(), asked());
+    assert_eq!(serde_json::from_str::<HookRequest>(&seen.body).unwrap(), hook_request());
     let headers = ["content-type", "headwater-user", "headwater-thread", "headwater-run"].map(|name| seen.header(name));
     assert_eq!(headers, [Some("application/json"), Some("local"), Some("thr_1"), Some("task_R")]);
 }

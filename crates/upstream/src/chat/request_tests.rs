@@ -299,7 +299,7 @@ fn images_in_results_follow_all_results() {
 }
 
 /// The body for these settings, with one tool.
-fn wished(wishes: ModelSettings, model: &str, options: &Value) -> Value {
+fn body_with_settings(wishes: ModelSettings, model: &str, options: &Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
@@ -314,7 +314,7 @@ fn wished(wishes: ModelSettings, model: &str, options: &Value) -> Value {
 #[test]
 fn model_settings_map_to_the_fields_of_chat() {
     let schema = json!({"type": "object"});
-    let mut body = wished(
+    let mut body = body_with_settings(
         ModelSettings {
             instructions: Some("Rhyme.".to_owned()),
             max_output_tokens: Some(99),
@@ -340,16 +340,24 @@ fn model_settings_map_to_the_fields_of_chat() {
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
         let wishes = ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() };
-        assert_eq!(wished(wishes, "m", &json!({}))["tool_choice"], word);
+        assert_eq!(body_with_settings(wishes, "m", &json!({}))["tool_choice"], word);
     }
-    let any = wished(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, "m", &json!({}));
+    let any = body_with_settings(
+        ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() },
+        "m",
+        &json!({}),
+    );
     assert_eq!(any["response_format"], json!({"type": "json_object"}));
 }
 
 #[test]
 fn the_token_limit_has_the_field_name_of_the_model_unless_the_operator_set_one() {
     let limits = |model: &str, options: Value| {
-        let body = wished(ModelSettings { max_output_tokens: Some(9), ..ModelSettings::default() }, model, &options);
+        let body = body_with_settings(
+            ModelSettings { max_output_tokens: Some(9), ..ModelSettings::default() },
+            model,
+            &options,
+        );
         [body["max_tokens"].as_u64(), body["max_completion_tokens"].as_u64()]
     };
     for model in ["o3-mini", "gpt-5", "openai/gpt-5-mini", "gpt-5-chat-latest"] {

@@ -355,7 +355,7 @@ fn images_are_sent_with_text_and_results() {
 }
 
 /// The body for these settings, with one tool.
-fn wished(wishes: ModelSettings, options: &Value) -> Value {
+fn body_with_settings(wishes: ModelSettings, options: &Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
@@ -392,14 +392,14 @@ fn model_settings_map_to_the_fields_of_messages() {
         "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
         "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
     });
-    assert_eq!(wished(much(), &json!({})), expected);
-    assert_eq!(wished(ModelSettings { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
-    assert_eq!(wished(much(), &json!({"temperature": null})).get("temperature"), None);
-    assert_eq!(wished(much(), &json!({"max_tokens": 7}))["max_tokens"], 7);
+    assert_eq!(body_with_settings(much(), &json!({})), expected);
+    assert_eq!(body_with_settings(ModelSettings { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
+    assert_eq!(body_with_settings(much(), &json!({"temperature": null})).get("temperature"), None);
+    assert_eq!(body_with_settings(much(), &json!({"max_tokens": 7}))["max_tokens"], 7);
     for format in
         [OutputFormat::Json, OutputFormat::Schema { name: String::new(), schema: json!({}), strict: Some(false) }]
     {
-        let body = wished(ModelSettings { format: Some(format), ..ModelSettings::default() }, &json!({}));
+        let body = body_with_settings(ModelSettings { format: Some(format), ..ModelSettings::default() }, &json!({}));
         assert_eq!(body.get("output_config"), None);
     }
 }
@@ -408,7 +408,7 @@ fn model_settings_map_to_the_fields_of_messages() {
 fn tool_choice_and_parallelism_share_one_field() {
     use ToolChoice::{Auto, None as Nothing, Required};
     let choice = |tool_choice, parallel_tool_calls| {
-        wished(ModelSettings { tool_choice, parallel_tool_calls, ..ModelSettings::default() }, &json!({}))["tool_choice"].take()
+        body_with_settings(ModelSettings { tool_choice, parallel_tool_calls, ..ModelSettings::default() }, &json!({}))["tool_choice"].take()
     };
     assert_eq!(choice(None, None), Value::Null);
     assert_eq!(choice(None, Some(true)), Value::Null);
@@ -423,11 +423,11 @@ fn tool_choice_and_parallelism_share_one_field() {
 #[test]
 fn settings_incompatible_with_thinking_are_omitted() {
     let options = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}});
-    let body = wished(much(), &options);
+    let body = body_with_settings(much(), &options);
     assert_eq!(body["max_tokens"], 2099);
     assert_eq!((body.get("temperature"), body.get("top_p")), (None, None));
     assert_eq!(body["tool_choice"], json!({"type": "auto", "disable_parallel_tool_use": true}));
-    let body = wished(much(), &json!({"thinking": {"type": "disabled"}}));
+    let body = body_with_settings(much(), &json!({"thinking": {"type": "disabled"}}));
     assert_eq!((&body["temperature"], &body["tool_choice"]["type"]), (&json!(1.0), &json!("tool")));
 }
 

@@ -216,7 +216,7 @@ mod tests {
         PartDelta::Text(text.to_owned(), None)
     }
 
-    fn shown(out: &[ModelEvent]) -> String {
+    fn event_text(out: &[ModelEvent]) -> String {
         let piece = |event: &ModelEvent| match event {
             ModelEvent::Delta(ModelDelta::Text { part, text, .. } | ModelDelta::Refusal { part, text, .. }) => {
                 format!("{part}:{text}")
@@ -233,10 +233,10 @@ mod tests {
         for (at, text) in [(b, "x"), (a, "Hel"), (b, "y"), (a, "lo")] {
             parts.push_delta(0, at, words(text), &mut out);
         }
-        assert_eq!(shown(&out), "0:Hel 0:lo");
+        assert_eq!(event_text(&out), "0:Hel 0:lo");
         parts.close(0, a, &mut out);
         parts.push_delta(0, b, words("z"), &mut out);
-        assert_eq!(shown(&out), "0:Hel 0:lo 1:x 1:y 1:z");
+        assert_eq!(event_text(&out), "0:Hel 0:lo 1:x 1:y 1:z");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         let a = parts.find_or_insert(TextPartKind::Text, 0);
         parts.push_delta(0, a, words("a"), &mut out);
         parts.close(0, a, &mut out);
-        assert_eq!(shown(&out), "0:a 1:b");
+        assert_eq!(event_text(&out), "0:a 1:b");
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         parts.push_missing_text(0, a, "Goodbye", None, &mut out);
         parts.close(0, a, &mut out);
         parts.push_delta(0, a, words("!"), &mut out);
-        assert_eq!(shown(&out), "0:Hel 0:lo");
+        assert_eq!(event_text(&out), "0:Hel 0:lo");
     }
 
     #[test]
@@ -268,11 +268,11 @@ mod tests {
         let (mut parts, mut out) = (PartSequencer { accept_any_index: true, ..PartSequencer::default() }, Vec::new());
         let streamed = parts.find_or_insert(TextPartKind::Text, 1);
         parts.push_delta(0, streamed, words("Hello"), &mut out);
-        assert_eq!(shown(&out), "0:Hello");
+        assert_eq!(event_text(&out), "0:Hello");
         let finished = parts.match_final_part(TextPartKind::Text, 0, |index| index == 0);
         parts.push_missing_text(0, finished, "Hello", None, &mut out);
         parts.close_all(0, &mut out);
-        assert_eq!(shown(&out), "0:Hello");
+        assert_eq!(event_text(&out), "0:Hello");
     }
 
     #[test]
@@ -283,6 +283,6 @@ mod tests {
         parts.push_delta(0, text, words("Well."), &mut out);
         parts.push_delta(0, refusal, words("No."), &mut out);
         parts.close_all(0, &mut out);
-        assert_eq!(shown(&out), "0:Well. 1:No.");
+        assert_eq!(event_text(&out), "0:Well. 1:No.");
     }
 }

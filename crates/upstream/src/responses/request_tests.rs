@@ -66,11 +66,11 @@ fn thought(origin: &str, item: Value) -> HistoryEntry {
     HistoryEntry::Reasoning { id: ItemId::from("rs_ours"), raw: raw(origin, item) }
 }
 
-fn said(text: &str, raw: Option<RawItem>) -> HistoryEntry {
+fn assistant_message(text: &str, raw: Option<RawItem>) -> HistoryEntry {
     HistoryEntry::Assistant { id: ItemId::from("msg_ours"), text: text.to_owned(), raw }
 }
 
-fn asked(number: u32, raw: Option<RawItem>) -> HistoryEntry {
+fn tool_call(number: u32, raw: Option<RawItem>) -> HistoryEntry {
     HistoryEntry::Call {
         call_id: CallId::from(format!("call_{number}").as_str()),
         name: "look".to_owned(),
@@ -80,7 +80,7 @@ fn asked(number: u32, raw: Option<RawItem>) -> HistoryEntry {
     }
 }
 
-fn gave(number: u32, content: Vec<ContentPart>) -> HistoryEntry {
+fn tool_result(number: u32, content: Vec<ContentPart>) -> HistoryEntry {
     let call_id = CallId::from(format!("call_{number}").as_str());
     HistoryEntry::Result { call_id, status: ResultStatus::Completed, content }
 }
@@ -94,10 +94,10 @@ fn whole_turn(origin: &str) -> Vec<HistoryEntry> {
     vec![
         user("hi"),
         thought(origin, rs(1)),
-        asked(1, Some(raw(origin, fc(1)))),
-        gave(1, vec![ContentPart::text("42")]),
+        tool_call(1, Some(raw(origin, fc(1)))),
+        tool_result(1, vec![ContentPart::text("42")]),
         thought(origin, rs(2)),
-        said("It is 42.", Some(raw(origin, msg("It is 42.")))),
+        assistant_message("It is 42.", Some(raw(origin, msg("It is 42.")))),
     ]
 }
 
@@ -142,7 +142,7 @@ fn rule_4_another_origin_gets_no_reasoning_and_no_ids() {
 #[test]
 fn rule_5_incomplete_reasoning_is_left_out_with_all_ids_of_its_group() {
     let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
-    let message = || said("x", Some(raw(HERE, msg("x"))));
+    let message = || assistant_message("x", Some(raw(HERE, msg("x"))));
     // Nothing follows it.
     assert_eq!(sent(vec![user("hi"), thought(HERE, rs(1))]), json!([user_item("hi")]));
     assert_eq!(sent(vec![message(), thought(HERE, rs(1)), user("hi")]), json!([words, user_item("hi")]));
@@ -158,9 +158,9 @@ fn rule_5_incomplete_reasoning_is_left_out_with_all_ids_of_its_group() {
     assert_eq!(sent(vec![thought(HERE, rs(1)), hosted, message()]), json!([words]));
     let stone = json!({"type": "message", "id": "msg_1", "too_long": true});
     let cut = json!({"type": "message", "role": "assistant", "content": "x"});
-    assert_eq!(sent(vec![thought(HERE, rs(1)), said("x", Some(raw(HERE, stone)))]), json!([cut]));
+    assert_eq!(sent(vec![thought(HERE, rs(1)), assistant_message("x", Some(raw(HERE, stone)))]), json!([cut]));
     // A call without a result gets one, and a result without a call is dropped.
-    let answered = sent(vec![asked(1, Some(raw(HERE, fc(1)))), gave(9, vec![ContentPart::text("?")])]);
+    let answered = sent(vec![tool_call(1, Some(raw(HERE, fc(1)))), tool_result(9, vec![ContentPart::text("?")])]);
     assert_eq!(answered.as_array().map(Vec::len), Some(2));
     assert!(answered[1]["output"].as_str().unwrap().contains("interrupted"), "{answered}");
 }
@@ -169,7 +169,7 @@ fn rule_5_incomplete_reasoning_is_left_out_with_all_ids_of_its_group() {
 fn rule_5_an_id_is_enough_for_a_service_that_stores_responses() {
     let mut bare = rs(1);
     bare["encrypted_content"] = Value::Null;
-    let history = vec![thought(HERE, bare.clone()), said("x", Some(raw(HERE, msg("x"))))];
+    let history = vec![thought(HERE, bare.clone()), assistant_message("x", Some(raw(HERE, msg("x"))))];
     let body = build_request(&turn(history, json!({})), &RequestTarget { model: "gpt-5", origin: HERE, store: true });
     assert_eq!((&body["input"], &body["store"]), (&json!([bare, msg("x")]), &json!(true)));
     assert_eq!(body.get("include"), None);
@@ -177,7 +177,12 @@ fn rule_5_an_id_is_enough_for_a_service_that_stores_responses() {
 
 #[test]
 fn rule_6_an_interrupted_turn_is_sent_as_text() {
-    let cut = vec![user("hi"), said("I was abo", None), thought(HERE, rs(2)), said("x", Some(raw(HERE, msg("x"))))];
+    let cut = vec![
+        user("hi"),
+        assistant_message("I was abo", None),
+        thought(HERE, rs(2)),
+        assistant_message("x", Some(raw(HERE, msg("x")))),
+    ];
     let words = json!({"type": "message", "role": "assistant", "content": "I was abo"});
     assert_eq!(sent(cut), json!([user_item("hi"), words, rs(2), msg("x")]));
 }
@@ -193,7 +198,7 @@ fn rule_7_after_a_refusal_the_request_is_resent_without_the_refused_items() {
         name: "web_search".to_owned(),
         raw: raw(HERE, search),
     });
-    history.push(said("x", Some(raw(HERE, msg("x")))));
+    history.push(assistant_message("x", Some(raw(HERE, msg("x")))));
     let again = without_reasoning(body(history));
     let plain_call = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
     let words = |text: &str| json!({"type": "message", "role": "assistant", "content": text, "phase": "final_answer"});
@@ -231,7 +236,7 @@ fn without_reasoning_text_and_calls_have_no_ids_and_the_rest_is_unchanged() {
         raw: raw(HERE, search.clone()),
     };
     let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
-    assert_eq!(sent(vec![hosted, said("x", Some(raw(HERE, msg("x"))))]), json!([search, words]));
+    assert_eq!(sent(vec![hosted, assistant_message("x", Some(raw(HERE, msg("x"))))]), json!([search, words]));
 }
 
 #[test]
@@ -246,7 +251,7 @@ fn a_duplicate_call_id_is_replaced_by_ours() {
         provider_call_id: Some("p1".to_owned()),
         raw: Some(raw(HERE, fc(1))),
     });
-    history.push(gave(2, vec![ContentPart::text("43")]));
+    history.push(tool_result(2, vec![ContentPart::text("43")]));
     let ids: Vec<Value> =
         sent(history).as_array().unwrap().iter().filter_map(|item| item.get("call_id").cloned()).collect();
     assert_eq!(ids, ["call_1", "call_1", "call_2", "call_2"]);
@@ -257,16 +262,17 @@ fn a_computer_call_is_answered_with_a_screenshot() {
     let checks = json!([{"id": "sc_1", "code": "malicious_instructions", "message": "x"}]);
     let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "status": "completed",
         "action": {"type": "screenshot"}, "pending_safety_checks": checks});
-    let asked = || asked(1, Some(raw(HERE, call.clone())));
+    let computer_call = || tool_call(1, Some(raw(HERE, call.clone())));
     let seen = vec![ContentPart::text("done"), ContentPart::image("data:image/png;base64,AAAA")];
     let answer = json!({"type": "computer_call_output", "call_id": "p1", "acknowledged_safety_checks": checks,
         "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}});
-    let history = vec![thought(HERE, rs(1)), asked(), gave(1, seen)];
+    let history = vec![thought(HERE, rs(1)), computer_call(), tool_result(1, seen)];
     assert_eq!(sent(history.clone()), json!([rs(1), call, answer]));
     // Without an image it can only be described.
-    let told = sent(vec![thought(HERE, rs(1)), asked(), gave(1, vec![ContentPart::text("no screen")])]);
+    let described =
+        sent(vec![thought(HERE, rs(1)), computer_call(), tool_result(1, vec![ContentPart::text("no screen")])]);
     let plain = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
-    assert_eq!(told, json!([plain, output("p1", "no screen")]));
+    assert_eq!(described, json!([plain, output("p1", "no screen")]));
     let again = without_reasoning(body(history));
     assert_eq!(again["input"][0]["name"], "computer");
     assert_eq!(again["input"][1]["output"][0]["image_url"], "data:image/png;base64,AAAA");
@@ -275,7 +281,7 @@ fn a_computer_call_is_answered_with_a_screenshot() {
 #[test]
 fn a_custom_call_is_answered_in_its_own_shape() {
     let call = json!({"type": "custom_tool_call", "id": "ct_1", "call_id": "p1", "name": "look", "input": "any"});
-    let history = vec![asked(1, Some(raw(HERE, call.clone()))), gave(1, vec![ContentPart::text("ok")])];
+    let history = vec![tool_call(1, Some(raw(HERE, call.clone()))), tool_result(1, vec![ContentPart::text("ok")])];
     let answer = json!({"type": "custom_tool_call_output", "call_id": "p1", "output": "ok"});
     let mut bare = call;
     bare.as_object_mut().unwrap().remove("id");
@@ -310,7 +316,8 @@ fn images_and_files_are_sent_in_the_services_format() {
         {"type": "input_text", "text": "[file b.zip]"},
         {"type": "input_text", "text": "[file docs/b.pdf]"},
     ]);
-    let given = sent(vec![HistoryEntry::User { content: content.clone() }, asked(1, None), gave(1, content)]);
+    let given =
+        sent(vec![HistoryEntry::User { content: content.clone() }, tool_call(1, None), tool_result(1, content)]);
     assert_eq!(given[0]["content"], parts);
     assert_eq!(given[2]["output"], parts, "a result may hold the same");
 }
@@ -318,7 +325,7 @@ fn images_and_files_are_sent_in_the_services_format() {
 #[test]
 fn a_request_always_has_input_and_no_blank_text() {
     assert_eq!(sent(vec![]), json!([user_item("Go on.")]));
-    assert_eq!(sent(vec![user(" "), said("\n", None)]), json!([user_item("Go on.")]));
+    assert_eq!(sent(vec![user(" "), assistant_message("\n", None)]), json!([user_item("Go on.")]));
     let summed = sent(vec![HistoryEntry::Summary { text: "They met.".to_owned() }, user("go on")]);
     assert_eq!(summed[0], user_item("Summary of the conversation so far:\n\nThey met."));
     let odd = HistoryEntry::Call {
@@ -361,7 +368,7 @@ fn a_body_has_tools_and_instructions_and_operator_options_win() {
 }
 
 /// The body for these settings, with one tool.
-fn wished(wishes: ModelSettings, options: Value) -> Value {
+fn body_with_settings(wishes: ModelSettings, options: Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
@@ -375,7 +382,7 @@ fn wished(wishes: ModelSettings, options: Value) -> Value {
 #[test]
 fn model_settings_map_to_the_fields_of_responses() {
     let schema = json!({"type": "object"});
-    let body = wished(
+    let body = body_with_settings(
         ModelSettings {
             instructions: Some("Rhyme.".to_owned()),
             max_output_tokens: Some(99),
@@ -403,11 +410,12 @@ fn model_settings_map_to_the_fields_of_responses() {
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
         assert_eq!(
-            wished(ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() }, json!({}))["tool_choice"],
+            body_with_settings(ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() }, json!({}))["tool_choice"],
             word
         );
     }
-    let any = wished(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, json!({}));
+    let any =
+        body_with_settings(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, json!({}));
     assert_eq!(any["text"], json!({"format": {"type": "json_object"}}));
 }
 
@@ -420,11 +428,11 @@ fn operator_options_override_the_callers_settings_and_keep_the_rest() {
         ..ModelSettings::default()
     };
     let options = json!({"temperature": 0.0, "top_p": null, "reasoning": {"summary": "auto"}});
-    let body = wished(wishes(), options);
+    let body = body_with_settings(wishes(), options);
     assert_eq!(body["temperature"], 0.0);
     assert_eq!(body.get("top_p"), None);
     assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
-    let body = wished(wishes(), json!({"reasoning": null}));
+    let body = body_with_settings(wishes(), json!({"reasoning": null}));
     assert_eq!((body.get("reasoning"), body.get("include")), (None, None));
 }
 

@@ -12,7 +12,7 @@ fn with(fields: &Value) -> Result<StatelessRequest, InvalidField> {
     read(&body)
 }
 
-fn said(what: InputKind) -> ClientInput {
+fn input_of_kind(what: InputKind) -> ClientInput {
     ClientInput { id: None, kind: what }
 }
 
@@ -99,13 +99,13 @@ fn leading_system_messages_are_instructions_and_later_ones_are_history() {
     assert_eq!(
         asked.input,
         [
-            said(InputKind::User(vec![ContentPart::text("a")])),
-            said(InputKind::Assistant("No.".to_owned())),
-            said(InputKind::Assistant("b".to_owned())),
-            said(InputKind::ToolCall { call_id: call_id.clone(), name, arguments: r#"{"n":1}"#.to_owned() }),
-            said(InputKind::ToolResult { call_id, content: vec![ContentPart::text("here")], failed: false }),
-            said(InputKind::System("Now in French.".to_owned())),
-            said(InputKind::User(vec![
+            input_of_kind(InputKind::User(vec![ContentPart::text("a")])),
+            input_of_kind(InputKind::Assistant("No.".to_owned())),
+            input_of_kind(InputKind::Assistant("b".to_owned())),
+            input_of_kind(InputKind::ToolCall { call_id: call_id.clone(), name, arguments: r#"{"n":1}"#.to_owned() }),
+            input_of_kind(InputKind::ToolResult { call_id, content: vec![ContentPart::text("here")], failed: false }),
+            input_of_kind(InputKind::System("Now in French.".to_owned())),
+            input_of_kind(InputKind::User(vec![
                 ContentPart::text("d"),
                 ContentPart::ImageUrl {
                     image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(ImageDetail::Low) },

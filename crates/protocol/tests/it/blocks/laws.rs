@@ -73,7 +73,7 @@ fn every_turn_is_well_formed() {
 }
 
 /// The content of a log in the form that reducers return.
-fn said(run: &RunFold) -> Vec<String> {
+fn log_content(run: &RunFold) -> Vec<String> {
     let mut said = Vec::new();
     let thinks = run.root().unwrap().spec.display_mode == DisplayMode::Agent;
     for task in &run.tasks {
@@ -110,7 +110,7 @@ fn texts(fold: &ItemFold) -> impl Iterator<Item = &str> {
     })
 }
 
-fn heard(blocks: &[Value]) -> Vec<String> {
+fn reducer_content(blocks: &[Value]) -> Vec<String> {
     let mut heard: Vec<String> = blocks
         .iter()
         .map(|block| {
@@ -141,8 +141,8 @@ fn law_6_both_reducers_agree_with_the_log() {
             }
             let at = format!("SEED={seed}, {}", run.root().unwrap().id);
             assert!(!react.is_streaming, "{at}");
-            assert_eq!(heard(&react.blocks), said(&run), "{at}: React");
-            assert_eq!(heard(&flutter.blocks), said(&run), "{at}: Flutter");
+            assert_eq!(reducer_content(&react.blocks), log_content(&run), "{at}: React");
+            assert_eq!(reducer_content(&flutter.blocks), log_content(&run), "{at}: Flutter");
         }
     }
 }

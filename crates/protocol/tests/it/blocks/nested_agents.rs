@@ -5,7 +5,7 @@ use super::{bare, story};
 use serde_json::{Value, json};
 
 /// The owner of each block: its type, `subagent` and `parent_tool_use_id`. An approval has the call that it is about.
-fn whose(log: &Log) -> Vec<(String, Value, Value)> {
+fn block_owners(log: &Log) -> Vec<(String, Value, Value)> {
     let starts = bare(log).into_iter().filter(|frame| frame["type"] == "content_block_start");
     starts
         .map(|start| {
@@ -34,7 +34,7 @@ fn every_block_names_its_agent_and_its_parent_call() {
     let root = (Value::Null, Value::Null);
     let of = |kind: &str, (agent, call): (Value, Value)| (kind.to_owned(), agent, call);
     assert_eq!(
-        whose(&deep()),
+        block_owners(&deep()),
         [
             of("tool_use", root.clone()),
             of("tool_use", root),
@@ -46,7 +46,7 @@ fn every_block_names_its_agent_and_its_parent_call() {
         ]
     );
     let ended = deep().of("call_R3").done(1).completed().of("call_R1").result_ends("call_R3", 1, json!({}));
-    assert_eq!(whose(&ended)[7..], [of("tool_result", mid("call_R1"))]);
+    assert_eq!(block_owners(&ended)[7..], [of("tool_result", mid("call_R1"))]);
     let last = bare(&ended).into_iter().rfind(|frame| frame["type"] == "content_block_start").unwrap();
     assert_eq!((&last["content_block"]["content"], &last["content_block"]["name"]), (&json!("first"), &json!("leaf")));
     let finals = bare(&ended).iter().filter(|frame| frame["is_final"] == true).count();
@@ -63,7 +63,11 @@ fn a_nested_approval_names_the_nested_call_and_its_result_belongs_to_the_leaf() 
     let asked = told.iter().position(|line| line.contains("approval_request")).unwrap();
     assert!(told[asked].ends_with(&format!("tool_use_id={call} approval_key=apr_R{number}")), "{}", told[asked]);
     assert!(told[asked + 1].starts_with("delta") && told[asked + 2].starts_with("stop"), "{told:#?}");
-    assert_eq!(whose(&log).last(), Some(&("tool_result".to_owned(), json!("leaf"), json!("call_R3"))), "{told:#?}");
+    assert_eq!(
+        block_owners(&log).last(),
+        Some(&("tool_result".to_owned(), json!("leaf"), json!("call_R3"))),
+        "{told:#?}"
+    );
 }
 
 #[test]
@@ -71,6 +75,6 @@ fn a_handoff_inside_a_sub_agent_changes_the_agent_name() {
     let log = Log::new().step(1).call("mid", "{}", json!({"kind": "agent"})).calls(1).result_begins("call_R1");
     let log = log.child("call_R1", "mid").step(1).say(&["I hand over."]).done(1);
     let log = log.event(json!({"type": "task.agent.updated", "agent": "heir", "from": "mid"})).step(2).say(&["Mine."]);
-    let texts: Vec<Value> = whose(&log).into_iter().skip(1).map(|(_, agent, _)| agent).collect();
+    let texts: Vec<Value> = block_owners(&log).into_iter().skip(1).map(|(_, agent, _)| agent).collect();
     assert_eq!(texts, ["mid", "heir"]);
 }

@@ -40,7 +40,7 @@ fn line(chunk: &Value) -> String {
 }
 
 #[track_caller]
-fn tells(log: &Log, number: u32, lines: &[&str]) {
+fn assert_lines(log: &Log, number: u32, lines: &[&str]) {
     let chunks = segment(log, number);
     let told: Vec<String> = chunks.iter().map(line).collect();
     assert_eq!(told, lines, "\n{}", told.join("\n"));
@@ -50,7 +50,7 @@ fn tells(log: &Log, number: u32, lines: &[&str]) {
 #[test]
 fn reasoning_and_text_are_streamed_and_server_tools_are_not() {
     let cited = r#"{"annotations":[{"type":"url_citation","url_citation":{"end_index":60,"start_index":56,"title":"[1]","url":"headwater:/threads/thr_1/references/1"}}]}"#;
-    tells(
+    assert_lines(
         &scenario_logs::weather(),
         1,
         &[
@@ -116,7 +116,7 @@ fn an_answer_stays_open_during_an_approval() {
 #[test]
 fn a_client_tool_ends_the_answer_and_its_result_starts_the_next() {
     let log = scenario_logs::client();
-    tells(
+    assert_lines(
         &log,
         1,
         &[

@@ -52,7 +52,7 @@ fn line((event, data): &Frame) -> String {
 }
 
 #[track_caller]
-fn tells(log: &Log, number: u32, lines: &[&str]) {
+fn assert_lines(log: &Log, number: u32, lines: &[&str]) {
     let frames = segment(log, number);
     let told: Vec<String> = frames.iter().map(line).collect();
     assert_eq!(told, lines, "\n{}", told.join("\n"));
@@ -65,7 +65,7 @@ fn reasoning_tools_and_text_are_consecutive_blocks() {
         "cited_text": "", "search_result_index": 0, "start_block_index": 0, "end_block_index": 1});
     let used = r#"start 2 {"id":"call_R2","input":{"location":"Paris, France"},"name":"get_weather","server_name":"headwater","type":"mcp_tool_use"}"#;
     let given = r#"start 3 {"content":[{"text":"{\"temperature\":15}\n[image /v1/blobs/ab12]","type":"text"}],"is_error":false,"tool_use_id":"call_R2","type":"mcp_tool_result"}"#;
-    tells(
+    assert_lines(
         &scenario_logs::weather(),
         1,
         &[
@@ -165,7 +165,7 @@ fn an_answer_stays_open_during_an_approval() {
 #[test]
 fn a_client_tool_ends_the_answer_and_its_result_starts_the_next() {
     let log = scenario_logs::client();
-    tells(
+    assert_lines(
         &log,
         1,
         &[
@@ -177,7 +177,7 @@ fn a_client_tool_ends_the_answer_and_its_result_starts_the_next() {
             "message_stop",
         ],
     );
-    tells(
+    assert_lines(
         &log,
         2,
         &[

@@ -51,7 +51,7 @@ fn line(name: &str, data: &Value) -> String {
 }
 
 #[track_caller]
-fn tells(log: &Log, number: u32, lines: &[&str]) {
+fn assert_lines(log: &Log, number: u32, lines: &[&str]) {
     let frames = segment(log, number);
     let told = story(&frames);
     assert_eq!(told, lines, "\n{}", told.join("\n"));
@@ -92,7 +92,7 @@ const BEGINS: [&str; 2] = ["created resp_R in_progress []", "in_progress resp_R 
 const GOES_ON: [&str; 2] = ["created resp_R_2 in_progress []", "in_progress resp_R_2 in_progress []"];
 
 /// A message in one delta.
-fn said(index: u32, id: &str, text: &str) -> Vec<String> {
+fn message_lines(index: u32, id: &str, text: &str) -> Vec<String> {
     vec![
         format!("output_item.added {index} {id} message in_progress"),
         format!("content_part.added {index}.0"),
@@ -106,7 +106,7 @@ fn said(index: u32, id: &str, text: &str) -> Vec<String> {
 #[track_caller]
 fn tells_all(log: &Log, number: u32, lines: &[Vec<String>]) {
     let lines = lines.concat();
-    tells(log, number, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_lines(log, number, &lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 fn own(lines: &[&str]) -> Vec<String> {
@@ -165,7 +165,7 @@ fn a_sub_agent_is_one_call_that_returns_its_last_message() {
         "mcp_call.completed 1",
         "output_item.done 1 mcp_R2 mcp_call completed",
     ];
-    let mut message = said(2, "msg_R6", "WeatherAgent says: sunny, 15C.[^1]");
+    let mut message = message_lines(2, "msg_R6", "WeatherAgent says: sunny, 15C.[^1]");
     let cited = r#"{"end_index":34,"start_index":30,"title":"[1]","type":"url_citation","url":"headwater:/threads/thr_1/references/1"}"#;
     message.insert(3, format!("output_text.annotation.added 2.0 {cited}"));
     let end = own(&["completed resp_R completed [rs_R1 mcp_R2 msg_R6]"]);
@@ -195,7 +195,7 @@ fn parallel_calls_end_as_their_tools_do() {
         calls.push(format!("output_item.done {index} {id} mcp_call completed"));
     }
     let end = own(&["completed resp_R completed [mcp_R1 mcp_R2 mcp_R3 msg_R4]"]);
-    tells_all(&scenario_logs::parallel(), 1, &[own(&BEGINS), calls, said(3, "msg_R4", "All three."), end]);
+    tells_all(&scenario_logs::parallel(), 1, &[own(&BEGINS), calls, message_lines(3, "msg_R4", "All three."), end]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_call_that_needs_approval_ends_the_response_with_an_approval_request() {
         "output_item.done 1 apr_R2 mcp_approval_request",
         "completed resp_R completed [msg_R1 apr_R2]",
     ];
-    let message = said(0, "msg_R1", "I will place the order.");
+    let message = message_lines(0, "msg_R1", "I will place the order.");
     for log in [scenario_logs::trade(), scenario_logs::trade_approved(), scenario_logs::trade_cancelled()] {
         tells_all(&log, 1, &[own(&BEGINS), message.clone(), own(&question)]);
     }
@@ -225,7 +225,7 @@ fn the_next_response_starts_with_the_outcome_of_the_approval() {
         format!("mcp_call_arguments.done 0 {}", scenario_logs::ORDER),
     ];
     let ran = ["mcp_call.in_progress 0", "mcp_call.completed 0", "output_item.done 0 mcp_R2 mcp_call completed"];
-    let mut message = said(1, "msg_R3", "Done: bought VNM.[^1]");
+    let mut message = message_lines(1, "msg_R3", "Done: bought VNM.[^1]");
     let cited = r#"{"end_index":21,"start_index":17,"title":"[1]","type":"url_citation","url":"headwater:/threads/thr_1/references/1"}"#;
     message.insert(3, format!("output_text.annotation.added 1.0 {cited}"));
     let end = own(&["completed resp_R_2 completed [mcp_R2 msg_R3]"]);
@@ -239,7 +239,7 @@ fn the_next_response_starts_with_the_outcome_of_the_approval() {
     let refused = ["mcp_call.failed 0", "output_item.done 0 mcp_R2 mcp_call failed"];
     for (by, why) in [("user", "too risky"), ("timeout", "No decision within 300 s")] {
         let log = scenario_logs::trade_refused(by);
-        let message = said(1, "msg_R3", "I did not.");
+        let message = message_lines(1, "msg_R3", "I did not.");
         tells_all(&log, 2, &[own(&GOES_ON), shown.to_vec(), own(&refused), message, end.clone()]);
         let call = &segment(&log, 2).pop().unwrap().1["response"]["output"][0];
         let error = json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": why}]});
@@ -263,7 +263,7 @@ fn a_client_tool_is_a_function_call_and_its_result_is_not_echoed() {
     let log = scenario_logs::client();
     tells_all(&log, 1, &[own(&BEGINS), own(&call)]);
     let end = own(&["completed resp_R_2 completed [msg_R2]"]);
-    tells_all(&log, 2, &[own(&GOES_ON), said(0, "msg_R2", "Red, then."), end]);
+    tells_all(&log, 2, &[own(&GOES_ON), message_lines(0, "msg_R2", "Red, then."), end]);
     let call = &segment(&log, 1).pop().unwrap().1["response"]["output"][0];
     let expected = json!({"id": "fc_R1", "type": "function_call", "call_id": "call_R1", "name": "pick",
         "arguments": "{}", "status": "completed"});
@@ -307,7 +307,11 @@ fn every_terminal_event_keeps_the_partial_output() {
 #[test]
 fn repeated_items_are_streamed_and_left_out_of_the_final_output() {
     let end = own(&["completed resp_R completed [msg_R2]"]);
-    tells_all(&scenario_logs::recover(), 1, &[own(&BEGINS), cut("a ti"), said(1, "msg_R2", "Once more."), end]);
+    tells_all(
+        &scenario_logs::recover(),
+        1,
+        &[own(&BEGINS), cut("a ti"), message_lines(1, "msg_R2", "Once more."), end],
+    );
 }
 
 #[test]
@@ -324,7 +328,7 @@ fn a_handoff_is_a_call() {
     tells_all(
         &scenario_logs::handoff(),
         1,
-        &[own(&BEGINS), own(&call), said(1, "msg_R2", "The specialist here."), end],
+        &[own(&BEGINS), own(&call), message_lines(1, "msg_R2", "The specialist here."), end],
     );
 }
 
@@ -346,7 +350,7 @@ fn a_sub_agents_approval_is_shown_and_its_call_continues_in_the_next_response() 
     tells_all(&log, 1, &[own(&BEGINS), own(&begun), own(&asked)]);
     let ended = ["mcp_call.completed 0", "output_item.done 0 mcp_R1 mcp_call completed"];
     let end = own(&["completed resp_R_2 completed [mcp_R1 msg_R4]"]);
-    tells_all(&log, 2, &[own(&GOES_ON), own(&begun), own(&ended), said(1, "msg_R4", "It is done."), end]);
+    tells_all(&log, 2, &[own(&GOES_ON), own(&begun), own(&ended), message_lines(1, "msg_R4", "It is done."), end]);
     assert_eq!(segment(&log, 2).pop().unwrap().1["response"]["output"][0]["output"], "Bought.");
 }
 

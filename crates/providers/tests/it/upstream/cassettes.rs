@@ -11,7 +11,7 @@ use providers::http::{HttpProviderSettings, UpstreamDialect};
 use std::time::Duration;
 use tokio::time::Instant;
 
-fn saying(said: &str, step: u32) -> ModelRequest {
+fn user_request(said: &str, step: u32) -> ModelRequest {
     ModelRequest { step, task: format!("task_{step}").as_str().into(), ..asked("up/m/1", [user(said)], &[]) }
 }
 
@@ -44,7 +44,7 @@ async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
             cassette_dir: Some(folder.path().to_owned()),
             ..service.settings(UpstreamDialect::Chat)
         };
-        turn(settings, saying(&format!("my key is {KEY}"), step)).await;
+        turn(settings, user_request(&format!("my key is {KEY}"), step)).await;
     }
     let mut files = 0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
@@ -100,7 +100,7 @@ async fn user_text_step_and_attempt_select_a_cassette_which_keeps_its_timing() {
         ("one", 1, 2, "again"),
         ("one", 1, 9, "again"),
     ] {
-        let request = ModelRequest { attempt, ..saying(said, step) };
+        let request = ModelRequest { attempt, ..user_request(said, step) };
         let began = Instant::now();
         let events: Vec<_> = fast.stream_turn(request).collect().await;
         assert!(words(&events).contains(word), "{events:?}");
@@ -109,9 +109,9 @@ async fn user_text_step_and_attempt_select_a_cassette_which_keeps_its_timing() {
     }
     let slow = CassetteProvider::open(folder.path(), PlaybackSpeed::Original).unwrap();
     let began = Instant::now();
-    let _events: Vec<_> = slow.stream_turn(saying("one", 1)).collect().await;
+    let _events: Vec<_> = slow.stream_turn(user_request("one", 1)).collect().await;
     assert_eq!(began.elapsed(), Duration::from_millis(1_500));
-    let nothing: Vec<_> = slow.stream_turn(saying("three", 1)).collect().await;
+    let nothing: Vec<_> = slow.stream_turn(user_request("three", 1)).collect().await;
     assert!(
         matches!(&nothing[..], [ModelEvent::Failed(failure)] if failure.error.code == "no_cassette"),
         "{nothing:?}"

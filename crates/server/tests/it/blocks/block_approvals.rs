@@ -5,7 +5,7 @@ use super::socket::{Received, Socket};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
-async fn asked(socket: &mut Socket) -> (Vec<Value>, Value) {
+async fn read_approval(socket: &mut Socket) -> (Vec<Value>, Value) {
     socket.send_json(&chat_message("s1", "trade")).await;
     let mut frames = Vec::new();
     loop {
@@ -38,7 +38,7 @@ async fn a_trade_is_approved_rejected_or_edited_and_the_turn_continues() {
         (json!({"type": "edit", "args": {"symbol": "FPT", "quantity": 7}}), "success", "FPT"),
     ] {
         let mut socket = Socket::connect(&hw).await;
-        let (_, key) = asked(&mut socket).await;
+        let (_, key) = read_approval(&mut socket).await;
         socket.send_json(&decide(&key, &decision)).await;
         let result = result(&mut socket).await;
         assert_eq!(result["status"], status, "{decision}: {result}");
@@ -52,7 +52,7 @@ async fn a_trade_is_approved_rejected_or_edited_and_the_turn_continues() {
 async fn an_invalid_decision_decides_nothing() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
-    let (_, key) = asked(&mut socket).await;
+    let (_, key) = read_approval(&mut socket).await;
     socket.read_until("content_block_stop").await;
     for (message, code) in [
         (decide(&key, &json!({"type": "edit"})), "invalid_body"),
@@ -89,7 +89,7 @@ async fn sessions_are_scoped_to_their_user_and_a_revoked_key_closes_the_socket()
     assert!(Socket::connect_with_headers(&hw, "").await.err().unwrap().starts_with("HTTP/1.1 401"));
     let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
     let mut first = Socket::connect_with_headers(&hw, &ann).await.unwrap();
-    let (_, question) = asked(&mut first).await;
+    let (_, question) = read_approval(&mut first).await;
     let mut second = Socket::connect_with_headers(&hw, &ben).await.unwrap();
     second.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
     assert_eq!(second.next_event().await["code"], "not_found");

@@ -12,7 +12,7 @@ async fn address(hw: &Server, file: &Value) -> String {
     str_field(&answer, "url").to_owned()
 }
 
-async fn told(hw: &Server, url: &str) -> String {
+async fn file_message(hw: &Server, url: &str) -> String {
     let frames = frames(hw, &begin(hw, &[url.to_owned()]).await).await;
     assert_eq!(frames.last().unwrap().event, "task.completed");
     let found = files(&frames);
@@ -28,19 +28,19 @@ async fn an_own_file_is_read_by_its_signed_url_without_a_request() {
     let (ann, bob) = (create_key(&hw, "ann"), create_key(&hw, "bob"));
     let hw = hw.with_key(&ann);
     let url = address(&hw, &upload_file(&hw, "?name=notes.md", b"# Notes of mine").await).await;
-    assert_eq!(told(&hw, &url).await, "Read notes.md (15 bytes)");
+    assert_eq!(file_message(&hw, &url).await, "Read notes.md (15 bytes)");
     assert!(model.heard().join("\n").contains("# Notes of mine"));
     let large = address(&hw, &upload_file(&hw, "?name=large.txt", &[b'a'; 1001]).await).await;
-    assert_eq!(told(&hw, &large).await, "The file is too large.");
+    assert_eq!(file_message(&hw, &large).await, "The file is too large.");
     let other = address(&hw, &upload_file(&hw, "?name=a.exe", b"MZ\x90\0\x03\0\0\0").await).await;
-    assert_eq!(told(&hw, &other).await, "Files of this type cannot be read.");
+    assert_eq!(file_message(&hw, &other).await, "Files of this type cannot be read.");
 
     let altered = [url.replace("notes", "n0tes"), url.replace("expires=", "expires=1"), format!("{url}0")];
     let elsewhere = [url.replace("/raw?", "/raw/x?"), url.replace("/raw?", "?")];
     for url in altered.iter().filter(|altered| **altered != url).chain(&elsewhere) {
-        assert_eq!(told(&hw, url).await, REFUSED, "{url}");
+        assert_eq!(file_message(&hw, url).await, REFUSED, "{url}");
     }
     let hw = hw.with_key(&bob);
-    assert_eq!(told(&hw, &url).await, REFUSED, "it is somebody else's");
+    assert_eq!(file_message(&hw, &url).await, REFUSED, "it is somebody else's");
     assert!(!model.heard().join("\n").contains("# Notes of mine"));
 }

@@ -28,14 +28,14 @@ fn forget_times(value: &mut Value) {
 }
 
 /// A run's object and its records, without its ids and times.
-async fn told(hw: &Server, task: &Value) -> (Value, Vec<Value>) {
+async fn object_and_records(hw: &Server, task: &Value) -> (Value, Vec<Value>) {
     let frames = hw.frames(&events(id(task)), None).await;
     let object = hw.get(&format!("/v1/tasks/{}", id(task))).await.json();
     (plain(&object, task), frames.iter().map(|frame| plain(&frame.data, task)).collect())
 }
 
 /// The object of a run in this mode, once it has ended or paused, and its frames if it was streamed.
-async fn asked(hw: &Server, input: &str, mode: &str) -> (Value, Option<Vec<SseFrame>>) {
+async fn run_in_mode(hw: &Server, input: &str, mode: &str) -> (Value, Option<Vec<SseFrame>>) {
     let body = asks(input);
     if mode == "neither" {
         let task = hw.create_task(body).await;
@@ -64,9 +64,9 @@ async fn a_run_is_the_same_streamed_awaited_or_in_background() {
     ] {
         let mut runs = Vec::new();
         for mode in MODES {
-            let (task, streamed) = asked(&hw, input, mode).await;
+            let (task, streamed) = run_in_mode(&hw, input, mode).await;
             assert_eq!(task["status"], status, "{input} {mode}");
-            let (object, records) = told(&hw, &task).await;
+            let (object, records) = object_and_records(&hw, &task).await;
             assert_eq!(plain(&task, &task), object, "{input} {mode}: what was answered is what there is");
             if let Some(frames) = streamed {
                 let seen: Vec<Value> = frames.iter().map(|frame| plain(&frame.data, &task)).collect();
@@ -88,7 +88,7 @@ async fn a_failure_is_the_same_in_every_mode() {
     let hw = guide();
     let mut errors = Vec::new();
     for mode in MODES {
-        let (task, frames) = asked(&hw, "fail", mode).await;
+        let (task, frames) = run_in_mode(&hw, "fail", mode).await;
         errors.push(task["error"].clone());
         errors.extend(frames.map(|frames| frames.last().unwrap().data["error"].clone()));
     }
@@ -145,7 +145,11 @@ async fn a_run_that_pauses_in_one_mode_resumes_in_the_other() {
     approve(&hw, &third).await;
     let all = parse_frames(stream.read_to_end().await.unwrap());
 
-    let runs = [told(&hw, &first).await, told(&hw, &second).await, told(&hw, &third).await];
+    let runs = [
+        object_and_records(&hw, &first).await,
+        object_and_records(&hw, &second).await,
+        object_and_records(&hw, &third).await,
+    ];
     let seen: Vec<Value> = all.iter().map(|frame| plain(&frame.data, &third)).collect();
     assert_eq!((seen, &runs[0].0["status"]), (runs[2].1.clone(), &json!("completed")));
     assert!(runs.iter().all(|run| *run == runs[0]), "{runs:#?}");
@@ -155,7 +159,7 @@ async fn a_run_that_pauses_in_one_mode_resumes_in_the_other() {
 #[tokio::test]
 async fn a_late_failure_is_the_last_event_for_every_viewer() {
     let hw = guide();
-    let (task, streamed) = asked(&hw, "fail", "stream").await;
+    let (task, streamed) = run_in_mode(&hw, "fail", "stream").await;
     let streamed = streamed.unwrap();
     assert_eq!((streamed.last().unwrap().event.as_str(), &task["status"]), ("task.failed", &json!("failed")));
     assert!(streamed.iter().any(|frame| frame.event == "task.text.delta"), "it was late");
