@@ -1,4 +1,4 @@
-//! The input of a request, in one form for all protocols but the native one: a list in the order of the conversation.
+//! The input of a request that may carry a history, in one form for all protocols: a list in the order of the conversation.
 //!
 //! A client may send its whole history; the ids in it identify the items that the log already has.
 
