@@ -12,6 +12,7 @@ pub mod agent_runs;
 pub mod blocks;
 pub mod chat;
 pub mod client_input;
+mod event_groups;
 pub mod messages;
 pub mod record_frames;
 mod request_fields;

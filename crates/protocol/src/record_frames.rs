@@ -22,13 +22,9 @@ impl RecordFrames {
         let data = serde_json::to_string(data).unwrap_or_default();
         self.frames.push((kind.to_owned(), data));
     }
-
-    #[must_use]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
-
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -77,9 +73,6 @@ fn frame_cursor(record: &Record, projection: &str, frames: usize, all: usize) ->
 }
 
 /// The record after which a reader resumes, and the number of frames after it to skip.
-///
-/// # Errors
-/// If the cursor is inside a record and belongs to another projection.
 pub fn resume_position(cursor: &Cursor, projection: &str) -> Result<(Seq, u64), CursorError> {
     match &cursor.frame {
         None => Ok((cursor.seq, 0)),

@@ -2,6 +2,7 @@
 
 use super::AGENT_RUNS_PROJECTION;
 use super::wire::{AgentRunEvent, PendingHint, RunIds, ToolAgentOutput, WorkerAgentOutput, to_object};
+use crate::event_groups::{item_progress_events, native_only_events};
 use crate::record_frames::RecordFrames;
 use crate::run_reader::RunReader;
 use model::event::{ApprovalRequested, Event, PendingKind, TaskPaused, TextEvent};
@@ -21,7 +22,6 @@ pub struct AgentRunsProjection {
 
 impl AgentRunsProjection {
     /// Frames of a thread that the client addresses by this name.
-    #[must_use]
     pub fn new(thread_name: String) -> Self {
         Self { thread_name, reader: RunReader::default(), announced_calls: Vec::new() }
     }
@@ -86,35 +86,22 @@ impl EventProjector<'_> {
             Event::Failed(e) => self.push(&AgentRunEvent::RunError { ids, message: &e.error.message }),
             Event::Cancelled(_) => self.push(&AgentRunEvent::RunError { ids, message: "cancelled" }),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Started(_)
-            | Event::Retrying(_)
+            native_only_events!()
+            | item_progress_events!()
             | Event::SummaryAdded(_)
             | Event::SummaryDelta(_)
             | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
             | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
             | Event::FileProcessingUpdated(_)
-            | Event::AnnotationAdded(_)
             | Event::TextDone(_)
             | Event::ImageAdded(_)
-            | Event::ImageDelta(_)
             | Event::ImageDone(_)
             | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::InputAdded(_)
             | Event::ApprovalResolved(_)
             | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         }
     }
 

@@ -30,9 +30,6 @@ struct StoredFile {
 
 impl CreateAgentRunRequest {
     /// Takes the message and its files out of the request: the text first, then the files.
-    ///
-    /// # Errors
-    /// If there is nothing, more than `parts_max` parts, or an invalid file.
     pub fn take_input(&mut self, parts_max: usize) -> Result<Vec<ContentPart>, InvalidField> {
         let (message, attachments) = (std::mem::take(&mut self.message), std::mem::take(&mut self.attachments));
         let max = parts_max.saturating_sub(1);

@@ -6,6 +6,7 @@ use model::json::JsonObject;
 use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 pub const EVENT_TYPES: [&str; 9] = [
     "RUN_STARTED",
@@ -85,7 +86,6 @@ pub enum AgentRunEvent<'a> {
 }
 
 impl AgentRunEvent<'_> {
-    #[must_use]
     pub const fn event_type(&self) -> &'static str {
         match self {
             Self::RunStarted(_) => "RUN_STARTED",
@@ -101,19 +101,15 @@ impl AgentRunEvent<'_> {
     }
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkerAgentOutput {
     pub status: WorkerStatus,
     pub answer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key_points: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub suggested_actions: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OutputError>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ui_hints: Option<JsonObject>,
 }
 
@@ -127,19 +123,17 @@ pub enum WorkerStatus {
     Failed,
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolAgentOutput {
     pub tool_name: String,
     pub tool_call_id: String,
     /// The arguments that the tool ran with, or would run with.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_args: Option<JsonObject>,
     pub status: ToolStatus,
     pub result_summary: String,
     /// For a call that waits, a [`PendingHint`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ui_hints: Option<JsonObject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OutputError>,
 }
 

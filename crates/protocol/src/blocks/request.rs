@@ -20,7 +20,6 @@ pub enum BlocksMessage {
 
 impl BlocksMessage {
     /// Whether the viewer of a share may send this message.
-    #[must_use]
     pub const fn is_read_only(&self) -> bool {
         matches!(self, Self::Resume(_) | Self::Ping)
     }
@@ -65,9 +64,6 @@ pub struct BlocksChat {
 
 impl BlocksChat {
     /// Takes the content out of the message: files first, then the text about them.
-    ///
-    /// # Errors
-    /// If there are more than `files_max` files.
     pub fn take_input(&mut self, files_max: usize) -> Result<Vec<ContentPart>, InvalidField> {
         let urls = self.content_urls.take().unwrap_or_default();
         if urls.len() > files_max {
@@ -121,9 +117,6 @@ struct DecisionBody {
 
 impl BlocksApprovalResponse {
     /// Returns the only decision: an approval request is about one call.
-    ///
-    /// # Errors
-    /// If there is not exactly one decision, or it is invalid.
     pub fn into_decision(self) -> Result<ApprovalDecision, InvalidField> {
         let invalid = |reason: &str| InvalidField::new("decisions", reason);
         let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {

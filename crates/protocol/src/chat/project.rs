@@ -62,23 +62,17 @@ impl Channel {
 
 impl ChatProjection {
     /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
-    #[must_use]
     pub fn new(run: TaskId, segment: u32, stream_usage: StreamUsage) -> Self {
         Self { segment: Segment::new(run, segment), stream_usage }
     }
-
-    #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
     }
-
-    #[must_use]
     pub fn failure(&self) -> Option<&RunFailure> {
         self.segment.failure()
     }
 
     /// The completion so far: the sum of the chunks, without parts that a later attempt replaced.
-    #[must_use]
     pub fn object(&self) -> Value {
         let parts: Vec<&SegmentPart> = self.segment.current_parts().collect();
         let message = MessageObject {

@@ -26,23 +26,17 @@ pub struct MessagesProjection {
 
 impl MessagesProjection {
     /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
-    #[must_use]
     pub fn new(run: TaskId, segment: u32) -> Self {
         Self { segment: Segment::new(run, segment) }
     }
-
-    #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
     }
-
-    #[must_use]
     pub fn failure(&self) -> Option<&RunFailure> {
         self.segment.failure()
     }
 
     /// The message so far: the sum of the frames, without parts that a later attempt replaced.
-    #[must_use]
     pub fn object(&self) -> Value {
         let content = self.segment.current_parts().map(|part| self.content_block(part)).collect();
         let message = self.message_object(content, self.stop_reason(), self.segment.usage());

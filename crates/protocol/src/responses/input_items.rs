@@ -4,6 +4,7 @@ use super::wire::{
     FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, ItemType, McpApprovalResponseItem,
     MessageItem, PartObject,
 };
+use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
 use crate::run_reader::RunReader;
 use model::command::StartCommand;
 use model::content::ContentPart;
@@ -23,7 +24,6 @@ pub struct InputItems {
 
 impl InputItems {
     /// The input items of a run that has not started.
-    #[must_use]
     pub fn of_start_command(start: &StartCommand) -> Vec<Value> {
         let suffix = start.task_id.run_suffix();
         let mut items = history_items(suffix, start.prior_history.as_ref());
@@ -57,44 +57,28 @@ impl InputItems {
             }
             Event::ItemDone(done) => items.extend(client_result_item(run, &done.task_id, done.output_index)),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Started(_)
+            native_only_events!()
+            | item_progress_events!()
+            | terminal_events!()
             | Event::StepStarted(_)
-            | Event::Retrying(_)
             | Event::ItemAdded(_)
             | Event::SummaryAdded(_)
             | Event::SummaryDelta(_)
             | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
             | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
             | Event::FileProcessingUpdated(_)
             | Event::TextAdded(_)
             | Event::TextDelta(_)
-            | Event::AnnotationAdded(_)
             | Event::TextDone(_)
             | Event::ImageAdded(_)
-            | Event::ImageDelta(_)
             | Event::ImageDone(_)
             | Event::StepDone(_)
             | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::ApprovalRequested(_)
             | Event::Paused(_)
             | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::Completed(_)
-            | Event::Incomplete(_)
-            | Event::Failed(_)
-            | Event::Cancelled(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         });
         items
     }

@@ -99,8 +99,6 @@ pub struct DecideApprovalRequest {
 }
 
 impl DecideApprovalRequest {
-    /// # Errors
-    /// If there are arguments without an edit, or an edit without arguments.
     pub fn into_decision(self) -> Result<ApprovalDecision, InvalidField> {
         let Self { decision: kind, message, arguments, always } = self;
         if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
@@ -121,9 +119,6 @@ pub struct SubmittedToolResult {
 }
 
 /// Validates the results and converts them.
-///
-/// # Errors
-/// If a call id is invalid or there twice, or the content of a result is invalid.
 pub fn parse_tool_results(
     results: Vec<SubmittedToolResult>,
     parts_max: usize,
@@ -182,9 +177,6 @@ struct InputImage {
 
 impl TaskInput {
     /// Validates the parts and converts them.
-    ///
-    /// # Errors
-    /// If there are more than `parts_max`, or one is invalid.
     pub fn into_parts(self, parts_max: usize) -> Result<Vec<ContentPart>, InvalidField> {
         if self.0.len() > parts_max {
             return Err(InvalidField::new("input", format!("{} parts; the maximum is {parts_max}", self.0.len())));

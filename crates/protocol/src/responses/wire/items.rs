@@ -4,6 +4,7 @@ use model::content::{Annotation, FileRef, ImageUrl};
 use model::json::JsonObject;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 
 /// An item of a response's output, or of its input.
@@ -176,25 +177,17 @@ pub(crate) struct McpApprovalResponseItem<'a> {
 }
 
 /// A part of an item's content, or of its reasoning summary. Every type of part has a few of these members.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(crate) struct PartObject<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     annotations: Option<Vec<AnnotationObject<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     file_data: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     file_url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     image_url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<&'a [Value]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(rename = "type")]
     part_type: &'static str,
@@ -237,23 +230,17 @@ impl<'a> PartObject<'a> {
 }
 
 /// The source of a range of a text.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(crate) struct AnnotationObject<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     end_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     file_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     start_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<Cow<'a, str>>,
     #[serde(rename = "type")]
     annotation_type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<Cow<'a, str>>,
 }
 
