@@ -8,6 +8,7 @@ use model::cursor::{Cursor, CursorError, FramePosition};
 use model::ports::Frames;
 use model::{Record, Seq};
 use serde::Serialize;
+use serde_json::Value;
 use sse;
 
 #[derive(Debug, Default)]
@@ -59,6 +60,12 @@ impl RecordFrames {
             });
         }
     }
+}
+
+/// A wire type as a value.
+pub(crate) fn to_json_value(object: &impl Serialize) -> Value {
+    // The keys are texts and the numbers finite, so this cannot fail.
+    serde_json::to_value(object).unwrap_or_default()
 }
 
 /// The cursor after `frames` of the `all` frames of a record.

@@ -83,7 +83,7 @@ struct OpenBlock {
     index: u32,
 }
 
-/// The item, text or summary part that a block shows.
+/// The item, text or summary part that a block shows. The part of an item that has none is 0.
 #[derive(Clone, Copy)]
 struct BlockSource<'a> {
     task: &'a TaskId,
@@ -92,16 +92,8 @@ struct BlockSource<'a> {
 }
 
 impl<'a> BlockSource<'a> {
-    fn item(task: &'a TaskFold, output_index: u32) -> Self {
-        Self { task: &task.id, output_index, part: 0 }
-    }
-
-    fn block(task: &'a TaskFold, output_index: u32, block_index: u32) -> Self {
-        Self { task: &task.id, output_index, part: block_index }
-    }
-
-    fn summary(task: &'a TaskFold, output_index: u32, summary_index: u32) -> Self {
-        Self { task: &task.id, output_index, part: summary_index }
+    fn new(task: &'a TaskFold, output_index: u32, part: u32) -> Self {
+        Self { task: &task.id, output_index, part }
     }
 }
 
@@ -125,20 +117,20 @@ impl BlocksTurn {
             Event::SummaryAdded(e) => self.on_summary_added(run, task, e, out),
             Event::SummaryDelta(e) => {
                 self.send_delta(
-                    BlockSource::summary(task, e.output_index, e.summary_index),
+                    BlockSource::new(task, e.output_index, e.summary_index),
                     BlocksDelta::thinking(&e.delta),
                     out,
                 );
             }
             Event::SummaryDone(e) => {
-                if let Some(index) = self.close_block(BlockSource::summary(task, e.output_index, e.summary_index)) {
+                if let Some(index) = self.close_block(BlockSource::new(task, e.output_index, e.summary_index)) {
                     out.stop_block(index, None);
                 }
             }
             Event::TextAdded(e) => self.on_text_added(task, e, out),
             Event::TextDelta(e) => {
                 self.send_delta(
-                    BlockSource::block(task, e.output_index, e.block_index),
+                    BlockSource::new(task, e.output_index, e.block_index),
                     BlocksDelta::text(&e.delta),
                     out,
                 );
@@ -188,7 +180,7 @@ impl BlocksTurn {
             Item::FileProcessing(item) => {
                 let files = item.files.iter().map(|file| BlocksFile { url: &file.url }).collect();
                 let block = ContentBlock::FileProcessing { status: "processing", files };
-                self.open_block(BlockSource::item(task, e.output_index), block, out);
+                self.open_block(BlockSource::new(task, e.output_index, 0), block, out);
             }
             _ => {}
         }
@@ -208,7 +200,7 @@ impl BlocksTurn {
                 self.add_complete_block(tool_blocks::hosted_result_block(task, call), out);
             }
             Some(Item::FileProcessing(files)) => {
-                if let Some(index) = self.close_block(BlockSource::item(task, e.output_index)) {
+                if let Some(index) = self.close_block(BlockSource::new(task, e.output_index, 0)) {
                     let outcome = processing_outcome(files);
                     out.send_delta(index, BlocksDelta::file_status(outcome.status, &outcome.message));
                     out.stop_block(index, None);
@@ -223,7 +215,7 @@ impl BlocksTurn {
             return;
         }
         let block = ContentBlock::Thinking { thinking: "", owner: task.into() };
-        let source = BlockSource::summary(task, e.output_index, e.summary_index);
+        let source = BlockSource::new(task, e.output_index, e.summary_index);
         self.open_block(source, block, out);
         if !e.item.text().is_empty() {
             self.send_delta(source, BlocksDelta::thinking(e.item.text()), out);
@@ -240,7 +232,7 @@ impl BlocksTurn {
                 if task.spec.parent_task_id.is_none() && is_last_text(task, e) {
                     self.stop_held_text(TextRole::Intermediate, out);
                 }
-                let source = BlockSource::block(task, e.output_index, e.block_index);
+                let source = BlockSource::new(task, e.output_index, e.block_index);
                 self.open_block(source, block, out);
                 // Clients read text from deltas only, so an initial text is sent as a delta.
                 let text = e.item.block().text();
@@ -254,7 +246,7 @@ impl BlocksTurn {
     }
 
     fn on_text_done(&mut self, task: &TaskFold, e: &TextEvent, out: &mut BlocksFrameWriter<'_>) {
-        let source = BlockSource::block(task, e.output_index, e.block_index);
+        let source = BlockSource::new(task, e.output_index, e.block_index);
         let Some(index) = self.close_block(source) else { return };
         // Something may have started behind this text while it was growing.
         if task.spec.parent_task_id.is_none() && is_last_text(task, e) {
@@ -289,7 +281,7 @@ impl BlocksTurn {
             Some(message) => message.clone(),
             None => processing_outcome(item).message,
         };
-        let source = BlockSource::item(task, e.output_index);
+        let source = BlockSource::new(task, e.output_index, 0);
         self.send_delta(source, BlocksDelta::file_status("processing", &message), out);
     }
 

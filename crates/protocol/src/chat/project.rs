@@ -8,7 +8,7 @@ use super::wire::{
     AnnotationObject, Choice, Completion, ErrorFrame, ErrorObject, FunctionObject, MessageObject, Nullable,
     ToolCallObject, UrlCitation,
 };
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, to_json_value};
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, response_id};
 use model::content::Annotation;
@@ -85,9 +85,7 @@ impl ChatProjection {
         };
         let choice = Choice::of_completion(message, self.finish_reason());
         let usage = Some(Nullable(Some(self.segment.usage().into())));
-        let completion = Completion { usage, ..self.envelope("chat.completion", vec![choice]) };
-        // The keys are texts and the numbers finite, so this cannot fail.
-        serde_json::to_value(completion).unwrap_or_default()
+        to_json_value(&Completion { usage, ..self.envelope("chat.completion", vec![choice]) })
     }
 
     fn envelope<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {

@@ -8,7 +8,7 @@ use super::wire::{
     BlockDelta, Citation, ContentBlock, ErrorObject, MessageDelta, MessageObject, MessagesDelta, MessagesEvent,
     ToolResultStatus, UsageObject,
 };
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, to_json_value};
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, parse_arguments_object, response_id};
 use model::content::Annotation;
@@ -39,9 +39,7 @@ impl MessagesProjection {
     /// The message so far: the sum of the frames, without parts that a later attempt replaced.
     pub fn object(&self) -> Value {
         let content = self.segment.current_parts().map(|part| self.content_block(part)).collect();
-        let message = self.message_object(content, self.stop_reason(), self.segment.usage());
-        // The keys are texts and the numbers finite, so this cannot fail.
-        serde_json::to_value(message).unwrap_or_default()
+        to_json_value(&self.message_object(content, self.stop_reason(), self.segment.usage()))
     }
 
     fn message_object<'a>(

@@ -18,7 +18,7 @@ pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
 use super::wire::{ResponseObject, ResponsesEvent};
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, to_json_value};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use builder::to_frame;
@@ -86,7 +86,7 @@ impl ResponsesProjection {
 
     /// The object of a response that was accepted and has not started.
     pub fn pending_object(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Value {
-        to_value(&build_pending(run, segment, pending))
+        to_json_value(&build_pending(run, segment, pending))
     }
 
     /// The events of a response that was cancelled before it started: the log has no record of it.
@@ -94,7 +94,7 @@ impl ResponsesProjection {
         let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
             let response = build_pending(run, 1, PendingResponse { status, ..pending });
             let event = ResponsesEvent { response: Some(&response), ..ResponsesEvent::new(event_type) };
-            to_value(&to_frame(event, sequence_number).data)
+            to_json_value(&to_frame(event, sequence_number).data)
         };
         let end = RunEnd::cancelled().names().responses_event;
         [event(0, "response.created", PendingStatus::Queued), event(1, end, PendingStatus::Cancelled)]
@@ -102,7 +102,7 @@ impl ResponsesProjection {
 
     /// The response so far as one object; `None` before it starts.
     pub fn object(&self) -> Option<Value> {
-        Some(to_value(&self.response()?.object(self.reader.fold())))
+        Some(to_json_value(&self.response()?.object(self.reader.fold())))
     }
     pub fn frame_count(&self) -> u64 {
         self.response().map_or(0, ResponseBuilder::frame_count)
@@ -223,9 +223,4 @@ fn build_pending(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Re
         previous_id: previous.map(|previous| object::response_id(run, previous)),
     };
     object::pending_object(head, pending.status)
-}
-
-fn to_value(object: &impl serde::Serialize) -> Value {
-    // The keys are texts and the numbers finite, so this cannot fail.
-    serde_json::to_value(object).unwrap_or_default()
 }

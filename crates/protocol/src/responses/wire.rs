@@ -6,8 +6,8 @@
 mod items;
 
 pub(super) use items::{
-    AnnotationObject, FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, ItemType,
-    McpApprovalRequestItem, McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
+    AnnotationObject, FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, McpApprovalRequestItem,
+    McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
 use model::json::JsonObject;

@@ -57,25 +57,13 @@ impl ItemObject<'_> {
     }
 }
 
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ItemType {
-    Reasoning,
-    Message,
-    FunctionCall,
-    FunctionCallOutput,
-    McpCall,
-    McpApprovalRequest,
-    McpApprovalResponse,
-}
-
 #[derive(Serialize)]
 pub(crate) struct ReasoningItem<'a> {
     pub(crate) id: &'a str,
     pub(crate) status: &'static str,
     pub(crate) summary: Vec<PartObject<'a>>,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -87,7 +75,7 @@ pub(crate) struct MessageItem<'a> {
     pub(crate) role: &'static str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 /// A call that the client answers.
@@ -99,7 +87,7 @@ pub(crate) struct FunctionCallItem<'a> {
     pub(crate) name: &'a str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -109,7 +97,7 @@ pub(crate) struct FunctionCallOutputItem<'a> {
     pub(crate) output: FunctionOutput<'a>,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 pub(crate) enum FunctionOutput<'a> {
@@ -138,7 +126,7 @@ pub(crate) struct McpCallItem<'a> {
     pub(crate) server_label: &'static str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -163,7 +151,7 @@ pub(crate) struct McpApprovalRequestItem<'a> {
     pub(crate) name: &'a str,
     pub(crate) server_label: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -173,7 +161,7 @@ pub(crate) struct McpApprovalResponseItem<'a> {
     pub(crate) id: String,
     pub(crate) reason: Option<&'a str>,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 /// A part of an item's content, or of its reasoning summary. Every type of part has a few of these members.
