@@ -66,7 +66,7 @@ impl<'a> EventProjector<'a> {
             Event::Paused(e) => self.on_paused(e),
             Event::Created(_) => {
                 self.announced_calls.clear();
-                self.push(self.new_event("RUN_STARTED"));
+                self.push(&self.new_event("RUN_STARTED"));
             }
             Event::StepStarted(e) => self.push_step("STEP_STARTED", e.step),
             // The turn completed or was interrupted.
@@ -75,13 +75,13 @@ impl<'a> EventProjector<'a> {
                 if let Item::Message(message) = &e.item {
                     let stage = Some(message.agent.as_deref().unwrap_or(&self.root.agent));
                     let (message_id, role) = (Some(&message.id), Some(message.role));
-                    self.push(AgentRunEvent { message_id, role, stage, ..self.new_event("TEXT_MESSAGE_START") });
+                    self.push(&AgentRunEvent { message_id, role, stage, ..self.new_event("TEXT_MESSAGE_START") });
                 }
             }
             Event::TextAdded(e) => self.on_text_added(e),
             Event::TextDelta(e) => self.send_text(e.output_index, &e.item_id, &e.delta),
             Event::ItemDone(e) => self.on_item_done(e.output_index),
-            Event::Completed(_) | Event::Incomplete(_) => self.push(self.new_event("RUN_FINISHED")),
+            Event::Completed(_) | Event::Incomplete(_) => self.push(&self.new_event("RUN_FINISHED")),
             Event::Failed(e) => self.push_error(&e.error.message),
             Event::Cancelled(_) => self.push_error("cancelled"),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
@@ -117,7 +117,7 @@ impl<'a> EventProjector<'a> {
     fn send_text(&mut self, output_index: u32, message_id: &ItemId, delta: &str) {
         if self.message_at(output_index).is_some() && !delta.is_empty() {
             let (message_id, delta) = (Some(message_id), Some(delta));
-            self.push(AgentRunEvent { message_id, delta, ..self.new_event("TEXT_MESSAGE_CONTENT") });
+            self.push(&AgentRunEvent { message_id, delta, ..self.new_event("TEXT_MESSAGE_CONTENT") });
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> EventProjector<'a> {
             Some(Item::Message(message)) => {
                 let worker_agent_output = Some(WorkerAgentOutput::from_message(message));
                 let message_id = Some(&message.id);
-                self.push(AgentRunEvent { message_id, worker_agent_output, ..self.new_event("TEXT_MESSAGE_END") });
+                self.push(&AgentRunEvent { message_id, worker_agent_output, ..self.new_event("TEXT_MESSAGE_END") });
             }
             Some(Item::ToolResult(result)) => {
                 self.send_result(&result.call_id, ToolAgentOutput::from_result(self.run, root, result));
@@ -203,15 +203,15 @@ impl<'a> EventProjector<'a> {
     fn push_result(&mut self, message_id: &ItemId, call_id: &CallId, output: ToolAgentOutput) {
         let (message_id, tool_call_id, tool_agent_output) = (Some(message_id), Some(call_id), Some(output));
         let event = self.new_event("TOOL_CALL_RESULT");
-        self.push(AgentRunEvent { message_id, tool_call_id, tool_agent_output, ..event });
+        self.push(&AgentRunEvent { message_id, tool_call_id, tool_agent_output, ..event });
     }
 
     fn push_step(&mut self, event_type: &'static str, step: u32) {
-        self.push(AgentRunEvent { step_name: Some(format!("turn-{step}")), ..self.new_event(event_type) });
+        self.push(&AgentRunEvent { step_name: Some(format!("turn-{step}")), ..self.new_event(event_type) });
     }
 
     fn push_error(&mut self, message: &str) {
-        self.push(AgentRunEvent { message: Some(message), ..self.new_event("RUN_ERROR") });
+        self.push(&AgentRunEvent { message: Some(message), ..self.new_event("RUN_ERROR") });
     }
 
     fn new_event<'e>(&self, event_type: &'static str) -> AgentRunEvent<'e>
@@ -222,7 +222,7 @@ impl<'a> EventProjector<'a> {
         AgentRunEvent { event_type, thread_id, run_id, ..AgentRunEvent::default() }
     }
 
-    fn push(&mut self, event: AgentRunEvent<'_>) {
-        self.frames.push(event.event_type, &event);
+    fn push(&mut self, event: &AgentRunEvent<'_>) {
+        self.frames.push(event.event_type, event);
     }
 }
