@@ -11,13 +11,12 @@ use crate::task_commands::cancel_all_runs;
 use crate::thread_names::{find_named_thread, reserve_named_thread};
 use bytes::Bytes;
 use engine::{NewRun, Viewer};
-use model::content::{ContentPart, FileRef};
 use model::cursor::Cursor;
 use model::error::ErrorCode;
-use model::event::{ClientIds, DisplayMode};
+use model::event::ClientIds;
 use model::ports::{AliasData, AliasKind};
 use model::{Seq, TaskId, ThreadId, UserId};
-use protocol::blocks::{BLOCKS_PROJECTION, BlocksProjection};
+use protocol::blocks::{BLOCKS_PROJECTION, BlocksChat, BlocksProjection};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -80,30 +79,19 @@ fn started_run(line: &[u8]) -> Option<TaskId> {
     (frame.kind == "message_start").then_some(frame.message_id)
 }
 
-pub struct ChatInput {
-    pub session_id: Option<String>,
-    pub content: String,
-    /// URLs of files to read first.
-    pub content_urls: Vec<String>,
-    pub display_mode: DisplayMode,
-    pub agent: Option<String>,
-    /// Token of a share that the new session continues.
-    pub share: Option<String>,
-}
-
 /// Starts a run. `current` becomes the run's session, and follows it from this run on.
 pub async fn send_chat(
     gateway: &Gateway,
     user: &UserId,
     current: &mut Option<BlocksSession>,
-    chat: ChatInput,
+    mut chat: BlocksChat,
 ) -> Result<(), Rejection> {
     let known = current.as_ref().filter(|_| chat.share.is_none()).map(|session| SessionThread {
         name: session.name.clone(),
         thread: session.thread.clone(),
         create_if_missing: false,
     });
-    let session_thread = choose_session_thread(gateway, user, chat.session_id, known).await?;
+    let session_thread = choose_session_thread(gateway, user, chat.session_id.take(), known).await?;
     let SessionThread { name, thread, create_if_missing } = session_thread;
     let (forked, mut uploads) = match &chat.share {
         Some(_) if gateway.engine.ports().directory.thread(user, &thread).await?.is_some() => {
@@ -113,7 +101,7 @@ pub async fn send_chat(
         Some(token) => fork_share(gateway, token).await?,
         None => (NewRun::default(), Uploads::default()),
     };
-    let mut input = chat_input(gateway, chat.content_urls, chat.content)?;
+    let mut input = chat.take_input(gateway.limits.web_files_max)?;
     uploads.extend(Uploads::extract(&gateway.attachments, "content_urls", input.iter_mut()).await?);
     let agent = match chat.agent {
         Some(agent) => agent,
@@ -168,17 +156,6 @@ async fn choose_session_thread(
             Ok(SessionThread { name: thread.to_string(), thread, create_if_missing: true })
         }
     }
-}
-
-/// Files first, then the text about them.
-fn chat_input(gateway: &Gateway, urls: Vec<String>, text: String) -> Result<Vec<ContentPart>, Rejection> {
-    let max = gateway.limits.web_files_max;
-    if urls.len() > max {
-        return Err(Rejection::invalid_field("content_urls", format!("{} files; the maximum is {max}", urls.len())));
-    }
-    let file = |url| ContentPart::File { file: FileRef { url: Some(url), ..FileRef::default() } };
-    let text = Some(text).filter(|text| !text.is_empty()).map(ContentPart::text);
-    Ok(urls.into_iter().map(file).chain(text).collect())
 }
 
 /// Follows a session from a cursor; without one, from the oldest run that has not ended, else from the latest.

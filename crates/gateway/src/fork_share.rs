@@ -15,7 +15,7 @@ use model::ports::{Journal, PageLimit, StoreError};
 use model::seq::Seq;
 use model::{Record, ThreadId, UserId};
 use serde_json::{Value, json};
-use upstream::responses::generated_image;
+use upstream::generated_image;
 
 /// The beginning of a run that continues a shared thread: its visible history and images. Files of the owner stay the
 /// owner's; the history names them.

@@ -2,16 +2,18 @@
 //!
 //! The stream is the thread's and never ends. It shows the root of each run: its turns, its messages piece by piece, and
 //! the results of its calls. A sub-agent is one call, which also shows its pending requests, so that clients can answer
-//! them. [`AgentRunsProjection`] makes the frames, [`MessageHistory`] collects the messages of a run. The routes in
-//! `server` parse requests.
+//! them. [`AgentRunsProjection`] makes the frames, [`MessageHistory`] collects the messages of a run, and
+//! [`CreateAgentRunRequest`] is the request that starts one.
 
 mod history;
 mod output;
 mod project;
+mod request;
 pub mod wire;
 
 pub use history::MessageHistory;
 pub use project::AgentRunsProjection;
+pub use request::CreateAgentRunRequest;
 pub use wire::{HistoryMessage, MessageRole};
 
 /// The name of this projection in cursors, and of the aliases that its clients give to threads.

@@ -1,4 +1,5 @@
-//! The input of a request, in one form for all protocols but the native one: a list in the order of the conversation.
+//! The input of a request that may carry a history, in one form for all such protocols: a list in the order of the
+//! conversation.
 //!
 //! A client may send its whole history; the ids in it identify the items that the log already has.
 
@@ -46,7 +47,6 @@ pub enum InputKind {
 
 impl ClientInput {
     /// The run that its id, or the id of its call or approval request, belongs to, if this server gave the id.
-    #[must_use]
     pub fn run_id(&self) -> Option<TaskId> {
         let answered = match &self.kind {
             InputKind::ToolCall { call_id, .. } | InputKind::ToolResult { call_id, .. } => Some(call_id),
@@ -70,7 +70,6 @@ pub struct NewInput {
 }
 
 impl NewInput {
-    #[must_use]
     pub fn from_client_input(inputs: &[ClientInput]) -> Self {
         let is_user = |input: &ClientInput| matches!(input.kind, InputKind::User(_));
         let user_count = inputs.iter().rev().take_while(|input| is_user(input)).count();
@@ -83,7 +82,6 @@ impl NewInput {
     }
 
     /// The history for a new run, if there is any.
-    #[must_use]
     pub fn prior_history(&self) -> Option<PriorHistory> {
         (!self.history.is_empty()).then(|| PriorHistory { entries: self.history.clone(), reference_count: 0 })
     }
@@ -141,7 +139,6 @@ pub struct InvalidField {
 }
 
 impl InvalidField {
-    #[must_use]
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { field: field.into(), reason: reason.into() }
     }

@@ -3,7 +3,8 @@
 //! One module per protocol, all of the same shape: `wire` has the frames as types, `project` turns records into frames,
 //! `request` turns requests into inputs. [`task`] is the native protocol. They share [`run_reader`] (a run, event by event,
 //! with short forms expanded), [`record_frames`] (the frames of one record and their cursors), `run_end` (how runs end and
-//! what each protocol calls it), `request_fields` (request bodies) and [`client_input`] (inputs in one form for all).
+//! what each protocol calls it), `event_groups` (events that most matches skip), `request_fields` (request bodies) and
+//! [`client_input`] (inputs with a history, in one form).
 //!
 //! Everything here is pure: no tokio, no sockets, no clock. The crate `sse` encodes event streams; the crate `upstream`
 //! speaks to models.
@@ -12,6 +13,7 @@ pub mod agent_runs;
 pub mod blocks;
 pub mod chat;
 pub mod client_input;
+mod event_groups;
 pub mod messages;
 pub mod record_frames;
 mod request_fields;

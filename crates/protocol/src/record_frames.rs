@@ -8,6 +8,7 @@ use model::cursor::{Cursor, CursorError, FramePosition};
 use model::ports::Frames;
 use model::{Record, Seq};
 use serde::Serialize;
+use serde_json::Value;
 use sse;
 
 #[derive(Debug, Default)]
@@ -22,13 +23,9 @@ impl RecordFrames {
         let data = serde_json::to_string(data).unwrap_or_default();
         self.frames.push((kind.to_owned(), data));
     }
-
-    #[must_use]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
-
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -65,6 +62,12 @@ impl RecordFrames {
     }
 }
 
+/// A wire type as a value.
+pub(crate) fn to_json_value(object: &impl Serialize) -> Value {
+    // The keys are texts and the numbers finite, so this cannot fail.
+    serde_json::to_value(object).unwrap_or_default()
+}
+
 /// The cursor after `frames` of the `all` frames of a record.
 fn frame_cursor(record: &Record, projection: &str, frames: usize, all: usize) -> String {
     let frame = (frames < all).then(|| FramePosition {
@@ -77,9 +80,6 @@ fn frame_cursor(record: &Record, projection: &str, frames: usize, all: usize) ->
 }
 
 /// The record after which a reader resumes, and the number of frames after it to skip.
-///
-/// # Errors
-/// If the cursor is inside a record and belongs to another projection.
 pub fn resume_position(cursor: &Cursor, projection: &str) -> Result<(Seq, u64), CursorError> {
     match &cursor.frame {
         None => Ok((cursor.seq, 0)),

@@ -8,12 +8,10 @@ use model::json::JsonObject;
 use model::model_settings::{ModelSettings, ToolChoice};
 use serde_json::Value;
 
-/// The names of the sampling parameters in one protocol.
+/// The names of the sampling parameters in one protocol. `temperature` and `top_p` have the same name in all.
 pub(crate) struct SamplingFields {
     /// The first that is present is used.
     max_output_tokens: &'static [&'static str],
-    temperature: &'static str,
-    top_p: &'static str,
     stop: StopField,
 }
 
@@ -24,24 +22,11 @@ enum StopField {
 }
 
 impl SamplingFields {
-    pub(crate) const RESPONSES: Self = Self {
-        max_output_tokens: &["max_output_tokens"],
-        temperature: "temperature",
-        top_p: "top_p",
-        stop: StopField::Unsupported,
-    };
-    pub(crate) const MESSAGES: Self = Self {
-        max_output_tokens: &["max_tokens"],
-        temperature: "temperature",
-        top_p: "top_p",
-        stop: StopField::List("stop_sequences"),
-    };
-    pub(crate) const CHAT: Self = Self {
-        max_output_tokens: &["max_completion_tokens", "max_tokens"],
-        temperature: "temperature",
-        top_p: "top_p",
-        stop: StopField::TextOrList("stop"),
-    };
+    pub(crate) const RESPONSES: Self = Self { max_output_tokens: &["max_output_tokens"], stop: StopField::Unsupported };
+    pub(crate) const MESSAGES: Self =
+        Self { max_output_tokens: &["max_tokens"], stop: StopField::List("stop_sequences") };
+    pub(crate) const CHAT: Self =
+        Self { max_output_tokens: &["max_completion_tokens", "max_tokens"], stop: StopField::TextOrList("stop") };
 
     /// Model settings that have the sampling parameters of a request and nothing else.
     pub(crate) fn parse(&self, body: &JsonObject) -> Result<ModelSettings, InvalidField> {
@@ -51,8 +36,8 @@ impl SamplingFields {
         }
         Ok(ModelSettings {
             max_output_tokens,
-            temperature: optional_number(body, self.temperature, 2.0)?,
-            top_p: optional_number(body, self.top_p, 1.0)?,
+            temperature: optional_number(body, "temperature", 2.0)?,
+            top_p: optional_number(body, "top_p", 1.0)?,
             stop: self.parse_stop(body)?,
             ..ModelSettings::default()
         })

@@ -3,6 +3,7 @@
 //! The log may record a short block as one `done` event, and abbreviates the items of `done` events. Projections see
 //! neither: every block is added, grows and is done, and the fold has the complete items.
 
+use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
 use model::content::{ImageBlock, TextBlock};
 use model::event::{
     AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, ImageEvent, SummaryDelta, SummaryEvent, TaggedImageBlock,
@@ -20,7 +21,6 @@ pub struct RunReader {
 
 impl RunReader {
     /// The run after the last record.
-    #[must_use]
     pub const fn fold(&self) -> &RunFold {
         &self.fold
     }
@@ -68,44 +68,28 @@ fn expand_short_event(fold: &RunFold, event: &Event) -> Option<Vec<Event>> {
             (so_far.is_empty() && !complete.is_empty()).then(|| expand_arguments(done, complete))
         }
         // Only the `done` events of blocks have a short form.
-        Event::Created(_)
-        | Event::Started(_)
+        native_only_events!()
+        | item_progress_events!()
+        | terminal_events!()
+        | Event::Created(_)
         | Event::StepStarted(_)
-        | Event::Retrying(_)
         | Event::ItemAdded(_)
         | Event::SummaryAdded(_)
         | Event::SummaryDelta(_)
-        | Event::ArgumentsDelta(_)
-        | Event::HostedCallUpdated(_)
         | Event::FileProcessingUpdated(_)
         | Event::TextAdded(_)
         | Event::TextDelta(_)
-        | Event::AnnotationAdded(_)
         | Event::ImageAdded(_)
-        | Event::ImageDelta(_)
         | Event::ItemDone(_)
         | Event::StepDone(_)
         | Event::ToolStarted(_)
-        | Event::ToolProgress(_)
         | Event::AgentUpdated(_)
         | Event::InputAdded(_)
         | Event::ApprovalRequested(_)
         | Event::ApprovalResolved(_)
         | Event::Paused(_)
         | Event::Resumed(_)
-        | Event::StateSnapshot(_)
-        | Event::StateDelta(_)
-        | Event::Custom(_)
-        | Event::ProviderEvent(_)
-        | Event::Cancelling(_)
-        | Event::Recovered(_)
-        | Event::Completed(_)
-        | Event::Incomplete(_)
-        | Event::Failed(_)
-        | Event::Cancelled(_)
-        | Event::HistoryCompacted(_)
-        | Event::RunHidden(_)
-        | Event::Unknown(_) => None,
+        | Event::Recovered(_) => None,
     }
 }
 

@@ -2,11 +2,16 @@
 //!
 //! A frame is the record's cursor, its type, and its public bytes as they were logged, with `seq` and `at` inserted before
 //! the closing brace. Nothing is parsed or serialized again, so clients of any later version get the bytes of today.
-//! [`TaskProjection`] makes frames, [`TaskFrameReader`] and [`parse_task_frame`] read them. The routes in `server`
-//! parse requests.
+//! [`TaskProjection`] makes frames, [`TaskFrameReader`] and [`parse_task_frame`] read them; `request` has the
+//! bodies of requests.
 
 mod project;
+mod request;
 mod wire;
 
 pub use project::{RecordScope, TaskProjection, resume_seq};
+pub use request::{
+    CancelRequest, CreateTaskRequest, DecideApprovalRequest, DeclaredClientTool, OnBusyParam, SendInputRequest,
+    SubmittedToolResult, TaskInput, parse_tool_results,
+};
 pub use wire::{TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

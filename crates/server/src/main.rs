@@ -18,7 +18,6 @@ mod json_response;
 mod lingering_close;
 mod listen;
 mod middleware;
-mod native_api;
 mod origin_policy;
 mod pagination;
 mod problem;

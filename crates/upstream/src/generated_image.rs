@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 pub(crate) const TOMBSTONE_KEY: &str = "too_long";
 
 /// The image of an item: base64, or the address of a stored file.
-#[must_use]
 pub fn generated_image(item: &Value) -> Option<&str> {
     let is_image_call = str_field(item, "type") == Some("image_generation_call");
     str_field(item, "result").filter(|image| is_image_call && !image.is_empty())

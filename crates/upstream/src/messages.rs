@@ -47,7 +47,6 @@ pub const ANTHROPIC_VERSION: &str = "2023-06-01";
 const BETAS_OPTION: &str = "betas";
 
 /// The headers of every request, without the API key.
-#[must_use]
 pub fn request_headers(options: &JsonObject) -> Vec<(&'static str, String)> {
     let mut headers = vec![("anthropic-version", ANTHROPIC_VERSION.to_owned())];
     let betas = options.get(BETAS_OPTION).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

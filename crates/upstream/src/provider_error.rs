@@ -27,16 +27,10 @@ pub(crate) enum ProviderErrorKind {
     Incomplete,
 }
 
-/// One row of the table of error kinds.
-struct ErrorKindRow {
-    code: ErrorCode,
-    /// Completes the sentence "The provider …".
-    predicate: &'static str,
-}
-
 impl ProviderErrorKind {
-    const fn row(self) -> ErrorKindRow {
-        let (code, predicate) = match self {
+    /// The code, and the predicate of the sentence "The provider …".
+    const fn row(self) -> (ErrorCode, &'static str) {
+        match self {
             Self::Provider => (ErrorCode::ProviderError, "failed"),
             Self::RateLimited => (ErrorCode::RateLimited, "limits the rate of requests"),
             Self::Overloaded => (ErrorCode::Overloaded, "is overloaded"),
@@ -46,8 +40,7 @@ impl ProviderErrorKind {
             Self::HistoryRefused => (ErrorCode::HistoryRefused, "does not accept its own earlier output"),
             Self::Protocol => (ErrorCode::ProviderProtocolError, "sent an invalid response"),
             Self::Incomplete => (ErrorCode::UpstreamIncomplete, "did not complete its response"),
-        };
-        ErrorKindRow { code, predicate }
+        }
     }
 
     /// The kind that an HTTP status implies when the body says nothing more specific.
@@ -64,7 +57,7 @@ impl ProviderErrorKind {
 
     /// `message` is for people; the provider's own error goes into `details`.
     pub(crate) fn to_failure(self, message: impl Into<String>, details: Option<Value>) -> ModelFailure {
-        let code = self.row().code;
+        let (code, _) = self.row();
         let error = ErrorInfo { retryable: Some(code.is_retryable()), details, ..ErrorInfo::new(code, message) };
         ModelFailure { error, retry_after_ms: None }
     }
@@ -148,7 +141,7 @@ impl ProviderError {
 
     /// `status` is that of an error response; an error in a stream has none.
     pub(crate) fn to_failure(&self, kind: ProviderErrorKind, status: Option<u16>) -> ModelFailure {
-        let predicate = kind.row().predicate;
+        let (_, predicate) = kind.row();
         let status_text = status.map(|status| format!(" (status {status})")).unwrap_or_default();
         // A message about the API key may quote it.
         let is_quotable = kind != ProviderErrorKind::Auth && !self.message.is_empty();

@@ -20,7 +20,6 @@ mod request;
 mod settings;
 mod terminal;
 
-pub use crate::generated_image;
 pub use ingest::new_ingest;
 pub use refusal::classify_error;
 pub use request::{build_request, without_reasoning};

@@ -27,7 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::OwnedSemaphorePermit;
-use upstream::responses::generated_image;
+use upstream::generated_image;
 
 /// Tags text that comes from a file and not from the author of the message.
 const FILE_TAG: &str = "added_by_file";

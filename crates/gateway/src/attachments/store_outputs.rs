@@ -23,7 +23,7 @@ use model::{ThreadId, UserId};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use upstream::responses::generated_image;
+use upstream::generated_image;
 
 /// Replaces a part that could not be stored.
 const NOT_STORED_NOTE: &str = "[a file could not be kept]";

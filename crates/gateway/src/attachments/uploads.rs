@@ -22,7 +22,7 @@ use protocol::client_input::{ClientInput, InputKind};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
-use upstream::responses::generated_image;
+use upstream::generated_image;
 use url::Url;
 
 /// Longer URLs are decoded on a blocking thread.

@@ -4,6 +4,7 @@ use super::wire::{
     HistoryMessage, ImageAttachment, MessageRole, ToolAgentOutput, ToolMetadata, WorkerAgentOutput, WorkerMetadata,
     to_object,
 };
+use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
 use crate::run_reader::RunReader;
 use model::content::ContentPart;
 use model::event::{Event, InputMessage};
@@ -39,50 +40,33 @@ impl MessageHistory {
                 // The next attempt of the turn writes these again.
                 Event::Recovered(e) => messages.retain(|message| !e.cut.contains(&message.id)),
                 // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-                Event::Started(_)
+                native_only_events!()
+                | item_progress_events!()
+                | terminal_events!()
                 | Event::StepStarted(_)
-                | Event::Retrying(_)
                 | Event::ItemAdded(_)
                 | Event::SummaryAdded(_)
                 | Event::SummaryDelta(_)
                 | Event::SummaryDone(_)
-                | Event::ArgumentsDelta(_)
                 | Event::ArgumentsDone(_)
-                | Event::HostedCallUpdated(_)
                 | Event::FileProcessingUpdated(_)
                 | Event::TextAdded(_)
                 | Event::TextDelta(_)
-                | Event::AnnotationAdded(_)
                 | Event::TextDone(_)
                 | Event::ImageAdded(_)
-                | Event::ImageDelta(_)
                 | Event::ImageDone(_)
                 | Event::StepDone(_)
                 | Event::ToolStarted(_)
-                | Event::ToolProgress(_)
                 | Event::AgentUpdated(_)
                 | Event::ApprovalRequested(_)
                 | Event::ApprovalResolved(_)
                 | Event::Paused(_)
-                | Event::Resumed(_)
-                | Event::StateSnapshot(_)
-                | Event::StateDelta(_)
-                | Event::Custom(_)
-                | Event::ProviderEvent(_)
-                | Event::Cancelling(_)
-                | Event::Completed(_)
-                | Event::Incomplete(_)
-                | Event::Failed(_)
-                | Event::Cancelled(_)
-                | Event::HistoryCompacted(_)
-                | Event::RunHidden(_)
-                | Event::Unknown(_) => {}
+                | Event::Resumed(_) => {}
             }
         });
     }
 
     /// Oldest first.
-    #[must_use]
     pub fn into_messages(self) -> Vec<HistoryMessage> {
         self.messages
     }

@@ -50,7 +50,6 @@ impl StructuredAnswer {
 
 impl WorkerAgentOutput {
     /// The output of a message that has ended.
-    #[must_use]
     pub fn from_message(message: &Message) -> Self {
         let text = message.text();
         let interruption = interruption(message);
@@ -99,7 +98,6 @@ fn interruption(message: &Message) -> Option<(WorkerStatus, OutputError)> {
 
 impl ToolAgentOutput {
     /// The output of a call that has its result.
-    #[must_use]
     pub fn from_result(run: &RunFold, task: &TaskFold, result: &ToolResult) -> Self {
         let status = result.status.unwrap_or(ResultStatus::Completed);
         let error = result.error.as_ref().map(OutputError::from).or_else(|| default_error(status));
@@ -119,7 +117,6 @@ impl ToolAgentOutput {
     }
 
     /// The output of a call that has no result yet.
-    #[must_use]
     pub fn pending(task: &TaskFold, call: &CallId) -> Self {
         let found = task.call(call);
         let arguments = found.and_then(|(fold, call)| match &fold.started {
@@ -138,7 +135,6 @@ impl ToolAgentOutput {
     }
 
     /// The output of a hosted call. It has no separate call item, so its own id serves as the call id.
-    #[must_use]
     pub fn from_hosted_call(item: &HostedCall) -> Self {
         let succeeded = !matches!(item.status, Some(ItemStatus::Incomplete | ItemStatus::Failed));
         let error = (!succeeded).then(|| OutputError::new("incomplete", "The call did not end well"));

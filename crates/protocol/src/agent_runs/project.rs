@@ -1,7 +1,8 @@
 //! Records → frames.
 
 use super::AGENT_RUNS_PROJECTION;
-use super::wire::{AgentRunEvent, PendingHint, RunIds, ToolAgentOutput, WorkerAgentOutput, to_object};
+use super::wire::{AgentRunEvent, PendingHint, ToolAgentOutput, WorkerAgentOutput, to_object};
+use crate::event_groups::{item_progress_events, native_only_events};
 use crate::record_frames::RecordFrames;
 use crate::run_reader::RunReader;
 use model::event::{ApprovalRequested, Event, PendingKind, TaskPaused, TextEvent};
@@ -21,7 +22,6 @@ pub struct AgentRunsProjection {
 
 impl AgentRunsProjection {
     /// Frames of a thread that the client addresses by this name.
-    #[must_use]
     pub fn new(thread_name: String) -> Self {
         Self { thread_name, reader: RunReader::default(), announced_calls: Vec::new() }
     }
@@ -33,8 +33,7 @@ impl Projection for AgentRunsProjection {
         let Self { thread_name, reader, announced_calls } = self;
         reader.read_record(record, |run, event| {
             let Some(root) = run.root() else { return };
-            let ids = RunIds { thread_id: thread_name, run_id: root.id.as_str() };
-            EventProjector { run, root, ids, announced_calls, frames: &mut frames }.on_event(event);
+            EventProjector { run, root, thread_name, announced_calls, frames: &mut frames }.on_event(event);
         });
         frames.write_with_ids(record, AGENT_RUNS_PROJECTION, out);
     }
@@ -48,12 +47,12 @@ impl Projection for AgentRunsProjection {
 struct EventProjector<'a> {
     run: &'a RunFold,
     root: &'a TaskFold,
-    ids: RunIds<'a>,
+    thread_name: &'a str,
     announced_calls: &'a mut Vec<CallId>,
     frames: &'a mut RecordFrames,
 }
 
-impl EventProjector<'_> {
+impl<'a> EventProjector<'a> {
     fn on_event(&mut self, event: &Event) {
         // A sub-agent is one call of its parent, unless it requests an approval or a client tool.
         if event.task_id() == Some(&self.root.id) || matches!(event, Event::ApprovalRequested(_) | Event::Paused(_)) {
@@ -62,59 +61,46 @@ impl EventProjector<'_> {
     }
 
     fn on_visible_event(&mut self, event: &Event) {
-        let ids = self.ids;
         match event {
             Event::ApprovalRequested(e) => self.on_approval_requested(e),
             Event::Paused(e) => self.on_paused(e),
             Event::Created(_) => {
                 self.announced_calls.clear();
-                self.push(&AgentRunEvent::RunStarted(ids));
+                self.push(&self.new_event("RUN_STARTED"));
             }
-            Event::StepStarted(e) => self.push(&AgentRunEvent::StepStarted { ids, step_name: step_name(e.step) }),
-            Event::StepDone(e) => self.push(&AgentRunEvent::StepFinished { ids, step_name: step_name(e.step) }),
+            Event::StepStarted(e) => self.push_step("STEP_STARTED", e.step),
+            // The turn completed or was interrupted.
+            Event::StepDone(e) => self.push_step("STEP_FINISHED", e.step),
             Event::ItemAdded(e) => {
                 if let Item::Message(message) = &e.item {
-                    let stage = message.agent.as_deref().unwrap_or(&self.root.agent);
-                    let (message_id, role) = (&message.id, message.role);
-                    self.push(&AgentRunEvent::TextMessageStart { ids, message_id, role, stage });
+                    let stage = Some(message.agent.as_deref().unwrap_or(&self.root.agent));
+                    let (message_id, role) = (Some(&message.id), Some(message.role));
+                    self.push(&AgentRunEvent { message_id, role, stage, ..self.new_event("TEXT_MESSAGE_START") });
                 }
             }
             Event::TextAdded(e) => self.on_text_added(e),
             Event::TextDelta(e) => self.send_text(e.output_index, &e.item_id, &e.delta),
             Event::ItemDone(e) => self.on_item_done(e.output_index),
-            Event::Completed(_) | Event::Incomplete(_) => self.push(&AgentRunEvent::RunFinished(ids)),
-            Event::Failed(e) => self.push(&AgentRunEvent::RunError { ids, message: &e.error.message }),
-            Event::Cancelled(_) => self.push(&AgentRunEvent::RunError { ids, message: "cancelled" }),
+            Event::Completed(_) | Event::Incomplete(_) => self.push(&self.new_event("RUN_FINISHED")),
+            Event::Failed(e) => self.push_error(&e.error.message),
+            Event::Cancelled(_) => self.push_error("cancelled"),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Started(_)
-            | Event::Retrying(_)
+            native_only_events!()
+            | item_progress_events!()
             | Event::SummaryAdded(_)
             | Event::SummaryDelta(_)
             | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
             | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
             | Event::FileProcessingUpdated(_)
-            | Event::AnnotationAdded(_)
             | Event::TextDone(_)
             | Event::ImageAdded(_)
-            | Event::ImageDelta(_)
             | Event::ImageDone(_)
             | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::InputAdded(_)
             | Event::ApprovalResolved(_)
             | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         }
     }
 
@@ -130,7 +116,8 @@ impl EventProjector<'_> {
 
     fn send_text(&mut self, output_index: u32, message_id: &ItemId, delta: &str) {
         if self.message_at(output_index).is_some() && !delta.is_empty() {
-            self.push(&AgentRunEvent::TextMessageContent { ids: self.ids, message_id, delta });
+            let (message_id, delta) = (Some(message_id), Some(delta));
+            self.push(&AgentRunEvent { message_id, delta, ..self.new_event("TEXT_MESSAGE_CONTENT") });
         }
     }
 
@@ -146,22 +133,17 @@ impl EventProjector<'_> {
         let root = self.root;
         match root.items.get(output_index as usize).map(|fold| &fold.item) {
             Some(Item::Message(message)) => {
-                let worker_agent_output = Box::new(WorkerAgentOutput::from_message(message));
-                self.push(&AgentRunEvent::TextMessageEnd {
-                    ids: self.ids,
-                    message_id: &message.id,
-                    worker_agent_output,
-                });
+                let worker_agent_output = Some(WorkerAgentOutput::from_message(message));
+                let message_id = Some(&message.id);
+                self.push(&AgentRunEvent { message_id, worker_agent_output, ..self.new_event("TEXT_MESSAGE_END") });
             }
             Some(Item::ToolResult(result)) => {
-                self.send_result(result.call_id.clone(), ToolAgentOutput::from_result(self.run, root, result));
+                self.send_result(&result.call_id, ToolAgentOutput::from_result(self.run, root, result));
             }
-            Some(Item::HostedCall(item)) => self.push(&AgentRunEvent::ToolCallResult {
-                ids: self.ids,
-                message_id: item.id.clone(),
-                tool_call_id: CallId::from(item.id.as_str()),
-                tool_agent_output: Box::new(ToolAgentOutput::from_hosted_call(item)),
-            }),
+            Some(Item::HostedCall(item)) => {
+                let call_id = CallId::from(item.id.as_str());
+                self.push_result(&item.id, &call_id, ToolAgentOutput::from_hosted_call(item));
+            }
             Some(Item::Reasoning(_) | Item::ToolCall(_) | Item::FileProcessing(_)) | None => {}
         }
     }
@@ -200,7 +182,7 @@ impl EventProjector<'_> {
             ui_hints: Some(to_object(hint)),
             ..ToolAgentOutput::pending(self.root, &call)
         };
-        self.send_result(call, output);
+        self.send_result(&call, output);
     }
 
     fn root_call_of(&self, task: &TaskId, call: &CallId) -> Option<CallId> {
@@ -213,18 +195,34 @@ impl EventProjector<'_> {
         Some(call)
     }
 
-    fn send_result(&mut self, tool_call_id: CallId, output: ToolAgentOutput) {
+    fn send_result(&mut self, call_id: &CallId, output: ToolAgentOutput) {
         // The id that the result item has, or will have.
-        let message_id = tool_call_id.item_id("fco");
-        let tool_agent_output = Box::new(output);
-        self.push(&AgentRunEvent::ToolCallResult { ids: self.ids, message_id, tool_call_id, tool_agent_output });
+        self.push_result(&call_id.item_id("fco"), call_id, output);
+    }
+
+    fn push_result(&mut self, message_id: &ItemId, call_id: &CallId, output: ToolAgentOutput) {
+        let (message_id, tool_call_id, tool_agent_output) = (Some(message_id), Some(call_id), Some(output));
+        let event = self.new_event("TOOL_CALL_RESULT");
+        self.push(&AgentRunEvent { message_id, tool_call_id, tool_agent_output, ..event });
+    }
+
+    fn push_step(&mut self, event_type: &'static str, step: u32) {
+        self.push(&AgentRunEvent { step_name: Some(format!("turn-{step}")), ..self.new_event(event_type) });
+    }
+
+    fn push_error(&mut self, message: &str) {
+        self.push(&AgentRunEvent { message: Some(message), ..self.new_event("RUN_ERROR") });
+    }
+
+    fn new_event<'e>(&self, event_type: &'static str) -> AgentRunEvent<'e>
+    where
+        'a: 'e,
+    {
+        let (thread_id, run_id) = (self.thread_name, self.root.id.as_str());
+        AgentRunEvent { event_type, thread_id, run_id, ..AgentRunEvent::default() }
     }
 
     fn push(&mut self, event: &AgentRunEvent<'_>) {
-        self.frames.push(event.event_type(), event);
+        self.frames.push(event.event_type, event);
     }
-}
-
-fn step_name(step: u32) -> String {
-    format!("turn-{step}")
 }

@@ -1,11 +1,13 @@
 //! The events of a stream, and the outputs of messages and calls. The order of members is the order on the wire.
 
+use crate::record_frames::to_json_value;
 use model::event::{ActionRequest, ReviewConfig};
 use model::item::Role;
 use model::json::JsonObject;
 use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 pub const EVENT_TYPES: [&str; 9] = [
     "RUN_STARTED",
@@ -19,101 +21,41 @@ pub const EVENT_TYPES: [&str; 9] = [
     "RUN_ERROR",
 ];
 
-/// The members that all events have.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// One event of the stream. Every type of event has a few of the optional members.
+#[skip_serializing_none]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RunIds<'a> {
+pub(super) struct AgentRunEvent<'a> {
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
     /// The name by which the client addresses the thread.
-    pub thread_id: &'a str,
-    pub run_id: &'a str,
-}
-
-/// One event of the stream.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
-pub enum AgentRunEvent<'a> {
-    RunStarted(RunIds<'a>),
-    StepStarted {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        /// `turn-<n>`. A retried turn has the same name again.
-        step_name: String,
-    },
-    /// A turn completed or was interrupted.
-    StepFinished {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        step_name: String,
-    },
-    TextMessageStart {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        message_id: &'a ItemId,
-        role: Role,
-        /// The agent that writes the message.
-        stage: &'a str,
-    },
-    TextMessageContent {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        message_id: &'a ItemId,
-        /// Never empty.
-        delta: &'a str,
-    },
-    TextMessageEnd {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        message_id: &'a ItemId,
-        worker_agent_output: Box<WorkerAgentOutput>,
-    },
+    pub(super) thread_id: &'a str,
+    pub(super) run_id: &'a str,
+    /// `turn-<n>`. A retried turn has the same name again.
+    pub(super) step_name: Option<String>,
+    pub(super) message_id: Option<&'a ItemId>,
+    pub(super) role: Option<Role>,
+    /// The agent that writes the message.
+    pub(super) stage: Option<&'a str>,
+    /// Never empty.
+    pub(super) delta: Option<&'a str>,
+    pub(super) worker_agent_output: Option<WorkerAgentOutput>,
+    pub(super) tool_call_id: Option<&'a CallId>,
     /// The result of a call or, with the status `partial`, its pending request. Both have the same `messageId`.
-    ToolCallResult {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        message_id: ItemId,
-        tool_call_id: CallId,
-        tool_agent_output: Box<ToolAgentOutput>,
-    },
-    /// The run completed or reached a limit.
-    RunFinished(RunIds<'a>),
-    /// The run failed or was cancelled.
-    RunError {
-        #[serde(flatten)]
-        ids: RunIds<'a>,
-        message: &'a str,
-    },
+    pub(super) tool_agent_output: Option<ToolAgentOutput>,
+    /// Why the run failed or was cancelled.
+    pub(super) message: Option<&'a str>,
 }
 
-impl AgentRunEvent<'_> {
-    #[must_use]
-    pub const fn event_type(&self) -> &'static str {
-        match self {
-            Self::RunStarted(_) => "RUN_STARTED",
-            Self::StepStarted { .. } => "STEP_STARTED",
-            Self::StepFinished { .. } => "STEP_FINISHED",
-            Self::TextMessageStart { .. } => "TEXT_MESSAGE_START",
-            Self::TextMessageContent { .. } => "TEXT_MESSAGE_CONTENT",
-            Self::TextMessageEnd { .. } => "TEXT_MESSAGE_END",
-            Self::ToolCallResult { .. } => "TOOL_CALL_RESULT",
-            Self::RunFinished(_) => "RUN_FINISHED",
-            Self::RunError { .. } => "RUN_ERROR",
-        }
-    }
-}
-
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkerAgentOutput {
     pub status: WorkerStatus,
     pub answer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub key_points: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_type: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub suggested_actions: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OutputError>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ui_hints: Option<JsonObject>,
 }
 
@@ -127,19 +69,17 @@ pub enum WorkerStatus {
     Failed,
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolAgentOutput {
     pub tool_name: String,
     pub tool_call_id: String,
     /// The arguments that the tool ran with, or would run with.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_args: Option<JsonObject>,
     pub status: ToolStatus,
     pub result_summary: String,
     /// For a call that waits, a [`PendingHint`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ui_hints: Option<JsonObject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OutputError>,
 }
 
@@ -240,9 +180,9 @@ impl From<Role> for MessageRole {
 }
 
 pub(super) fn to_object(value: &impl Serialize) -> JsonObject {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(object)) => object,
-        // Structs are objects, their keys are texts and their numbers finite, so this cannot happen.
+    match to_json_value(value) {
+        Value::Object(object) => object,
+        // Structs are objects, so this cannot happen.
         _ => JsonObject::new(),
     }
 }

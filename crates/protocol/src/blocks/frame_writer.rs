@@ -1,6 +1,6 @@
 //! Writes the frames of one record, all of one turn.
 
-use super::wire::{BlocksDelta, BlocksFrame};
+use super::wire::{BlocksDelta, BlocksEvent, BlocksFrame};
 use crate::record_frames::RecordFrames;
 use model::TaskId;
 use model::fold::{RunFold, TaskFold};
@@ -13,28 +13,25 @@ pub(super) struct BlocksFrameWriter<'a> {
 
 impl BlocksFrameWriter<'_> {
     pub(super) fn start_message(&mut self, session_id: &str, run: &RunFold, root: &TaskFold) {
-        self.push(&BlocksFrame::MessageStart {
+        self.push(&BlocksEvent::MessageStart {
             session_id,
             timestamp: Duration::from_millis(run.at).as_secs_f64(),
             display_mode: root.spec.display_mode,
             is_new_session_from_share: root.spec.origin.as_ref().is_some_and(|origin| origin.get("share").is_some()),
-            message_id: self.message_id,
         });
     }
 
     pub(super) fn send_delta(&mut self, index: u32, delta: BlocksDelta<'_>) {
-        let message_id = self.message_id;
-        self.push(&BlocksFrame::ContentBlockDelta { index, delta, message_id });
+        self.push(&BlocksEvent::ContentBlockDelta { index, delta });
     }
 
     /// Stops a block. `is_final` is for texts alone.
     pub(super) fn stop_block(&mut self, index: u32, is_final: Option<bool>) {
-        let message_id = self.message_id;
-        self.push(&BlocksFrame::ContentBlockStop { index, is_final, message_id });
+        self.push(&BlocksEvent::ContentBlockStop { index, is_final });
     }
 
-    pub(super) fn push(&mut self, frame: &BlocksFrame<'_>) {
+    pub(super) fn push(&mut self, event: &BlocksEvent<'_>) {
         // Frames of this protocol are lines without an event name.
-        self.frames.push("", frame);
+        self.frames.push("", &BlocksFrame { event, message_id: self.message_id });
     }
 }

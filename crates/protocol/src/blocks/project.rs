@@ -4,10 +4,11 @@
 //! because only then is it known whether it was the answer (`is_final`). A text of a sub-agent never is, and stops at once.
 
 use super::frame_writer::BlocksFrameWriter;
-use super::tool_blocks::{self, BlockOwner};
+use super::tool_blocks;
 use super::wire::{
-    BlocksDelta, BlocksFile, BlocksFrame, CANCELLED_TEXT, ContentBlock, FAILED_TEXT, MessageEnd, TerminalExtras,
+    BlocksDelta, BlocksEvent, BlocksFile, CANCELLED_TEXT, ContentBlock, FAILED_TEXT, MessageEnd, TerminalExtras,
 };
+use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
 use crate::record_frames::RecordFrames;
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
@@ -34,7 +35,6 @@ pub struct BlocksProjection {
 
 impl BlocksProjection {
     /// The turns of a thread that clients know as this session.
-    #[must_use]
     pub fn new(session: String) -> Self {
         Self { session: session.into(), reader: RunReader::default(), turn: BlocksTurn::default() }
     }
@@ -83,7 +83,7 @@ struct OpenBlock {
     index: u32,
 }
 
-/// The item, text or summary part that a block shows.
+/// The item, text or summary part that a block shows. The part of an item that has none is 0.
 #[derive(Clone, Copy)]
 struct BlockSource<'a> {
     task: &'a TaskId,
@@ -92,16 +92,8 @@ struct BlockSource<'a> {
 }
 
 impl<'a> BlockSource<'a> {
-    fn item(task: &'a TaskFold, output_index: u32) -> Self {
-        Self { task: &task.id, output_index, part: 0 }
-    }
-
-    fn block(task: &'a TaskFold, output_index: u32, block_index: u32) -> Self {
-        Self { task: &task.id, output_index, part: block_index }
-    }
-
-    fn summary(task: &'a TaskFold, output_index: u32, summary_index: u32) -> Self {
-        Self { task: &task.id, output_index, part: summary_index }
+    fn new(task: &'a TaskFold, output_index: u32, part: u32) -> Self {
+        Self { task: &task.id, output_index, part }
     }
 }
 
@@ -125,20 +117,20 @@ impl BlocksTurn {
             Event::SummaryAdded(e) => self.on_summary_added(run, task, e, out),
             Event::SummaryDelta(e) => {
                 self.send_delta(
-                    BlockSource::summary(task, e.output_index, e.summary_index),
+                    BlockSource::new(task, e.output_index, e.summary_index),
                     BlocksDelta::thinking(&e.delta),
                     out,
                 );
             }
             Event::SummaryDone(e) => {
-                if let Some(index) = self.close_block(BlockSource::summary(task, e.output_index, e.summary_index)) {
+                if let Some(index) = self.close_block(BlockSource::new(task, e.output_index, e.summary_index)) {
                     out.stop_block(index, None);
                 }
             }
             Event::TextAdded(e) => self.on_text_added(task, e, out),
             Event::TextDelta(e) => {
                 self.send_delta(
-                    BlockSource::block(task, e.output_index, e.block_index),
+                    BlockSource::new(task, e.output_index, e.block_index),
                     BlocksDelta::text(&e.delta),
                     out,
                 );
@@ -155,36 +147,20 @@ impl BlocksTurn {
             Event::Failed(e) if is_root => self.on_failed(e, out),
             Event::Cancelled(e) if is_root => self.on_cancelled(e, out),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Completed(_)
-            | Event::Incomplete(_)
-            | Event::Failed(_)
-            | Event::Cancelled(_)
-            | Event::HostedCallUpdated(_)
+            native_only_events!()
+            | item_progress_events!()
+            | terminal_events!()
             | Event::Created(_)
-            | Event::Started(_)
             | Event::StepStarted(_)
             | Event::StepDone(_)
-            | Event::Retrying(_)
-            | Event::ArgumentsDelta(_)
-            | Event::AnnotationAdded(_)
-            | Event::ImageDelta(_)
             | Event::ImageDone(_)
             | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::InputAdded(_)
             | Event::ApprovalResolved(_)
             | Event::Paused(_)
             | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         }
     }
 
@@ -204,7 +180,7 @@ impl BlocksTurn {
             Item::FileProcessing(item) => {
                 let files = item.files.iter().map(|file| BlocksFile { url: &file.url }).collect();
                 let block = ContentBlock::FileProcessing { status: "processing", files };
-                self.open_block(BlockSource::item(task, e.output_index), block, out);
+                self.open_block(BlockSource::new(task, e.output_index, 0), block, out);
             }
             _ => {}
         }
@@ -224,7 +200,7 @@ impl BlocksTurn {
                 self.add_complete_block(tool_blocks::hosted_result_block(task, call), out);
             }
             Some(Item::FileProcessing(files)) => {
-                if let Some(index) = self.close_block(BlockSource::item(task, e.output_index)) {
+                if let Some(index) = self.close_block(BlockSource::new(task, e.output_index, 0)) {
                     let outcome = processing_outcome(files);
                     out.send_delta(index, BlocksDelta::file_status(outcome.status, &outcome.message));
                     out.stop_block(index, None);
@@ -238,9 +214,8 @@ impl BlocksTurn {
         if run.root().is_none_or(|root| root.spec.display_mode != DisplayMode::Agent) {
             return;
         }
-        let BlockOwner { subagent, parent_tool_use_id } = task.into();
-        let block = ContentBlock::Thinking { thinking: "", subagent, parent_tool_use_id };
-        let source = BlockSource::summary(task, e.output_index, e.summary_index);
+        let block = ContentBlock::Thinking { thinking: "", owner: task.into() };
+        let source = BlockSource::new(task, e.output_index, e.summary_index);
         self.open_block(source, block, out);
         if !e.item.text().is_empty() {
             self.send_delta(source, BlocksDelta::thinking(e.item.text()), out);
@@ -253,12 +228,11 @@ impl BlocksTurn {
             Some(item @ Item::Message(_)) => {
                 let mut before = item.blocks().iter().take(e.block_index as usize);
                 let is_part = before.any(|block| matches!(block, Block::Text(_)));
-                let BlockOwner { subagent, parent_tool_use_id } = task.into();
-                let block = ContentBlock::Text { text: "", subagent, parent_tool_use_id, is_part };
+                let block = ContentBlock::Text { text: "", owner: task.into(), is_part };
                 if task.spec.parent_task_id.is_none() && is_last_text(task, e) {
                     self.stop_held_text(TextRole::Intermediate, out);
                 }
-                let source = BlockSource::block(task, e.output_index, e.block_index);
+                let source = BlockSource::new(task, e.output_index, e.block_index);
                 self.open_block(source, block, out);
                 // Clients read text from deltas only, so an initial text is sent as a delta.
                 let text = e.item.block().text();
@@ -272,7 +246,7 @@ impl BlocksTurn {
     }
 
     fn on_text_done(&mut self, task: &TaskFold, e: &TextEvent, out: &mut BlocksFrameWriter<'_>) {
-        let source = BlockSource::block(task, e.output_index, e.block_index);
+        let source = BlockSource::new(task, e.output_index, e.block_index);
         let Some(index) = self.close_block(source) else { return };
         // Something may have started behind this text while it was growing.
         if task.spec.parent_task_id.is_none() && is_last_text(task, e) {
@@ -307,7 +281,7 @@ impl BlocksTurn {
             Some(message) => message.clone(),
             None => processing_outcome(item).message,
         };
-        let source = BlockSource::item(task, e.output_index);
+        let source = BlockSource::new(task, e.output_index, 0);
         self.send_delta(source, BlocksDelta::file_status("processing", &message), out);
     }
 
@@ -328,10 +302,9 @@ impl BlocksTurn {
 
     fn finish(&mut self, end: &RunEnd, duration_ms: u64, out: &mut BlocksFrameWriter<'_>) {
         self.stop_held_text(TextRole::Final, out);
-        let message_id = out.message_id;
         let stop_reason = end.names().blocks_stop_reason;
-        out.push(&BlocksFrame::MessageDelta { delta: MessageEnd { stop_reason }, message_id });
-        out.push(&BlocksFrame::MessageStop { duration_ms, message_id });
+        out.push(&BlocksEvent::MessageDelta { delta: MessageEnd { stop_reason } });
+        out.push(&BlocksEvent::MessageStop { duration_ms });
     }
 
     /// Stops the root's last text, now that its role is known.
@@ -350,8 +323,7 @@ impl BlocksTurn {
     fn start_block(&mut self, content_block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_>) -> u32 {
         let index = self.next_index;
         self.next_index = index.saturating_add(1);
-        let message_id = out.message_id;
-        out.push(&BlocksFrame::ContentBlockStart { index, content_block, message_id });
+        out.push(&BlocksEvent::ContentBlockStart { index, content_block });
         index
     }
 

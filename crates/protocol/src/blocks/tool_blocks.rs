@@ -13,27 +13,8 @@ const CONTENT_CHARS_MAX: usize = 500;
 /// The member that holds arguments that are not an object.
 const RAW_ARGUMENTS_KEY: &str = "_raw";
 
-/// The sub-agent that a block belongs to, and the call that started it. Blocks of the root have neither.
-#[derive(Clone, Copy)]
-pub(super) struct BlockOwner<'a> {
-    pub(super) subagent: Option<&'a str>,
-    pub(super) parent_tool_use_id: Option<&'a str>,
-}
-
-impl<'a> From<&'a TaskFold> for BlockOwner<'a> {
-    fn from(task: &'a TaskFold) -> Self {
-        let is_child = task.spec.parent_task_id.is_some();
-        Self {
-            subagent: is_child.then_some(task.agent.as_str()),
-            // The id of a sub-agent's task is the id of the call that started it.
-            parent_tool_use_id: is_child.then_some(task.id.as_str()),
-        }
-    }
-}
-
 /// A call whose arguments are complete.
 pub(super) fn tool_use_block<'a>(task: &'a TaskFold, call: &'a ToolCall) -> ContentBlock<'a> {
-    let BlockOwner { subagent, parent_tool_use_id } = task.into();
     let id = call.call_id.as_str();
     ContentBlock::ToolUse {
         id,
@@ -41,14 +22,12 @@ pub(super) fn tool_use_block<'a>(task: &'a TaskFold, call: &'a ToolCall) -> Cont
         tool_use_id: id,
         tool_content_message: call.display_name.as_deref().unwrap_or(&call.name),
         input: parse_input(call.arguments.as_deref().unwrap_or_default()),
-        subagent,
-        parent_tool_use_id,
+        owner: task.into(),
     }
 }
 
 /// A hosted call, in the shape of a tool call.
 pub(super) fn hosted_use_block<'a>(task: &'a TaskFold, call: &'a HostedCall) -> ContentBlock<'a> {
-    let BlockOwner { subagent, parent_tool_use_id } = task.into();
     let id = call.id.as_str();
     let input = match &call.action {
         None | Some(Value::Null) => JsonObject::new(),
@@ -61,8 +40,7 @@ pub(super) fn hosted_use_block<'a>(task: &'a TaskFold, call: &'a HostedCall) -> 
         tool_use_id: id,
         tool_content_message: &call.name,
         input,
-        subagent,
-        parent_tool_use_id,
+        owner: task.into(),
     }
 }
 
@@ -83,15 +61,13 @@ pub(super) fn tool_result_block<'a>(
         None => Some(Artifact::Blocks(blocks)),
     };
     let succeeded = matches!(result.status, None | Some(ResultStatus::Completed)) && result.error.is_none();
-    let BlockOwner { subagent, parent_tool_use_id } = task.into();
     Some(ContentBlock::ToolResult {
         tool_use_id: result.call_id.as_str(),
         name: &call.name,
         status: if succeeded { ToolUseStatus::Success } else { ToolUseStatus::Error },
         content,
         artifact,
-        subagent,
-        parent_tool_use_id,
+        owner: task.into(),
     })
 }
 
@@ -100,7 +76,6 @@ pub(super) fn hosted_result_block<'a>(task: &'a TaskFold, call: &'a HostedCall) 
     let text = plain_text(blocks);
     let content = truncate_content(&text).to_owned();
     let is_plain = blocks.iter().all(|block| matches!(block, Block::Text(_)));
-    let BlockOwner { subagent, parent_tool_use_id } = task.into();
     ContentBlock::ToolResult {
         tool_use_id: call.id.as_str(),
         name: &call.name,
@@ -111,8 +86,7 @@ pub(super) fn hosted_result_block<'a>(task: &'a TaskFold, call: &'a HostedCall) 
         },
         artifact: (!is_plain || content != text).then_some(Artifact::Blocks(blocks)),
         content,
-        subagent,
-        parent_tool_use_id,
+        owner: task.into(),
     }
 }
 

@@ -2,53 +2,56 @@
 
 use model::error::ErrorInfo;
 use model::event::{ActionRequest, DisplayMode, ReviewConfig};
+use model::fold::TaskFold;
 use model::item::Block;
 use model::json::JsonObject;
 use model::{ApprovalKey, TaskId};
 use serde::Serialize;
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 /// The text at the end of a cancelled turn. Clients compare it.
 pub(super) const CANCELLED_TEXT: &str = "Người dùng đã dừng cuộc trò chuyện. Gửi tin nhắn mới để tiếp tục";
 /// The text at the end of a failed turn. Clients compare it.
 pub(super) const FAILED_TEXT: &str = "Đã xảy ra lỗi. Vui lòng thử lại.";
 
-/// One event of a turn.
+/// One event of a turn, with the turn that it belongs to.
+#[derive(Serialize)]
+pub(super) struct BlocksFrame<'a> {
+    #[serde(flatten)]
+    pub(super) event: &'a BlocksEvent<'a>,
+    pub(super) message_id: &'a TaskId,
+}
+
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum BlocksFrame<'a> {
+pub(super) enum BlocksEvent<'a> {
     MessageStart {
         session_id: &'a str,
         /// Seconds since 1970.
         timestamp: f64,
         display_mode: DisplayMode,
         is_new_session_from_share: bool,
-        message_id: &'a TaskId,
     },
     ContentBlockStart {
         index: u32,
         content_block: ContentBlock<'a>,
-        message_id: &'a TaskId,
     },
     ContentBlockDelta {
         index: u32,
         delta: BlocksDelta<'a>,
-        message_id: &'a TaskId,
     },
     ContentBlockStop {
         index: u32,
         /// Whether the text is the turn's answer. Only texts have it.
         #[serde(skip_serializing_if = "Option::is_none")]
         is_final: Option<bool>,
-        message_id: &'a TaskId,
     },
     MessageDelta {
         delta: MessageEnd,
-        message_id: &'a TaskId,
     },
     MessageStop {
         duration_ms: u64,
-        message_id: &'a TaskId,
     },
 }
 
@@ -57,13 +60,13 @@ pub(super) enum BlocksFrame<'a> {
 pub(super) enum ContentBlock<'a> {
     Thinking {
         thinking: &'a str,
-        subagent: Option<&'a str>,
-        parent_tool_use_id: Option<&'a str>,
+        #[serde(flatten)]
+        owner: BlockOwner<'a>,
     },
     Text {
         text: &'a str,
-        subagent: Option<&'a str>,
-        parent_tool_use_id: Option<&'a str>,
+        #[serde(flatten)]
+        owner: BlockOwner<'a>,
         is_part: bool,
     },
     /// Why the turn ended early. Its delta distinguishes it from an ordinary text.
@@ -78,8 +81,8 @@ pub(super) enum ContentBlock<'a> {
         /// The display name of the tool.
         tool_content_message: &'a str,
         input: JsonObject,
-        subagent: Option<&'a str>,
-        parent_tool_use_id: Option<&'a str>,
+        #[serde(flatten)]
+        owner: BlockOwner<'a>,
     },
     ToolResult {
         tool_use_id: &'a str,
@@ -87,8 +90,8 @@ pub(super) enum ContentBlock<'a> {
         status: ToolUseStatus,
         content: String,
         artifact: Option<Artifact<'a>>,
-        subagent: Option<&'a str>,
-        parent_tool_use_id: Option<&'a str>,
+        #[serde(flatten)]
+        owner: BlockOwner<'a>,
     },
     ApprovalRequest {
         approval_key: &'a ApprovalKey,
@@ -99,6 +102,24 @@ pub(super) enum ContentBlock<'a> {
         status: &'static str,
         files: Vec<BlocksFile<'a>>,
     },
+}
+
+/// The sub-agent that a block belongs to, and the call that started it. Blocks of the root have neither.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct BlockOwner<'a> {
+    subagent: Option<&'a str>,
+    parent_tool_use_id: Option<&'a str>,
+}
+
+impl<'a> From<&'a TaskFold> for BlockOwner<'a> {
+    fn from(task: &'a TaskFold) -> Self {
+        let is_child = task.spec.parent_task_id.is_some();
+        Self {
+            subagent: is_child.then_some(task.agent.as_str()),
+            // The id of a sub-agent's task is the id of the call that started it.
+            parent_tool_use_id: is_child.then_some(task.id.as_str()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -130,25 +151,18 @@ pub(super) struct BlocksFile<'a> {
 }
 
 /// How a block grows. Only texts and thinking have a `type`.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct BlocksDelta<'a> {
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     extras: Option<TerminalExtras<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     action_requests: Option<&'a [ActionRequest]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     review_configs: Option<&'a [ReviewConfig]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     timeout_seconds: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
 }
 

@@ -8,7 +8,7 @@ use super::wire::{
     AnnotationObject, Choice, Completion, ErrorFrame, ErrorObject, FunctionObject, MessageObject, Nullable,
     ToolCallObject, UrlCitation,
 };
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, to_json_value};
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, response_id};
 use model::content::Annotation;
@@ -62,23 +62,17 @@ impl Channel {
 
 impl ChatProjection {
     /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
-    #[must_use]
     pub fn new(run: TaskId, segment: u32, stream_usage: StreamUsage) -> Self {
         Self { segment: Segment::new(run, segment), stream_usage }
     }
-
-    #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
     }
-
-    #[must_use]
     pub fn failure(&self) -> Option<&RunFailure> {
         self.segment.failure()
     }
 
     /// The completion so far: the sum of the chunks, without parts that a later attempt replaced.
-    #[must_use]
     pub fn object(&self) -> Value {
         let parts: Vec<&SegmentPart> = self.segment.current_parts().collect();
         let message = MessageObject {
@@ -91,9 +85,7 @@ impl ChatProjection {
         };
         let choice = Choice::of_completion(message, self.finish_reason());
         let usage = Some(Nullable(Some(self.segment.usage().into())));
-        let completion = Completion { usage, ..self.envelope("chat.completion", vec![choice]) };
-        // The keys are texts and the numbers finite, so this cannot fail.
-        serde_json::to_value(completion).unwrap_or_default()
+        to_json_value(&Completion { usage, ..self.envelope("chat.completion", vec![choice]) })
     }
 
     fn envelope<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {

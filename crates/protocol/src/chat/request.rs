@@ -20,9 +20,6 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 /// Parses a request body.
-///
-/// # Errors
-/// If a field has the wrong type or asks for something that is not supported.
 pub fn parse_chat_request(body: &JsonObject) -> Result<StatelessRequest, InvalidField> {
     if optional_positive(body, "n")?.is_some_and(|choices| choices > 1) {
         return Err(InvalidField::new("n", "only one choice is supported"));

@@ -4,6 +4,7 @@
 
 use model::usage::Usage;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 
 /// A member that may be absent, `null`, or a value.
@@ -47,32 +48,28 @@ impl<'a> Choice<'a> {
 }
 
 /// A message, or a delta of one.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct MessageObject<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) annotations: Vec<AnnotationObject<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<Nullable<Cow<'a, str>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<Nullable<Cow<'a, str>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<ToolCallObject<'a>>,
 }
 
 /// A call that the client answers, or a delta of one.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct ToolCallObject<'a> {
     pub(super) function: FunctionObject<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     /// Of a chunk.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) index: Option<usize>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub(super) call_type: Option<&'static str>,
 }
 

@@ -8,7 +8,7 @@ use super::wire::{
     BlockDelta, Citation, ContentBlock, ErrorObject, MessageDelta, MessageObject, MessagesDelta, MessagesEvent,
     ToolResultStatus, UsageObject,
 };
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, to_json_value};
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, parse_arguments_object, response_id};
 use model::content::Annotation;
@@ -26,28 +26,20 @@ pub struct MessagesProjection {
 
 impl MessagesProjection {
     /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
-    #[must_use]
     pub fn new(run: TaskId, segment: u32) -> Self {
         Self { segment: Segment::new(run, segment) }
     }
-
-    #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
     }
-
-    #[must_use]
     pub fn failure(&self) -> Option<&RunFailure> {
         self.segment.failure()
     }
 
     /// The message so far: the sum of the frames, without parts that a later attempt replaced.
-    #[must_use]
     pub fn object(&self) -> Value {
         let content = self.segment.current_parts().map(|part| self.content_block(part)).collect();
-        let message = self.message_object(content, self.stop_reason(), self.segment.usage());
-        // The keys are texts and the numbers finite, so this cannot fail.
-        serde_json::to_value(message).unwrap_or_default()
+        to_json_value(&self.message_object(content, self.stop_reason(), self.segment.usage()))
     }
 
     fn message_object<'a>(

@@ -21,9 +21,6 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 /// Parses the body of a request.
-///
-/// # Errors
-/// If a field has the wrong type or asks for something that is not supported.
 pub fn parse_messages_request(body: &JsonObject) -> Result<StatelessRequest, InvalidField> {
     Ok(StatelessRequest {
         model: required_str(body, "model", "")?.to_owned(),

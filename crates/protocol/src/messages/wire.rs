@@ -5,27 +5,23 @@
 use model::json::JsonObject;
 use model::usage::Usage;
 use serde::{Serialize, Serializer};
+use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 
 /// The MCP server that the server's own tools belong to.
 pub const SERVER_NAME: &str = "headwater";
 
 /// One event of the stream. Every type of event has a few of these members.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct MessagesEvent<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content_block: Option<ContentBlock<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) delta: Option<MessagesDelta<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<ErrorObject<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<MessageObject<'a>>,
     #[serde(rename = "type")]
     pub(super) event_type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<UsageObject>,
 }
 
@@ -50,29 +46,20 @@ pub(super) struct MessageObject<'a> {
 }
 
 /// A content block. Every type of block has a few of these members.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct ContentBlock<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     citations: Vec<Citation<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<[TextBlock; 1]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<JsonObject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     is_error: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     server_name: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     tool_use_id: Option<&'a str>,
     #[serde(rename = "type")]
     block_type: &'static str,
@@ -122,23 +109,19 @@ struct TextBlock {
     block_type: &'static str,
 }
 
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct Citation<'a> {
     cited_text: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     encrypted_index: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     end_block_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     search_result_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     start_block_index: Option<u32>,
+    #[serialize_always]
     title: Option<Cow<'a, str>>,
     #[serde(rename = "type")]
     citation_type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<&'a str>,
 }
 
@@ -183,17 +166,13 @@ impl Serialize for MessagesDelta<'_> {
 }
 
 /// Every type of delta has one of these members.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct BlockDelta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     citation: Option<Citation<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     partial_json: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<&'a str>,
     #[serde(rename = "type")]
     delta_type: &'static str,

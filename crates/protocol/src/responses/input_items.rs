@@ -1,9 +1,11 @@
 //! The input of a run as items: the history that the client sent, its messages, and its answers.
 
 use super::wire::{
-    FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, ItemType, McpApprovalResponseItem,
-    MessageItem, PartObject,
+    FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, McpApprovalResponseItem, MessageItem,
+    PartObject,
 };
+use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
+use crate::record_frames::to_json_value;
 use crate::run_reader::RunReader;
 use model::command::StartCommand;
 use model::content::ContentPart;
@@ -23,13 +25,12 @@ pub struct InputItems {
 
 impl InputItems {
     /// The input items of a run that has not started.
-    #[must_use]
     pub fn of_start_command(start: &StartCommand) -> Vec<Value> {
         let suffix = start.task_id.run_suffix();
         let mut items = history_items(suffix, start.prior_history.as_ref());
         if !start.input.is_empty() {
             let id = ItemId::numbered("msg", suffix, 0);
-            items.push(to_value(&message_item(id.as_str().into(), "user", &start.input)));
+            items.push(to_json_value(&message_item(id.as_str().into(), "user", &start.input)));
         }
         items
     }
@@ -52,49 +53,33 @@ impl InputItems {
             }
             Event::ApprovalResolved(resolved) => {
                 if resolved.by == Initiator::User {
-                    items.push(to_value(&approval_response_item(resolved)));
+                    items.push(to_json_value(&approval_response_item(resolved)));
                 }
             }
             Event::ItemDone(done) => items.extend(client_result_item(run, &done.task_id, done.output_index)),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Started(_)
+            native_only_events!()
+            | item_progress_events!()
+            | terminal_events!()
             | Event::StepStarted(_)
-            | Event::Retrying(_)
             | Event::ItemAdded(_)
             | Event::SummaryAdded(_)
             | Event::SummaryDelta(_)
             | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
             | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
             | Event::FileProcessingUpdated(_)
             | Event::TextAdded(_)
             | Event::TextDelta(_)
-            | Event::AnnotationAdded(_)
             | Event::TextDone(_)
             | Event::ImageAdded(_)
-            | Event::ImageDelta(_)
             | Event::ImageDone(_)
             | Event::StepDone(_)
             | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::ApprovalRequested(_)
             | Event::Paused(_)
             | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::Completed(_)
-            | Event::Incomplete(_)
-            | Event::Failed(_)
-            | Event::Cancelled(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         });
         items
     }
@@ -127,7 +112,7 @@ fn history_item(suffix: &str, index: usize, entry: &HistoryEntry) -> Option<Valu
             id: known_or_new_id("fc", call_id.item_id("fc").as_str()).into(),
             name,
             status: "completed",
-            item_type: ItemType::FunctionCall,
+            item_type: "function_call",
         }),
         HistoryEntry::Result { call_id, content, status } => {
             let id = known_or_new_id("fco", call_id.item_id("fco").as_str());
@@ -137,7 +122,7 @@ fn history_item(suffix: &str, index: usize, entry: &HistoryEntry) -> Option<Valu
             return None;
         }
     };
-    Some(to_value(&item))
+    Some(to_json_value(&item))
 }
 
 fn input_message_item(message: &InputMessage) -> Value {
@@ -146,7 +131,7 @@ fn input_message_item(message: &InputMessage) -> Value {
         Role::Assistant => "assistant",
         Role::System => "developer",
     };
-    to_value(&message_item(message.id.as_str().into(), role, &message.content))
+    to_json_value(&message_item(message.id.as_str().into(), role, &message.content))
 }
 
 fn message_item<'a>(id: Cow<'a, str>, role: &'static str, content: &'a [ContentPart]) -> ItemObject<'a> {
@@ -154,7 +139,7 @@ fn message_item<'a>(id: Cow<'a, str>, role: &'static str, content: &'a [ContentP
 }
 
 fn new_message<'a>(id: Cow<'a, str>, role: &'static str, content: Vec<PartObject<'a>>) -> MessageItem<'a> {
-    MessageItem { content, id, phase: None, role, status: "completed", item_type: ItemType::Message }
+    MessageItem { content, id, phase: None, role, status: "completed", item_type: "message" }
 }
 
 fn content_part(part: &ContentPart) -> PartObject<'_> {
@@ -172,7 +157,7 @@ fn approval_response_item(resolved: &ApprovalResolved) -> ItemObject<'_> {
         approve: decision.is_some_and(|decision| decision.kind != ApprovalDecisionKind::Reject),
         id: resolved.key.as_str().replacen("apr_", "aprr_", 1),
         reason: decision.and_then(|decision| decision.message.as_deref()),
-        item_type: ItemType::McpApprovalResponse,
+        item_type: "mcp_approval_response",
     })
 }
 
@@ -187,7 +172,7 @@ fn client_result_item(run: &RunFold, task: &TaskId, output_index: u32) -> Option
     let content = [ContentPart::text(plain_text(result.block_list.as_deref().unwrap_or_default()))];
     let status = result.status.unwrap_or(ResultStatus::Completed);
     let id = result.call_id.item_id("fco");
-    Some(to_value(&function_output_item(id.as_str().into(), result.call_id.as_str(), &content, status)))
+    Some(to_json_value(&function_output_item(id.as_str().into(), result.call_id.as_str(), &content, status)))
 }
 
 /// The output is a string if all parts are texts, else a list.
@@ -214,11 +199,6 @@ fn function_output_item<'a>(
         id,
         output,
         status,
-        item_type: ItemType::FunctionCallOutput,
+        item_type: "function_call_output",
     })
-}
-
-fn to_value(item: &ItemObject<'_>) -> Value {
-    // The keys are texts and the numbers finite, so this cannot fail.
-    serde_json::to_value(item).unwrap_or_default()
 }

@@ -18,7 +18,7 @@ pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
 use super::wire::{ResponseObject, ResponsesEvent};
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, to_json_value};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use builder::to_frame;
@@ -63,7 +63,6 @@ struct RunResponses {
 
 impl ResponsesProjection {
     /// The `segment`-th response of a run, from 1: the run's first, or the one after its n-1st pause.
-    #[must_use]
     pub fn new(run: TaskId, segment: u32, thread: &ThreadId) -> Self {
         let responses = RunResponses {
             thread: thread.clone(),
@@ -76,42 +75,35 @@ impl ResponsesProjection {
     }
 
     /// The id of a run's `segment`-th response.
-    #[must_use]
     pub fn response_id(run: &TaskId, segment: u32) -> String {
         object::response_id(run, segment)
     }
 
     /// The run and the segment of a response id.
-    #[must_use]
     pub fn parse_response_id(text: &str) -> Option<(TaskId, u32)> {
         object::parse_response_id(text)
     }
 
     /// The object of a response that was accepted and has not started.
-    #[must_use]
     pub fn pending_object(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Value {
-        to_value(&build_pending(run, segment, pending))
+        to_json_value(&build_pending(run, segment, pending))
     }
 
     /// The events of a response that was cancelled before it started: the log has no record of it.
-    #[must_use]
     pub fn cancelled_events(run: &TaskId, pending: PendingResponse<'_>) -> [Value; 2] {
         let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
             let response = build_pending(run, 1, PendingResponse { status, ..pending });
             let event = ResponsesEvent { response: Some(&response), ..ResponsesEvent::new(event_type) };
-            to_value(&to_frame(event, sequence_number).data)
+            to_json_value(&to_frame(event, sequence_number).data)
         };
         let end = RunEnd::cancelled().names().responses_event;
         [event(0, "response.created", PendingStatus::Queued), event(1, end, PendingStatus::Cancelled)]
     }
 
     /// The response so far as one object; `None` before it starts.
-    #[must_use]
     pub fn object(&self) -> Option<Value> {
-        Some(to_value(&self.response()?.object(self.reader.fold())))
+        Some(to_json_value(&self.response()?.object(self.reader.fold())))
     }
-
-    #[must_use]
     pub fn frame_count(&self) -> u64 {
         self.response().map_or(0, ResponseBuilder::frame_count)
     }
@@ -192,41 +184,8 @@ impl RunResponses {
             Event::Incomplete(e) => response.finish(run, &e.reason.into(), record.at),
             Event::Failed(e) => response.finish(run, &RunEnd::failed(&e.error), record.at),
             Event::Cancelled(_) => response.finish(run, &RunEnd::cancelled(), record.at),
-            Event::SummaryAdded(_)
-            | Event::SummaryDelta(_)
-            | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
-            | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
-            | Event::TextAdded(_)
-            | Event::TextDelta(_)
-            | Event::AnnotationAdded(_)
-            | Event::TextDone(_)
-            | Event::ImageDelta(_) => response.on_item_event(run, event),
-            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Created(_)
-            | Event::Started(_)
-            | Event::StepStarted(_)
-            | Event::Retrying(_)
-            | Event::FileProcessingUpdated(_)
-            | Event::ImageAdded(_)
-            | Event::ImageDone(_)
-            | Event::StepDone(_)
-            | Event::ToolProgress(_)
-            | Event::AgentUpdated(_)
-            | Event::InputAdded(_)
-            | Event::ApprovalRequested(_)
-            | Event::ApprovalResolved(_)
-            | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            // `on_item_event` is exhaustive: it places or skips all others.
+            other => response.on_item_event(run, other),
         }
     }
 
@@ -264,9 +223,4 @@ fn build_pending(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Re
         previous_id: previous.map(|previous| object::response_id(run, previous)),
     };
     object::pending_object(head, pending.status)
-}
-
-fn to_value(object: &impl serde::Serialize) -> Value {
-    // The keys are texts and the numbers finite, so this cannot fail.
-    serde_json::to_value(object).unwrap_or_default()
 }

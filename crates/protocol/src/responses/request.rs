@@ -36,9 +36,6 @@ pub struct ResponsesRequest {
 }
 
 /// Parses the body of a request.
-///
-/// # Errors
-/// If a field has the wrong type, or contradicts another.
 pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, InvalidField> {
     let request = ResponsesRequest {
         model: optional_str(body, "model", "")?.map(str::to_owned),
@@ -69,9 +66,6 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
 }
 
 /// Parses the items of a request that adds to a conversation.
-///
-/// # Errors
-/// If the value is not a list of items.
 pub fn parse_conversation_items(value: &Value) -> Result<Vec<ClientInput>, InvalidField> {
     match value {
         Value::Array(list) => parse_items("items", list),
@@ -200,9 +194,6 @@ fn parse_conversation_id(body: &JsonObject) -> Result<Option<String>, InvalidFie
 }
 
 /// Parses the metadata of a request.
-///
-/// # Errors
-/// If it is not an object.
 pub fn parse_metadata(body: &JsonObject) -> Result<JsonObject, InvalidField> {
     Ok(optional_object(body, "metadata", "")?.cloned().unwrap_or_default())
 }

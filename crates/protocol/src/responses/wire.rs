@@ -6,8 +6,8 @@
 mod items;
 
 pub(super) use items::{
-    AnnotationObject, FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, ItemType,
-    McpApprovalRequestItem, McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
+    AnnotationObject, FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, McpApprovalRequestItem,
+    McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
 use model::json::JsonObject;
@@ -15,6 +15,7 @@ use model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 
 /// The label under which the server's own tools are known to clients that declare MCP servers.
@@ -47,42 +48,26 @@ pub(super) const ECHOED_FIELDS: [&str; 22] = [
 ];
 
 /// One event of the stream. Every type of event has a few of these members.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(crate) struct ResponsesEvent<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) annotation: Option<AnnotationObject<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) annotation_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) arguments: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content_index: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) delta: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) item: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) item_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) logprobs: Option<&'a [Value]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output_index: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) part: Option<PartObject<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) partial_image_b64: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) partial_image_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response: Option<&'a ResponseObject>,
     pub(super) sequence_number: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) summary_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<&'a str>,
     #[serde(rename = "type")]
     pub(super) event_type: Cow<'a, str>,
@@ -98,8 +83,8 @@ impl<'a> ResponsesEvent<'a> {
 ///
 /// Members that repeat the request are kept as the client wrote them; deserializing the request's [`ECHOED_FIELDS`] gives
 /// a response with the defaults for all the others.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default = "ResponseObject::initial")]
 pub(crate) struct ResponseObject {
     pub(super) background: Value,
     pub(super) completed_at: Option<u64>,
@@ -142,30 +127,13 @@ pub(crate) struct ResponseObject {
     pub(super) user: Value,
 }
 
-impl Default for ResponseObject {
-    fn default() -> Self {
+impl ResponseObject {
+    /// A response that has just started, to a request that says nothing.
+    pub(super) fn initial() -> Self {
         Self {
             background: false.into(),
-            completed_at: None,
-            conversation: Value::Null,
-            created_at: 0,
-            error: None,
-            frequency_penalty: 0.0,
-            id: String::new(),
-            incomplete_details: None,
-            instructions: Value::Null,
-            max_output_tokens: Value::Null,
-            max_tool_calls: Value::Null,
-            metadata: Value::Null,
-            model: Value::Null,
             object: "response",
-            output: Vec::new(),
             parallel_tool_calls: true.into(),
-            presence_penalty: 0.0,
-            previous_response_id: Value::Null,
-            prompt_cache_key: Value::Null,
-            reasoning: Value::Null,
-            safety_identifier: Value::Null,
             service_tier: "default".into(),
             status: "in_progress",
             store: true.into(),
@@ -176,8 +144,7 @@ impl Default for ResponseObject {
             top_logprobs: 0.into(),
             top_p: 1.0.into(),
             truncation: "disabled".into(),
-            usage: None,
-            user: Value::Null,
+            ..Self::default()
         }
     }
 }

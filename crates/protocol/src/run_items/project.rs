@@ -2,7 +2,7 @@
 
 use super::wire::{
     AgentName, AgentUpdatedEvent, CallOutputItem, ComputerCallItem, Interruption, RawItem, RawResponseEvent,
-    RunEndedEvent, RunError, RunItem, RunItemEvent, RunPausedEvent, Screenshot,
+    RunEndedEvent, RunError, RunItem, RunItemEvent, RunItemsEvent, RunPausedEvent, Screenshot,
 };
 use crate::record_frames::RecordFrames;
 use crate::responses::{ItemStyle, ResponseBuilder, ResponseHead, approval_arguments};
@@ -16,6 +16,7 @@ use model::item::{Block, CallKind, Item, ItemStatus, ResultStatus, ToolCall, Too
 use model::ports::{Frames, Projection};
 use model::task::TaskStatus;
 use model::{Record, TaskId, ThreadId};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -38,13 +39,11 @@ pub struct RunItemsProjection {
 
 impl RunItemsProjection {
     /// One run. Ends with it.
-    #[must_use]
     pub fn new(run: TaskId, thread: &ThreadId) -> Self {
         Self { run: Some(run), ..Self::for_thread(thread) }
     }
 
     /// All runs of a thread, one after the other. Never ends.
-    #[must_use]
     pub fn for_thread(thread: &ThreadId) -> Self {
         Self { run: None, thread: thread.clone(), reader: RunReader::default(), response: None, finished: false }
     }
@@ -102,37 +101,8 @@ impl TurnProjector<'_> {
             Event::Completed(_) | Event::Incomplete(_) | Event::Failed(_) | Event::Cancelled(_) => {
                 self.push_run_ended(root);
             }
-            Event::SummaryAdded(_)
-            | Event::SummaryDelta(_)
-            | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
-            | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
-            | Event::TextAdded(_)
-            | Event::TextDelta(_)
-            | Event::AnnotationAdded(_)
-            | Event::TextDone(_)
-            | Event::ImageDelta(_) => self.update_response(|response| response.on_item_event(run, event)),
-            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Started(_)
-            | Event::Retrying(_)
-            | Event::FileProcessingUpdated(_)
-            | Event::ImageAdded(_)
-            | Event::ImageDone(_)
-            | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
-            | Event::InputAdded(_)
-            | Event::ApprovalRequested(_)
-            | Event::ApprovalResolved(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            // `on_item_event` is exhaustive: it places or skips all others.
+            other => self.update_response(|response| response.on_item_event(run, other)),
         }
     }
 
@@ -195,14 +165,13 @@ impl TurnProjector<'_> {
         let Some(response) = self.response.as_mut() else { return };
         update(response);
         for frame in response.take_frames() {
-            let event = RawResponseEvent::new(&frame.data);
-            self.frames.push(event.event_type, &event);
+            push_event(&mut self.frames, "raw_response_event", RawResponseEvent { data: &frame.data });
         }
     }
 
     fn push_agent_updated(&mut self, root: &TaskFold) {
-        let event = AgentUpdatedEvent::new(&root.agent);
-        self.frames.push(event.event_type, &event);
+        let new_agent = AgentName { name: &root.agent };
+        push_event(&mut self.frames, "agent_updated_stream_event", AgentUpdatedEvent { new_agent });
     }
 
     /// Reports an item of a turn, unless it was interrupted.
@@ -266,25 +235,27 @@ impl TurnProjector<'_> {
     }
 
     fn push_run_item(&mut self, name: &'static str, item: RunItem<'_>) {
-        let event = RunItemEvent::new(name, item);
-        self.frames.push(event.event_type, &event);
+        push_event(&mut self.frames, "run_item_stream_event", RunItemEvent { item, name });
     }
 
     fn push_run_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) {
         let needs_approval = pending.iter().any(|pending| pending.kind == PendingKind::Approval);
         let reason = if needs_approval { "approval" } else { "client_tool" };
         let interruptions = pending.iter().filter_map(|pending| interruption(run, pending)).collect();
-        let event = RunPausedEvent::new(reason, interruptions);
-        self.frames.push(event.event_type, &event);
+        push_event(&mut self.frames, "run_paused", RunPausedEvent { interruptions, reason });
     }
 
     fn push_run_ended(&mut self, root: &TaskFold) {
         let error = root.error.as_ref().filter(|_| root.status == TaskStatus::Failed);
         let reason = root.reason.as_deref().or(error.map(|error| error.code.as_str()));
         let error = error.map(|error| RunError { code: &error.code, message: &error.message });
-        let event = RunEndedEvent::new(root.status.as_str(), reason, error);
-        self.frames.push(event.event_type, &event);
+        let ended = RunEndedEvent { error, interruptions: [], reason, status: root.status.as_str() };
+        push_event(&mut self.frames, "run_ended", ended);
     }
+}
+
+fn push_event(frames: &mut RecordFrames, event_type: &'static str, body: impl Serialize) {
+    frames.push(event_type, &RunItemsEvent { body, event_type });
 }
 
 /// The text of a result, or the reason why there is none.

@@ -5,32 +5,26 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
 
+/// One event of the stream.
 #[derive(Serialize)]
-pub(super) struct RawResponseEvent<'a> {
-    data: &'a RawValue,
+pub(super) struct RunItemsEvent<T> {
+    #[serde(flatten)]
+    pub(super) body: T,
     #[serde(rename = "type")]
     pub(super) event_type: &'static str,
 }
 
-impl<'a> RawResponseEvent<'a> {
-    pub(super) const fn new(data: &'a RawValue) -> Self {
-        Self { data, event_type: "raw_response_event" }
-    }
+#[derive(Serialize)]
+pub(super) struct RawResponseEvent<'a> {
+    pub(super) data: &'a RawValue,
 }
 
 /// Another agent is active.
 #[derive(Serialize)]
 pub(super) struct AgentUpdatedEvent<'a> {
-    new_agent: AgentName<'a>,
-    #[serde(rename = "type")]
-    pub(super) event_type: &'static str,
-}
-
-impl<'a> AgentUpdatedEvent<'a> {
-    pub(super) const fn new(name: &'a str) -> Self {
-        Self { new_agent: AgentName { name }, event_type: "agent_updated_stream_event" }
-    }
+    pub(super) new_agent: AgentName<'a>,
 }
 
 #[derive(Serialize)]
@@ -41,16 +35,8 @@ pub(super) struct AgentName<'a> {
 /// An item is complete.
 #[derive(Serialize)]
 pub(super) struct RunItemEvent<'a> {
-    item: RunItem<'a>,
-    name: &'static str,
-    #[serde(rename = "type")]
-    pub(super) event_type: &'static str,
-}
-
-impl<'a> RunItemEvent<'a> {
-    pub(super) const fn new(name: &'static str, item: RunItem<'a>) -> Self {
-        Self { item, name, event_type: "run_item_stream_event" }
-    }
+    pub(super) item: RunItem<'a>,
+    pub(super) name: &'static str,
 }
 
 #[derive(Serialize)]
@@ -84,11 +70,10 @@ impl Serialize for RawItem<'_> {
 }
 
 /// A call of the computer tool: one action by itself, several as a list.
+#[skip_serializing_none]
 #[derive(Serialize)]
 pub(super) struct ComputerCallItem<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) actions: Option<&'a [Value]>,
     pub(super) call_id: &'a str,
     pub(super) id: &'a str,
@@ -122,16 +107,8 @@ impl<'a> Screenshot<'a> {
 /// The run waits for approvals or for the client's tools.
 #[derive(Serialize)]
 pub(super) struct RunPausedEvent<'a> {
-    interruptions: Vec<Interruption<'a>>,
-    reason: &'static str,
-    #[serde(rename = "type")]
-    pub(super) event_type: &'static str,
-}
-
-impl<'a> RunPausedEvent<'a> {
-    pub(super) const fn new(reason: &'static str, interruptions: Vec<Interruption<'a>>) -> Self {
-        Self { interruptions, reason, event_type: "run_paused" }
-    }
+    pub(super) interruptions: Vec<Interruption<'a>>,
+    pub(super) reason: &'static str,
 }
 
 #[derive(Serialize)]
@@ -145,19 +122,11 @@ pub(super) struct Interruption<'a> {
 #[derive(Serialize)]
 pub(super) struct RunEndedEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<RunError<'a>>,
+    pub(super) error: Option<RunError<'a>>,
     /// Always empty.
-    interruptions: [(); 0],
-    reason: Option<&'a str>,
-    status: &'static str,
-    #[serde(rename = "type")]
-    pub(super) event_type: &'static str,
-}
-
-impl<'a> RunEndedEvent<'a> {
-    pub(super) const fn new(status: &'static str, reason: Option<&'a str>, error: Option<RunError<'a>>) -> Self {
-        Self { error, interruptions: [], reason, status, event_type: "run_ended" }
-    }
+    pub(super) interruptions: [(); 0],
+    pub(super) reason: Option<&'a str>,
+    pub(super) status: &'static str,
 }
 
 #[derive(Serialize)]

@@ -8,6 +8,7 @@
 //! The text of a part is read from the fold: nothing is buffered, and parts that overlap in the log wait for their turn.
 
 use super::part_text::{self, PartText, SegmentPart};
+use crate::event_groups::{item_progress_events, native_only_events};
 use crate::run_end::{RunEnd, RunFailure};
 use crate::run_reader::RunReader;
 use model::content::{Annotation, TextBlock};
@@ -243,36 +244,23 @@ impl Segment {
             Event::Cancelled(_) => self.finish(RunEnd::cancelled()),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name. Deltas are read from the
             // fold.
-            Event::Started(_)
+            native_only_events!()
+            | item_progress_events!()
             | Event::StepStarted(_)
-            | Event::Retrying(_)
             | Event::ItemAdded(_)
             | Event::SummaryDelta(_)
             | Event::SummaryDone(_)
-            | Event::ArgumentsDelta(_)
             | Event::ArgumentsDone(_)
-            | Event::HostedCallUpdated(_)
             | Event::FileProcessingUpdated(_)
             | Event::TextDelta(_)
-            | Event::AnnotationAdded(_)
             | Event::TextDone(_)
             | Event::ImageAdded(_)
-            | Event::ImageDelta(_)
             | Event::StepDone(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::InputAdded(_)
             | Event::ApprovalRequested(_)
             | Event::ApprovalResolved(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         }
     }
 
@@ -385,7 +373,6 @@ fn pending_client_calls(paused: &TaskPaused) -> impl Iterator<Item = &PendingReq
 }
 
 /// Whether this event ends a segment but not the run: a pause for client tools does, a pause for approvals does not.
-#[must_use]
 pub fn is_client_tool_pause(event: &Event) -> bool {
     matches!(event, Event::Paused(paused) if pending_client_calls(paused).next().is_some())
 }

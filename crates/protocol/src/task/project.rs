@@ -30,7 +30,6 @@ pub struct TaskProjection {
 }
 
 impl TaskProjection {
-    #[must_use]
     pub fn new(scope: RecordScope) -> Self {
         let task_tree = match &scope {
             RecordScope::Thread | RecordScope::Run(_) => Vec::new(),

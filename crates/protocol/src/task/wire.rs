@@ -39,9 +39,6 @@ pub enum TaskReadError {
 }
 
 /// Parses the data of one frame. Unknown members are ignored.
-///
-/// # Errors
-/// If the data is not an event.
 pub fn parse_task_frame(data: &str) -> Result<TaskFrame, TaskFrameError> {
     let FrameEnvelope { kind, seq, at } =
         serde_json::from_str(data).map_err(|error| TaskFrameError(error.to_string()))?;
@@ -64,7 +61,6 @@ pub struct TaskFrameReader {
 }
 
 impl TaskFrameReader {
-    #[must_use]
     pub fn new() -> Self {
         Self { decoder: Decoder::new(DecodeLimits::default()) }
     }
@@ -79,13 +75,11 @@ impl TaskFrameReader {
     }
 
     /// The cursor to resume after.
-    #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.decoder.last_event_id()
     }
 
     /// The reconnection delay that the server asked for, in milliseconds.
-    #[must_use]
     pub fn retry_ms(&self) -> Option<u64> {
         self.decoder.retry_ms()
     }

@@ -17,34 +17,11 @@ use engine::{NewRun, StartedRun};
 use gateway::attachments::uploads::Uploads;
 use gateway::start_run::{choose_agent, start_run};
 use gateway::thread_names::{NamedThread, reserve_named_thread, start_of_agent_runs};
-use model::content::{ContentPart, FileRef};
 use model::event::ClientIds;
-use model::json::JsonObject;
 use model::ports::AliasData;
 use model::{ThreadId, UserId};
-use protocol::agent_runs::AGENT_RUNS_PROJECTION;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Request {
-    message: String,
-    thread_id: Option<String>,
-    agent: Option<String>,
-    /// Maps, because serde accepts a list for a struct.
-    #[serde(default)]
-    attachments: Vec<JsonObject>,
-    #[serde(default)]
-    metadata: JsonObject,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Attachment {
-    bucket: String,
-    path: String,
-}
+use protocol::agent_runs::{AGENT_RUNS_PROJECTION, CreateAgentRunRequest};
+use serde_json::json;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -57,7 +34,7 @@ pub(crate) async fn handle(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /api/v1/agent/runs", &json.digest())?;
-    let request: Request = json.into_object()?;
+    let request: CreateAgentRunRequest = json.into_object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
     let permit = prefers_event_stream(&headers).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
@@ -67,9 +44,9 @@ pub(crate) async fn handle(
     run_response(&app, &caller, permit, &name, &started).await
 }
 
-async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
-    let Request { message, thread_id, agent, attachments, metadata } = request;
-    let input = parse_input(app, message, attachments)?;
+async fn new_run(app: &App, user: &UserId, mut request: CreateAgentRunRequest) -> Result<NewRun, Problem> {
+    let input = request.take_input(app.gateway.limits.parts_max)?;
+    let CreateAgentRunRequest { thread_id, agent, metadata, .. } = request;
     let thread = match &thread_id {
         None => None,
         Some(id) => match ThreadId::parse(id) {
@@ -91,30 +68,6 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
         client: Some(ClientIds { protocol: AGENT_RUNS_PROJECTION.to_owned(), thread_id: client_name, run_id: None }),
         ..NewRun::default()
     })
-}
-
-fn parse_input(app: &App, message: String, attachments: Vec<JsonObject>) -> Result<Vec<ContentPart>, Problem> {
-    let max = app.gateway.limits.parts_max.saturating_sub(1);
-    if attachments.len() > max {
-        return Err(Problem::invalid_field(
-            "attachments",
-            format!("{} files; the maximum is {max}", attachments.len()),
-        ));
-    }
-    let files = attachments.into_iter().map(|file| serde_json::from_value(Value::Object(file)));
-    let attachments: Result<Vec<Attachment>, _> = files.collect();
-    let attachments = attachments.map_err(|error| Problem::invalid_field("attachments", error))?;
-    if attachments.iter().any(|file| file.bucket.is_empty() || file.path.is_empty()) {
-        return Err(Problem::invalid_field("attachments", "a file needs a `bucket` and a `path`"));
-    }
-    if message.is_empty() && attachments.is_empty() {
-        return Err(Problem::invalid_field("message", "must not be empty"));
-    }
-    let text = Some(message).filter(|message| !message.is_empty()).map(ContentPart::text);
-    let files = attachments.into_iter().map(|Attachment { bucket, path }| ContentPart::File {
-        file: FileRef { bucket: Some(bucket), path: Some(path), ..FileRef::default() },
-    });
-    Ok(text.into_iter().chain(files).collect())
 }
 
 async fn run_response(

@@ -13,22 +13,8 @@ use axum::http::{HeaderMap, Uri};
 use gateway::approvals::decide_approval_of_task;
 use gateway::native_json::approval_json;
 use gateway::start_run::check_request_size;
-use model::event::{ApprovalDecision, ApprovalDecisionKind};
-use model::json::JsonObject;
-use serde::Deserialize;
+use protocol::task::DecideApprovalRequest;
 use serde_json::Value;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    decision: ApprovalDecisionKind,
-    #[serde(default)]
-    message: Option<String>,
-    #[serde(default)]
-    arguments: Option<JsonObject>,
-    #[serde(default)]
-    always: bool,
-}
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -42,18 +28,8 @@ pub(crate) async fn handle(
     let json = JsonBody::read(&headers, body, &app.limits).await?;
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
-    let decision = json.into_object::<Request>()?.into_decision()?;
+    let decision = json.into_object::<DecideApprovalRequest>()?.into_decision()?;
+    check_request_size(&(&decision.message, &decision.args))?;
     let approval = decide_approval_of_task(&app.gateway, &caller.user, &task, &key, decision, idempotency).await?;
     Ok(axum::Json(approval_json(&approval)))
-}
-
-impl Request {
-    fn into_decision(self) -> Result<ApprovalDecision, Problem> {
-        let Self { decision: kind, message, arguments, always } = self;
-        if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
-            return Err(Problem::invalid_field("arguments", "only the decision `edit` takes arguments"));
-        }
-        check_request_size(&(&message, &arguments))?;
-        Ok(ApprovalDecision { kind, always, message, args: arguments.map(Value::Object) })
-    }
 }

@@ -12,15 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use gateway::task_commands::cancel_task;
-use model::event::CancelMode;
-use serde::Deserialize;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    #[serde(default)]
-    mode: CancelMode,
-}
+use protocol::task::CancelRequest;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -33,7 +25,7 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read_optional(&headers, body, &app.limits).await?;
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/cancel"), &json.digest())?;
-    let Request { mode } = json.into_object()?;
+    let CancelRequest { mode } = json.into_object()?;
     cancel_task(&app.gateway, &caller.user, &task, mode, idempotency).await?;
     task_response(&app, &caller.user, &task, StatusCode::ACCEPTED).await
 }

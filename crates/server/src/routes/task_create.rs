@@ -5,7 +5,6 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
-use crate::native_api::{self, DeclaredClientTool, TaskInput};
 use crate::problem::Problem;
 use crate::query_params;
 use crate::sse::{self, SseStyle};
@@ -16,45 +15,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, OnBusy, StartedRun};
 use gateway::attachments::uploads::Uploads;
+use gateway::client_tools::check_client_tools;
 use gateway::fork_share::fork_share;
 use gateway::start_run::start_run;
 use gateway::stream_start::{NativeFormat, StreamStart, start_of_first_run, start_of_task};
 use gateway::task_commands::{Settled, wait_until_settled};
 use model::error::ErrorCode;
-use model::json::JsonObject;
 use model::{TaskId, ThreadId, UserId};
-use serde::Deserialize;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    model: String,
-    #[serde(default)]
-    input: TaskInput,
-    thread_id: Option<String>,
-    previous: Option<String>,
-    share: Option<String>,
-    #[serde(default)]
-    stream: bool,
-    #[serde(default)]
-    wait: bool,
-    #[serde(default)]
-    tools: Vec<DeclaredClientTool>,
-    #[serde(default)]
-    on_busy: OnBusyParam,
-    #[serde(default)]
-    metadata: JsonObject,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum OnBusyParam {
-    #[default]
-    Enqueue,
-    Reject,
-    Interrupt,
-    Steer,
-}
+use protocol::task::{CreateTaskRequest, OnBusyParam};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -68,7 +36,7 @@ pub(crate) async fn handle(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
-    let request: Request = json.into_object()?;
+    let request: CreateTaskRequest = json.into_object()?;
     if request.stream && request.wait {
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
     }
@@ -93,7 +61,7 @@ pub(crate) async fn handle(
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
 
-async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, Uploads), Problem> {
+async fn new_run(app: &App, user: &UserId, request: CreateTaskRequest) -> Result<(NewRun, Uploads), Problem> {
     let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
     let unknown = || Problem::new(ErrorCode::UnknownPrevious, "the thread has no such run");
     let previous = request.previous.map(|id| TaskId::parse(&id)).transpose().map_err(|_| unknown())?;
@@ -108,14 +76,14 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, 
         Some(token) => fork_share(&app.gateway, token).await?,
         None => (NewRun::default(), Uploads::default()),
     };
-    let mut input = request.input.into_parts(&app.gateway.limits)?;
+    let mut input = request.input.into_parts(app.gateway.limits.parts_max)?;
     uploads.extend(Uploads::extract(&app.gateway.attachments, "input", input.iter_mut()).await?);
     let new = NewRun {
         agent: request.model,
         input,
         thread,
         previous,
-        tools: native_api::parse_client_tools(request.tools, &app.gateway.limits)?,
+        tools: check_client_tools(request.tools.into_iter().map(Into::into).collect(), &app.gateway.limits)?,
         metadata: request.metadata,
         on_busy: match request.on_busy {
             OnBusyParam::Enqueue => OnBusy::Enqueue,

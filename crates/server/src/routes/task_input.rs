@@ -5,7 +5,6 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
-use crate::native_api::TaskInput;
 use crate::problem::Problem;
 use crate::query_params;
 use axum::body::Body;
@@ -13,13 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use gateway::task_commands::send_input;
-use serde::Deserialize;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    input: TaskInput,
-}
+use protocol::task::SendInputRequest;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -33,7 +26,7 @@ pub(crate) async fn handle(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let _large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
-    let input = json.into_object::<Request>()?.input.into_parts(&app.gateway.limits)?;
+    let input = json.into_object::<SendInputRequest>()?.input.into_parts(app.gateway.limits.parts_max)?;
     let started = Box::pin(send_input(&app.gateway, &caller.user, &task, input, idempotency)).await?;
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }

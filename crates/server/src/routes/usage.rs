@@ -3,10 +3,11 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{dates, native_api, query_params};
+use crate::{dates, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use model::limits::CostMicros;
 use model::ports::{Day, Spend};
 use serde_json::{Value, json};
 
@@ -19,5 +20,11 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
             .ok_or_else(|| Problem::invalid_param("day", "must be a date since 1970, such as 2025-01-31"))?,
     };
     let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
-    Ok(Json(json!({ "day": dates::format_day(day), "usage": usage, "cost": native_api::amount_as_f64(cost) })))
+    Ok(Json(json!({ "day": dates::format_day(day), "usage": usage, "cost": amount_as_f64(cost) })))
+}
+
+/// Converts to whole currency units: clients do not see micros.
+#[expect(clippy::cast_precision_loss, reason = "exact up to nine thousand million, and what is compared is the amount")]
+fn amount_as_f64(amount: CostMicros) -> f64 {
+    amount.0 as f64 / 1_000_000.0
 }

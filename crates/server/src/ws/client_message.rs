@@ -3,141 +3,21 @@
 use crate::json_body::JsonBody;
 use crate::problem::{Problem, ProblemSummary};
 use axum::response::IntoResponse as _;
-use gateway::blocks_session::ChatInput;
 use http_body_util::BodyExt as _;
-use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
 use model::json::JsonObject;
-use serde::Deserialize;
+use protocol::blocks::{BlocksMessage, BlocksMessageHeader, BlocksMessageType, EmptyBlocksMessage};
 use serde_json::Value;
 
-#[derive(Debug)]
-pub(crate) enum WsClientMessage {
-    Chat(WsChat),
-    /// Follows an existing session, from a cursor if there is one.
-    Resume(WsResume),
-    /// Cancels all runs of the session, queued ones included.
-    Stop,
-    ApprovalResponse(WsApprovalResponse),
-    Ping,
-}
-
-/// Parsed first: with the type known, an error in the rest of the message can name its field.
-#[derive(Debug, Deserialize)]
-struct WsMessageHeader {
-    #[serde(rename = "type")]
-    kind: WsMessageType,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WsMessageType {
-    Chat,
-    Resume,
-    Stop,
-    ApprovalResponse,
-    Ping,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WsChat {
-    #[serde(rename = "type")]
-    _kind: WsMessageType,
-    #[serde(default)]
-    pub(crate) session_id: Option<String>,
-    pub(crate) content: String,
-    /// URLs of files that the agent reads before the message.
-    #[serde(default)]
-    pub(crate) content_urls: Option<Vec<String>>,
-    #[serde(default)]
-    pub(crate) display_mode: DisplayMode,
-    #[serde(default)]
-    pub(crate) agent: Option<String>,
-    /// Token of a share that the new session continues.
-    #[serde(default)]
-    pub(crate) share: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WsResume {
-    #[serde(rename = "type")]
-    _kind: WsMessageType,
-    pub(crate) session_id: String,
-    #[serde(default)]
-    pub(crate) after: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WsApprovalResponse {
-    #[serde(rename = "type")]
-    _kind: WsMessageType,
-    pub(crate) approval_key: String,
-    /// Maps, because serde accepts a list for a struct, and a malformed decision must not count as an approval.
-    decisions: Vec<JsonObject>,
-}
-
-/// A message without fields of its own.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EmptyMessage {
-    #[serde(rename = "type")]
-    _kind: WsMessageType,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DecisionBody {
-    #[serde(rename = "type")]
-    kind: ApprovalDecisionKind,
-    #[serde(default)]
-    message: Option<String>,
-    #[serde(default)]
-    args: Option<JsonObject>,
-}
-
-impl WsClientMessage {
-    /// Parses a message as strictly as a request body.
-    pub(crate) fn parse(json: JsonBody) -> Result<Self, Problem> {
-        let WsMessageHeader { kind } = json.parse_field("type")?;
-        Ok(match kind {
-            WsMessageType::Chat => Self::Chat(json.into_object()?),
-            WsMessageType::Resume => Self::Resume(json.into_object()?),
-            WsMessageType::ApprovalResponse => Self::ApprovalResponse(json.into_object()?),
-            WsMessageType::Stop => json.into_object().map(|_: EmptyMessage| Self::Stop)?,
-            WsMessageType::Ping => json.into_object().map(|_: EmptyMessage| Self::Ping)?,
-        })
-    }
-
-    /// Whether the viewer of a share may send this message.
-    pub(crate) const fn is_read_only(&self) -> bool {
-        matches!(self, Self::Resume(_) | Self::Ping)
-    }
-}
-
-impl WsChat {
-    pub(crate) fn into_input(self) -> ChatInput {
-        let Self { session_id, content, content_urls, display_mode, agent, share, .. } = self;
-        let content_urls = content_urls.unwrap_or_default();
-        ChatInput { session_id, content, content_urls, display_mode, agent, share }
-    }
-}
-
-impl WsApprovalResponse {
-    /// Returns the only decision: an approval request is about one call.
-    pub(crate) fn into_decision(self) -> Result<ApprovalDecision, Problem> {
-        let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
-            return Err(Problem::invalid_field("decisions", "exactly one decision is required"));
-        };
-        let decided = serde_json::from_value(Value::Object(decision));
-        let DecisionBody { kind, message, args } =
-            decided.map_err(|error| Problem::invalid_field("decisions", error))?;
-        if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
-            return Err(Problem::invalid_field("decisions", "only the decision `edit` takes `args`"));
-        }
-        Ok(ApprovalDecision { kind, always: false, message, args: args.map(Value::Object) })
-    }
+/// Parses a message as strictly as a request body.
+pub(super) fn parse_client_message(json: JsonBody) -> Result<BlocksMessage, Problem> {
+    let BlocksMessageHeader { kind } = json.parse_field("type")?;
+    Ok(match kind {
+        BlocksMessageType::Chat => BlocksMessage::Chat(json.into_object()?),
+        BlocksMessageType::Resume => BlocksMessage::Resume(json.into_object()?),
+        BlocksMessageType::ApprovalResponse => BlocksMessage::ApprovalResponse(json.into_object()?),
+        BlocksMessageType::Stop => json.into_object().map(|_: EmptyBlocksMessage| BlocksMessage::Stop)?,
+        BlocksMessageType::Ping => json.into_object().map(|_: EmptyBlocksMessage| BlocksMessage::Ping)?,
+    })
 }
 
 /// Members of a problem document that the error event replaces or omits.

@@ -1,6 +1,6 @@
 //! The task of one socket: executes messages, sends output, and decides when to close.
 
-use super::client_message::{self, WsClientMessage, WsResume};
+use super::client_message::{error_event, parse_client_message};
 use super::connection::{WsConnection, WsError, WsIncoming};
 use crate::app::App;
 use crate::auth::Caller;
@@ -14,6 +14,7 @@ use gateway::approvals::decide_approval;
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
 use model::ApprovalKey;
 use model::error::ErrorCode;
+use protocol::blocks::{BlocksMessage, BlocksResume};
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -147,27 +148,27 @@ impl BlocksSocket {
     async fn execute(&mut self, text: Bytes, _permit: Option<BodyPermit>) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
         let (gateway, user) = (&app.gateway, &caller.user);
-        let said = WsClientMessage::parse(JsonBody::parse_text(text).await?)?;
-        if caller.share().is_some() && !said.is_read_only() {
+        let message = parse_client_message(JsonBody::parse_text(text).await?)?;
+        if caller.share().is_some() && !message.is_read_only() {
             return Err(share_read_only());
         }
-        match said {
-            WsClientMessage::Chat(_) if app.is_shutting_down() => return Err(Problem::shutting_down()),
-            WsClientMessage::Chat(chat) => {
-                Box::pin(blocks_session::send_chat(gateway, user, session, chat.into_input())).await?;
+        match message {
+            BlocksMessage::Chat(_) if app.is_shutting_down() => return Err(Problem::shutting_down()),
+            BlocksMessage::Chat(chat) => {
+                Box::pin(blocks_session::send_chat(gateway, user, session, chat)).await?;
             }
-            WsClientMessage::Resume(WsResume { session_id, after, .. }) => {
+            BlocksMessage::Resume(BlocksResume { session_id, after, .. }) => {
                 blocks_session::resume_session(gateway, user, session, session_id, after.as_deref()).await?;
             }
-            WsClientMessage::Stop => {
+            BlocksMessage::Stop => {
                 let thread = session.as_ref().map(|session| session.thread.clone());
                 blocks_session::stop_session(gateway, user, thread).await?;
             }
-            WsClientMessage::ApprovalResponse(response) => {
+            BlocksMessage::ApprovalResponse(response) => {
                 let key = ApprovalKey::from(response.approval_key.as_str());
                 decide_approval(gateway, user, key, response.into_decision()?).await?;
             }
-            WsClientMessage::Ping => return Ok(Some(PONG)),
+            BlocksMessage::Ping => return Ok(Some(PONG)),
         }
         Ok(None)
     }
@@ -181,7 +182,7 @@ impl BlocksSocket {
 
     async fn send_error(&mut self, problem: Problem) -> Result<(), WsError> {
         let session = self.session.as_ref().map(|session| session.name.as_str());
-        let error = client_message::error_event(problem, session).await;
+        let error = error_event(problem, session).await;
         self.connection.send_text(&error).await
     }
 }

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 const DONE: &str = "[DONE]";
 
 /// Reads the response to one request. `origin` is recorded in its raw items.
-#[must_use]
 pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
     Box::new(ChatIngest { origin, ..ChatIngest::default() })
 }

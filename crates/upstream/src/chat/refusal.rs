@@ -50,7 +50,6 @@ const INVALID_REQUEST_CODES: [&str; 5] =
 
 /// Classifies an error response, whose `body` may be truncated. The code `history_refused` means that the service does not
 /// accept its own earlier output; the same request through `without_reasoning` may succeed and should be tried once.
-#[must_use]
 pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
     ModelFailure { retry_after_ms, ..to_failure(&ProviderError::from_body(body), Some(status), Some(status)) }
 }

@@ -38,7 +38,6 @@ const CALL_ID_CHARS: usize = 9;
 const CALL_ID_ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// The request for a turn.
-#[must_use]
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let history = normalize_history(&turn.history, target.origin);
     let mut messages = ChatMessagesBuilder { call_ids: wire_call_ids(&history), ..ChatMessagesBuilder::default() };
@@ -61,7 +60,6 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
 }
 
 /// The same request without reasoning and its signatures. To be tried once after `history_refused`.
-#[must_use]
 pub fn without_reasoning(mut body: Value) -> Value {
     let messages = body.get_mut("messages").and_then(Value::as_array_mut);
     for message in messages.into_iter().flatten().filter_map(Value::as_object_mut) {

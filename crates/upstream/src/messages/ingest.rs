@@ -15,7 +15,6 @@ use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, Mode
 use serde_json::Value;
 
 /// Reads the response to one request. `origin` is recorded in its raw items.
-#[must_use]
 pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
     Box::new(MessagesIngest { origin, ..MessagesIngest::default() })
 }

@@ -10,7 +10,6 @@ const CONTEXT_TOO_LONG_PHRASES: [&str; 3] =
 const SPEND_LIMIT_CODE: &str = "enforced_spend_limit_reached";
 
 /// Classifies an error response, whose `body` may be truncated.
-#[must_use]
 pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
     let error = ProviderError::from_body(body);
     let kind = kind_from_error(&error).unwrap_or(match status {

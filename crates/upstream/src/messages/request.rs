@@ -22,7 +22,6 @@ const UNSUPPORTED_TOP_LEVEL_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
 /// The provider refuses a history with calls if no tool is declared. A turn without tools therefore declares the tools of
 /// earlier calls and sets `tool_choice` to `none`.
-#[must_use]
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let options = &*turn.provider_options;
     let cache_policy = PromptCachePolicy::from_options(options);
@@ -95,7 +94,6 @@ fn declare_past_tools(body: &mut JsonObject, messages: &[PromptMessage]) {
 }
 
 /// The same request without thinking blocks. To be tried once after `history_refused`.
-#[must_use]
 pub fn without_reasoning(mut body: Value) -> Value {
     let Some(fields) = body.as_object_mut() else { return body };
     if let Some(Value::Array(messages)) = fields.get_mut("messages") {

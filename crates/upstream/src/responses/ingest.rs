@@ -12,7 +12,6 @@ use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use serde_json::Value;
 
 /// Reads the response to one request. `origin` is recorded in its raw items.
-#[must_use]
 pub fn new_ingest(origin: String, turn: &ModelRequest) -> Box<dyn Ingest> {
     let has_computer = turn.tools.iter().any(|tool| tool.name == "computer");
     let computer = if has_computer { ComputerTool::Declared } else { ComputerTool::Missing };
@@ -125,8 +124,7 @@ impl ResponsesIngest {
 
     fn part_added(&mut self, mut event: Value, out: &mut Vec<ModelEvent>) {
         let Some((kind, index)) = parse_part(&event) else { return push_unknown(event, out) };
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind)) else { return };
-        item.emit_started(&Value::Null, out);
+        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else { return };
         let at = item.parts.find_or_insert(kind, index);
         let mut part = take_field(&mut event, "part").unwrap_or_default();
         let field = if kind == TextPartKind::Refusal { "refusal" } else { "text" };
@@ -137,8 +135,7 @@ impl ResponsesIngest {
 
     fn part_done(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
         let Some((kind, index)) = parse_part(&event) else { return push_unknown(event, out) };
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind)) else { return };
-        item.emit_started(&Value::Null, out);
+        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else { return };
         let part = non_null_field(&event, "part");
         let at = item.parts.find_ending(kind, index, part.map(|part| part_text(kind, part)).unwrap_or_default());
         if let Some(part) = part {
@@ -152,8 +149,7 @@ impl ResponsesIngest {
         if str_field(&event, "delta").is_none() {
             return push_unknown(event, out);
         }
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind)) else { return };
-        item.emit_started(&Value::Null, out);
+        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else { return };
         let at = item.parts.find_or_insert(kind, part_index(kind, &event));
         let logprobs = non_empty_logprobs(&event);
         let text = take_string_field(&mut event, "delta").unwrap_or_default();
@@ -163,8 +159,7 @@ impl ResponsesIngest {
     }
 
     fn text_done(&mut self, kind: TextPartKind, event: &Value, out: &mut Vec<ModelEvent>) {
-        let Some(item) = self.items.find_or_create(event, item_kind_of_part(kind)) else { return };
-        item.emit_started(&Value::Null, out);
+        let Some(item) = self.items.find_or_create(event, item_kind_of_part(kind), out) else { return };
         let text = part_text(kind, event);
         let at = item.parts.find_ending(kind, part_index(kind, event), text);
         item.parts.push_missing_text(item.slot, at, text, non_empty_logprobs(event), out);
@@ -172,8 +167,7 @@ impl ResponsesIngest {
     }
 
     fn annotation_added(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
-        let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::Message) else { return };
-        item.emit_started(&Value::Null, out);
+        let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::Message, out) else { return };
         let at = item.parts.find_or_insert(TextPartKind::Text, part_index(TextPartKind::Text, &event));
         let annotation = non_null_field(&event, "annotation").cloned().unwrap_or_default();
         item.annotate(at, &annotation, event, out);
@@ -181,7 +175,7 @@ impl ResponsesIngest {
 
     fn arguments_delta(&mut self, kind: ArgumentsKind, event: Value, out: &mut Vec<ModelEvent>) {
         let Some(delta) = str_field(&event, "delta") else { return push_unknown(event, out) };
-        if let Some(item) = self.items.find_or_create(&event, item_kind_of_call(kind)) {
+        if let Some(item) = self.items.find_or_create(&event, item_kind_of_call(kind), out) {
             item.push_arguments(delta, out);
         }
     }
@@ -189,7 +183,7 @@ impl ResponsesIngest {
     fn arguments_done(&mut self, kind: ArgumentsKind, event: Value, out: &mut Vec<ModelEvent>) {
         let field = if kind == ArgumentsKind::Custom { "input" } else { "arguments" };
         let Some(arguments) = str_field(&event, field) else { return push_unknown(event, out) };
-        if let Some(item) = self.items.find_or_create(&event, item_kind_of_call(kind)) {
+        if let Some(item) = self.items.find_or_create(&event, item_kind_of_call(kind), out) {
             // Some services repeat the name here; for an item that was not announced it is the first mention.
             item.emit_started(&event, out);
             item.set_arguments(arguments, out);
@@ -206,8 +200,7 @@ impl ResponsesIngest {
         if kind == "computer_call" && self.computer == ComputerTool::Declared {
             return;
         }
-        if let Some(item) = self.items.find_or_create(event, ResponsesItemKind::HostedCall(kind)) {
-            item.emit_started(&Value::Null, out);
+        if let Some(item) = self.items.find_or_create(event, ResponsesItemKind::HostedCall(kind), out) {
             item.hosted.update_state(item.slot, state, None, out);
         }
     }
@@ -217,16 +210,14 @@ impl ResponsesIngest {
         let Some(delta) = str_field(&event, "delta").or_else(|| str_field(&event, input.field_name())) else {
             return push_unknown(event, out);
         };
-        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type())) {
-            item.emit_started(&Value::Null, out);
+        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type()), out) {
             item.hosted.push_input(item.slot, input, delta, out);
         }
     }
 
     fn hosted_input_done(&mut self, input: hosted_call::HostedInput, mut event: Value, out: &mut Vec<ModelEvent>) {
         let text = take_string_field(&mut event, input.field_name());
-        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type())) {
-            item.emit_started(&Value::Null, out);
+        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type()), out) {
             item.hosted.finish_input(item.slot, input, text, out);
         }
     }
@@ -235,8 +226,9 @@ impl ResponsesIngest {
         let Some(base64) = str_field(&event, "partial_image_b64") else { return push_unknown(event, out) };
         let url = hosted_call::image_data_url(base64, str_field(&event, "output_format"));
         let partial = Some(u32_field(&event, "partial_image_index").unwrap_or_default());
-        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall("image_generation_call")) {
-            item.emit_started(&Value::Null, out);
+        if let Some(item) =
+            self.items.find_or_create(&event, ResponsesItemKind::HostedCall("image_generation_call"), out)
+        {
             out.push(ModelEvent::Delta(ModelDelta::Image { slot: item.slot, part: 0, partial, url }));
         }
     }

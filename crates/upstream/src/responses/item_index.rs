@@ -6,6 +6,7 @@
 
 use super::item_builder::{ItemProgress, ResponsesItemBuilder, ResponsesItemKind};
 use crate::json::{str_field, u32_field};
+use model::model_turn::ModelEvent;
 use serde_json::Value;
 
 /// All items of a response, in the order of their first events. An item's slot is its position.
@@ -17,18 +18,21 @@ pub(super) struct ResponsesItemIndex {
 }
 
 impl ResponsesItemIndex {
-    /// The item of an event, created if necessary, because deltas may precede their item. `None` if the item has ended:
-    /// later deltas are ignored.
+    /// The item of an event, created and started if necessary, because deltas may precede their item. `None` if the item
+    /// has ended: later deltas are ignored.
     pub(super) fn find_or_create(
         &mut self,
         event: &Value,
         kind: ResponsesItemKind,
+        out: &mut Vec<ModelEvent>,
     ) -> Option<&mut ResponsesItemBuilder> {
         let (id, index) = (non_empty_str(event, "item_id"), u32_field(event, "output_index"));
         let found = self.find(id, index, |item| item.kind == kind);
         let at = found.unwrap_or_else(|| self.push(kind, id, index));
         self.last_used = at;
-        self.items.get_mut(at).filter(|item| item.progress == ItemProgress::Open)
+        let item = self.items.get_mut(at).filter(|item| item.progress == ItemProgress::Open)?;
+        item.emit_started(&Value::Null, out);
+        Some(item)
     }
 
     /// The item that begins, which may have deltas already. `None` if it has begun before.

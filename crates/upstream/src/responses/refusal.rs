@@ -21,7 +21,6 @@ const AUTH_CODES: [&str; 4] = ["invalid_api_key", "authentication_error", "accou
 
 /// Classifies an error response, whose `body` may be truncated. The code `history_refused` means that the service does not
 /// accept its own items; the same request through `without_reasoning` may succeed and should be tried once.
-#[must_use]
 pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
     let error = ProviderError::from_body(body);
     let kind = kind_from_error(&error).unwrap_or_else(|| ProviderErrorKind::from_status(status));

@@ -20,7 +20,6 @@ const SERVER_STATE_FIELDS: [&str; 2] = ["previous_response_id", "conversation"];
 const INCLUDE_ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 /// The options of the turn are merged over the body last; `include: null` there turns encrypted reasoning off.
-#[must_use]
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let store = turn.provider_options.get("store").and_then(Value::as_bool).unwrap_or(target.store);
     let storage = if store { ResponseStorage::Stored } else { ResponseStorage::NotStored };
@@ -48,7 +47,6 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
 
 /// The same request with messages and calls as plain content, without reasoning and ids. To be tried once after
 /// `history_refused`.
-#[must_use]
 pub fn without_reasoning(mut body: Value) -> Value {
     if let Some(Value::Array(input)) = body.get_mut("input") {
         *input = input.iter().filter_map(to_plain_item).collect();

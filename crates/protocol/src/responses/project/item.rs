@@ -1,8 +1,8 @@
 //! Items of the log as items of a response.
 
 use super::super::wire::{
-    AnnotationObject, FunctionCallItem, ItemObject, ItemType, McpApprovalRequestItem, McpCallError, McpCallItem,
-    MessageItem, PartObject, ReasoningItem, SERVER_LABEL,
+    AnnotationObject, FunctionCallItem, ItemObject, McpApprovalRequestItem, McpCallError, McpCallItem, MessageItem,
+    PartObject, ReasoningItem, SERVER_LABEL,
 };
 use crate::tool_results::result_text;
 use model::content::TextBlock;
@@ -40,7 +40,7 @@ pub(super) fn reasoning_item(item: &Reasoning, phase: ItemPhase) -> ItemObject<'
         id: item.id.as_str(),
         status: item_status(item.status, phase),
         summary: item.summary.iter().flatten().map(|part| PartObject::summary_text(part.text())).collect(),
-        item_type: ItemType::Reasoning,
+        item_type: "reasoning",
     })
 }
 
@@ -62,7 +62,7 @@ pub(super) fn message_item<'a>(
         phase: item.phase.as_deref(),
         role: "assistant",
         status: item_status(item.status, phase),
-        item_type: ItemType::Message,
+        item_type: "message",
     })
 }
 
@@ -87,7 +87,7 @@ pub(super) fn function_call_item<'a>(call: &'a ToolCall, arguments: &'a str, sta
         id: call.id.as_str().into(),
         name: &call.name,
         status,
-        item_type: ItemType::FunctionCall,
+        item_type: "function_call",
     })
 }
 
@@ -98,7 +98,7 @@ pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'
         id: request.key.as_str(),
         name: &call.name,
         server_label: SERVER_LABEL,
-        item_type: ItemType::McpApprovalRequest,
+        item_type: "mcp_approval_request",
     })
 }
 
@@ -158,7 +158,7 @@ pub(super) fn mcp_call_item<'a>(
         output: outcome.output.as_deref(),
         server_label: SERVER_LABEL,
         status: outcome.status,
-        item_type: ItemType::McpCall,
+        item_type: "mcp_call",
     }))
 }
 

@@ -4,6 +4,7 @@ use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent};
 use super::builder::{ItemStyle, ResponseBuilder, root_item};
 use super::hosted;
 use super::item::{self, ItemPhase, McpCallOutcome};
+use crate::event_groups::{native_only_events, terminal_events};
 use model::content::TextBlock;
 use model::event::{AnnotationAdded, Event, HostedCallUpdated, ImageDelta, SummaryEvent, TextDelta, TextEvent};
 use model::fold::RunFold;
@@ -38,10 +39,10 @@ impl ResponseBuilder {
             Event::HostedCallUpdated(e) => self.on_hosted_updated(run, e),
             Event::ImageDelta(e) => self.on_partial_image(run, e),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
-            Event::Created(_)
-            | Event::Started(_)
+            native_only_events!()
+            | terminal_events!()
+            | Event::Created(_)
             | Event::StepStarted(_)
-            | Event::Retrying(_)
             | Event::ItemAdded(_)
             | Event::FileProcessingUpdated(_)
             | Event::ImageAdded(_)
@@ -49,26 +50,13 @@ impl ResponseBuilder {
             | Event::ItemDone(_)
             | Event::StepDone(_)
             | Event::ToolStarted(_)
-            | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::InputAdded(_)
             | Event::ApprovalRequested(_)
             | Event::ApprovalResolved(_)
             | Event::Paused(_)
             | Event::Resumed(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::Custom(_)
-            | Event::ProviderEvent(_)
-            | Event::Cancelling(_)
-            | Event::Recovered(_)
-            | Event::Completed(_)
-            | Event::Incomplete(_)
-            | Event::Failed(_)
-            | Event::Cancelled(_)
-            | Event::HistoryCompacted(_)
-            | Event::RunHidden(_)
-            | Event::Unknown(_) => {}
+            | Event::Recovered(_) => {}
         }
     }
 

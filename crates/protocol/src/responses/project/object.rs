@@ -53,7 +53,8 @@ pub(super) fn initial_object(head: ResponseHead<'_>) -> ResponseObject {
         }
     }
     // These members take any JSON, so this cannot fail.
-    let mut object: ResponseObject = serde_json::from_value(fields.into()).unwrap_or_default();
+    let mut object: ResponseObject =
+        serde_json::from_value(fields.into()).unwrap_or_else(|_| ResponseObject::initial());
     if let Some(previous_id) = previous_id {
         object.previous_response_id = previous_id.into();
     }

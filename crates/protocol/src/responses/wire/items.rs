@@ -4,6 +4,7 @@ use model::content::{Annotation, FileRef, ImageUrl};
 use model::json::JsonObject;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 
 /// An item of a response's output, or of its input.
@@ -56,25 +57,13 @@ impl ItemObject<'_> {
     }
 }
 
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ItemType {
-    Reasoning,
-    Message,
-    FunctionCall,
-    FunctionCallOutput,
-    McpCall,
-    McpApprovalRequest,
-    McpApprovalResponse,
-}
-
 #[derive(Serialize)]
 pub(crate) struct ReasoningItem<'a> {
     pub(crate) id: &'a str,
     pub(crate) status: &'static str,
     pub(crate) summary: Vec<PartObject<'a>>,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -86,7 +75,7 @@ pub(crate) struct MessageItem<'a> {
     pub(crate) role: &'static str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 /// A call that the client answers.
@@ -98,7 +87,7 @@ pub(crate) struct FunctionCallItem<'a> {
     pub(crate) name: &'a str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -108,7 +97,7 @@ pub(crate) struct FunctionCallOutputItem<'a> {
     pub(crate) output: FunctionOutput<'a>,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 pub(crate) enum FunctionOutput<'a> {
@@ -137,7 +126,7 @@ pub(crate) struct McpCallItem<'a> {
     pub(crate) server_label: &'static str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -162,7 +151,7 @@ pub(crate) struct McpApprovalRequestItem<'a> {
     pub(crate) name: &'a str,
     pub(crate) server_label: &'static str,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -172,29 +161,21 @@ pub(crate) struct McpApprovalResponseItem<'a> {
     pub(crate) id: String,
     pub(crate) reason: Option<&'a str>,
     #[serde(rename = "type")]
-    pub(crate) item_type: ItemType,
+    pub(crate) item_type: &'static str,
 }
 
 /// A part of an item's content, or of its reasoning summary. Every type of part has a few of these members.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(crate) struct PartObject<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     annotations: Option<Vec<AnnotationObject<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     file_data: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     file_url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     image_url: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<&'a [Value]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(rename = "type")]
     part_type: &'static str,
@@ -237,23 +218,17 @@ impl<'a> PartObject<'a> {
 }
 
 /// The source of a range of a text.
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(crate) struct AnnotationObject<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     end_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     file_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     start_index: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<Cow<'a, str>>,
     #[serde(rename = "type")]
     annotation_type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<Cow<'a, str>>,
 }
 

@@ -1,0 +1,132 @@
+//! The messages that a client sends over its socket.
+
+use crate::client_input::InvalidField;
+use model::content::{ContentPart, FileRef};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
+use model::json::JsonObject;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Debug)]
+pub enum BlocksMessage {
+    Chat(BlocksChat),
+    /// Follows an existing session, from a cursor if there is one.
+    Resume(BlocksResume),
+    /// Cancels all runs of the session, queued ones included.
+    Stop,
+    ApprovalResponse(BlocksApprovalResponse),
+    Ping,
+}
+
+impl BlocksMessage {
+    /// Whether the viewer of a share may send this message.
+    pub const fn is_read_only(&self) -> bool {
+        matches!(self, Self::Resume(_) | Self::Ping)
+    }
+}
+
+/// Parsed first: with the type known, an error in the rest of the message can name its field.
+#[derive(Debug, Deserialize)]
+pub struct BlocksMessageHeader {
+    #[serde(rename = "type")]
+    pub kind: BlocksMessageType,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlocksMessageType {
+    Chat,
+    Resume,
+    Stop,
+    ApprovalResponse,
+    Ping,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlocksChat {
+    #[serde(rename = "type")]
+    _kind: BlocksMessageType,
+    #[serde(default)]
+    pub session_id: Option<String>,
+    content: String,
+    /// URLs of files that the agent reads before the message.
+    #[serde(default)]
+    content_urls: Option<Vec<String>>,
+    #[serde(default)]
+    pub display_mode: DisplayMode,
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// Token of a share that the new session continues.
+    #[serde(default)]
+    pub share: Option<String>,
+}
+
+impl BlocksChat {
+    /// Takes the content out of the message: files first, then the text about them.
+    pub fn take_input(&mut self, files_max: usize) -> Result<Vec<ContentPart>, InvalidField> {
+        let urls = self.content_urls.take().unwrap_or_default();
+        if urls.len() > files_max {
+            let reason = format!("{} files; the maximum is {files_max}", urls.len());
+            return Err(InvalidField::new("content_urls", reason));
+        }
+        let file = |url| ContentPart::File { file: FileRef { url: Some(url), ..FileRef::default() } };
+        let text = Some(std::mem::take(&mut self.content)).filter(|text| !text.is_empty()).map(ContentPart::text);
+        Ok(urls.into_iter().map(file).chain(text).collect())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlocksResume {
+    #[serde(rename = "type")]
+    _kind: BlocksMessageType,
+    pub session_id: String,
+    #[serde(default)]
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlocksApprovalResponse {
+    #[serde(rename = "type")]
+    _kind: BlocksMessageType,
+    pub approval_key: String,
+    /// Maps, because serde accepts a list for a struct, and a malformed decision must not count as an approval.
+    decisions: Vec<JsonObject>,
+}
+
+/// A message without fields of its own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmptyBlocksMessage {
+    #[serde(rename = "type")]
+    _kind: BlocksMessageType,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionBody {
+    #[serde(rename = "type")]
+    kind: ApprovalDecisionKind,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    args: Option<JsonObject>,
+}
+
+impl BlocksApprovalResponse {
+    /// Returns the only decision: an approval request is about one call.
+    pub fn into_decision(self) -> Result<ApprovalDecision, InvalidField> {
+        let invalid = |reason: &str| InvalidField::new("decisions", reason);
+        let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
+            return Err(invalid("exactly one decision is required"));
+        };
+        let decision = serde_json::from_value(Value::Object(decision));
+        let DecisionBody { kind, message, args } = decision.map_err(|error| invalid(&error.to_string()))?;
+        if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
+            return Err(invalid("only the decision `edit` takes `args`"));
+        }
+        Ok(ApprovalDecision { kind, always: false, message, args: args.map(Value::Object) })
+    }
+}
