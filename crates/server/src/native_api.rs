@@ -28,13 +28,9 @@ enum InputPart {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InputFile {
-    #[serde(default)]
     bucket: Option<String>,
-    #[serde(default)]
     path: Option<String>,
-    #[serde(default)]
     url: Option<String>,
-    #[serde(default)]
     name: Option<String>,
 }
 
@@ -42,7 +38,6 @@ struct InputFile {
 #[serde(deny_unknown_fields)]
 struct InputImage {
     url: String,
-    #[serde(default)]
     detail: Option<String>,
 }
 

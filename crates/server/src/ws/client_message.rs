@@ -1,10 +1,8 @@
 //! Parses messages from WebSocket clients, and formats the error event for a rejected message.
 
 use crate::json_body::JsonBody;
-use crate::problem::{Problem, ProblemSummary};
-use axum::response::IntoResponse as _;
+use crate::problem::Problem;
 use gateway::blocks_session::ChatInput;
-use http_body_util::BodyExt as _;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
 use model::json::JsonObject;
 use serde::Deserialize;
@@ -43,18 +41,14 @@ enum WsMessageType {
 pub(crate) struct WsChat {
     #[serde(rename = "type")]
     _kind: WsMessageType,
-    #[serde(default)]
     pub(crate) session_id: Option<String>,
     pub(crate) content: String,
     /// URLs of files that the agent reads before the message.
-    #[serde(default)]
     pub(crate) content_urls: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) display_mode: DisplayMode,
-    #[serde(default)]
     pub(crate) agent: Option<String>,
     /// Token of a share that the new session continues.
-    #[serde(default)]
     pub(crate) share: Option<String>,
 }
 
@@ -64,7 +58,6 @@ pub(crate) struct WsResume {
     #[serde(rename = "type")]
     _kind: WsMessageType,
     pub(crate) session_id: String,
-    #[serde(default)]
     pub(crate) after: Option<String>,
 }
 
@@ -91,9 +84,7 @@ struct EmptyMessage {
 struct DecisionBody {
     #[serde(rename = "type")]
     kind: ApprovalDecisionKind,
-    #[serde(default)]
     message: Option<String>,
-    #[serde(default)]
     args: Option<JsonObject>,
 }
 
@@ -140,22 +131,11 @@ impl WsApprovalResponse {
     }
 }
 
-/// Members of a problem document that the error event replaces or omits.
-const HTTP_ONLY_FIELDS: [&str; 5] = ["type", "title", "status", "code", "detail"];
-
 /// Formats an error event. It keeps the problem's extension members, such as the log's head or the earlier decision.
-pub(crate) async fn error_event(problem: Problem, session: Option<&str>) -> String {
-    let mut response = problem.into_response();
-    let summary = response.extensions_mut().remove::<ProblemSummary>();
-    let (code, message) = summary.map(|summary| (summary.code.as_str(), summary.detail)).unwrap_or_default();
-    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let mut event: JsonObject = serde_json::from_slice(&body).unwrap_or_default();
-    event.retain(|name, _| !HTTP_ONLY_FIELDS.contains(&name.as_str()));
-    let own = [("type", "error"), ("code", code), ("message", &message)];
-    event.extend(
-        own.into_iter()
-            .chain(session.map(|session| ("session_id", session)))
-            .map(|(name, value)| (name.to_owned(), value.into())),
-    );
+pub(crate) fn error_event(problem: Problem, session: Option<&str>) -> String {
+    let (summary, mut event) = problem.into_parts();
+    let own = [("type", "error"), ("code", summary.code.as_str()), ("message", &summary.detail)];
+    let own = own.into_iter().chain(session.map(|session| ("session_id", session)));
+    event.extend(own.map(|(name, value)| (name.to_owned(), value.into())));
     Value::Object(event).to_string()
 }
