@@ -28,12 +28,12 @@ pub struct FileKey {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileKeyError {
-    #[error("this is not a path: use it as it was given when the file was sent")]
+    #[error("the path is malformed: use the path that the upload returned")]
     Malformed,
-    #[error("no file is named so")]
+    #[error("no such file")]
     Unknown,
     /// The user's id is empty or too long.
-    #[error("no file can be named after this user")]
+    #[error("files need a user id that is neither empty nor too long")]
     InvalidOwner,
 }
 

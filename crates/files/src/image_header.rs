@@ -38,8 +38,8 @@ pub struct ImageHeaderScanner {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the picture is too large (width {width}, height {height}, frames {frames}): \
-     {pixels_max} pixels, sides of {SIDE_MAX} and {FRAMES_MAX} frames are the most"
+    "the image is too large (width {width}, height {height}, frames {frames}): \
+     at most {pixels_max} pixels, {SIDE_MAX} pixels per side and {FRAMES_MAX} frames"
 )]
 pub struct ImageTooLarge {
     pub width: u32,

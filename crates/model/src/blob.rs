@@ -5,19 +5,16 @@ pub const BLOB_URL_PREFIX: &str = "/v1/blobs/";
 
 pub const SHA256_HEX_LEN: usize = 64;
 
-#[must_use]
 pub fn blob_url(hash: &str) -> String {
     format!("{BLOB_URL_PREFIX}{hash}")
 }
 
 /// The hash in a blob's URL.
-#[must_use]
 pub fn blob_hash(address: &str) -> Option<&str> {
     address.strip_prefix(BLOB_URL_PREFIX).filter(|hash| is_sha256_hex(hash))
 }
 
 /// Whether the text is a SHA-256 in lower-case hex.
-#[must_use]
 pub fn is_sha256_hex(text: &str) -> bool {
     text.len() == SHA256_HEX_LEN && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -111,7 +111,6 @@ pub struct ClientToolResult {
 
 impl Command {
     /// The run that the command addresses.
-    #[must_use]
     pub fn task_id(&self) -> &TaskId {
         match self {
             Self::Start(start) => &start.task_id,

@@ -5,29 +5,25 @@
 use crate::blob::BLOB_URL_PREFIX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextBlock {
     /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The number of the reference group that the block belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Vec<Annotation>>,
     /// True if the model declined the request and this is its explanation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<bool>,
 }
 
 impl TextBlock {
-    #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: Some(text.into()), ..Self::default() }
     }
 
-    #[must_use]
     pub fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
@@ -75,7 +71,6 @@ impl ImageDetail {
         }
     }
 
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -104,7 +99,6 @@ pub enum UrlKind {
 }
 
 impl UrlKind {
-    #[must_use]
     pub fn of(url: &str) -> Self {
         match url {
             url if url.starts_with("data:") => Self::Data,
@@ -120,13 +114,11 @@ pub struct ImageUrlError;
 
 impl ImageUrl {
     /// An image without a requested detail.
-    #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), detail: None }
     }
 
     /// Stands for the image where only text is possible. A `data:` URL is unreadable there and is left out.
-    #[must_use]
     pub fn placeholder(&self) -> String {
         match UrlKind::of(&self.url) {
             UrlKind::Data => "[image]".to_owned(),
@@ -135,7 +127,6 @@ impl ImageUrl {
     }
 
     /// The wire name of the detail; `auto` when the client chose none.
-    #[must_use]
     pub fn detail_or_auto(&self) -> &'static str {
         self.detail.map_or("auto", ImageDetail::as_str)
     }
@@ -148,24 +139,18 @@ impl ImageUrl {
 }
 
 /// A citation in a text. Offsets count Unicode code points; ends are exclusive.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Annotation {
     /// `[^7]`: the thread's reference group 7.
     ReferenceToBlock { reference_id: u32, start_index: u32, end_index: u32 },
     /// A web page.
-    UrlCitation {
-        url: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        title: Option<String>,
-        start_index: u32,
-        end_index: u32,
-    },
+    UrlCitation { url: String, title: Option<String>, start_index: u32, end_index: u32 },
     /// A file that the provider stores.
     FileCitation {
         /// The provider's id.
         file_id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         filename: Option<String>,
         /// The offset of the citation in the text.
         index: u32,
@@ -173,13 +158,13 @@ pub enum Annotation {
 }
 
 /// A part of a message's or a tool result's `content`, as the model reads it.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
     Text {
         text: String,
         /// The reference group of the part.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u32>,
         /// Who added the part, when it was not the author.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -188,7 +173,6 @@ pub enum ContentPart {
     ImageUrl {
         image_url: ImageUrl,
         /// The reference group of the part.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u32>,
     },
     File {
@@ -197,18 +181,15 @@ pub enum ContentPart {
 }
 
 impl ContentPart {
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), id: None, tags: Vec::new() }
     }
 
-    #[must_use]
     pub fn image(url: impl Into<String>) -> Self {
         Self::ImageUrl { image_url: ImageUrl::new(url), id: None }
     }
 
     /// The URL of the image or file.
-    #[must_use]
     pub fn url(&self) -> Option<&str> {
         match self {
             Self::Text { .. } => None,
@@ -219,34 +200,28 @@ impl ContentPart {
 }
 
 /// The file of a [`ContentPart::File`]: by bucket and path, or by URL.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRef {
     /// The bucket of the attachment store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// An `https:` or `http:` URL, or `/v1/blobs/…`. Models receive it as a `data:` URL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The display name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// In bytes, where known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
 
 impl FileRef {
     /// The web address that has to be fetched before a model can read the file.
-    #[must_use]
     pub fn web_url(&self) -> Option<&str> {
         self.url.as_deref().filter(|url| UrlKind::of(url) == UrlKind::Web)
     }
 
     /// The display name, or else the last segment of the path.
-    #[must_use]
     pub fn display_name(&self) -> Option<&str> {
         let in_bucket = || self.path.as_deref().and_then(|path| path.rsplit('/').next());
         let by_people = self.name.as_deref().filter(|name| !name.is_empty());

@@ -63,7 +63,6 @@ impl Cursor {
     }
 
     /// Whether the record is the one that the cursor was made for.
-    #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
         self.seq == record.seq && self.checksum.is_none_or(|check| check == record.checksum)
     }

@@ -20,7 +20,6 @@ pub enum Defect {
 
 impl Defect {
     /// The value of the environment variable.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::PublishBeforeCommit => "publish-before-commit",
@@ -33,13 +32,11 @@ impl Defect {
     }
 
     #[cfg(not(feature = "defects"))]
-    #[must_use]
     pub const fn is_planted(self) -> bool {
         false
     }
 
     #[cfg(feature = "defects")]
-    #[must_use]
     pub fn is_planted(self) -> bool {
         static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
         let chosen = CHOSEN.get_or_init(|| {

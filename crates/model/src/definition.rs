@@ -113,7 +113,6 @@ pub struct Price {
 }
 
 impl Price {
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "tokens are far fewer than 2^52, and a price is not exact anyway")]
     pub fn cost(&self, usage: Usage) -> f64 {
         let plain = usage.input_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
@@ -128,7 +127,6 @@ impl Price {
 
 impl Definitions {
     /// Resolves the `model` of a request: an agent's name, or a bare model of a configured provider.
-    #[must_use]
     pub fn resolve_agent(&self, name: &str) -> Option<Agent> {
         if let Some(agent) = self.agents.get(name) {
             return Some(agent.clone());
@@ -139,7 +137,6 @@ impl Definitions {
     }
 
     /// Resolves a tool's name for an agent: a tool, a sub-agent or a handoff.
-    #[must_use]
     pub fn resolve_tool(&self, agent: &Agent, name: &str) -> Option<Tool> {
         if agent.tools.iter().any(|tool| tool == name) {
             let sub_agent = || self.agents.get(name).map(Tool::for_sub_agent);
@@ -150,7 +147,6 @@ impl Definitions {
     }
 
     /// The tools that are offered to the model.
-    #[must_use]
     pub fn tool_specs(&self, agent: &Agent) -> Vec<ToolSpec> {
         let own = agent.tools.iter().cloned();
         let heirs = agent.handoffs.iter().map(|handoff| handoff_tool_name(&handoff.agent));
@@ -158,7 +154,6 @@ impl Definitions {
     }
 
     /// The cost of a model's tokens, where its price is known.
-    #[must_use]
     pub fn cost(&self, model: &str, usage: Usage) -> Option<f64> {
         // A provider may report the model's bare name.
         let bare = || self.prices.iter().find(|(name, _)| name.split_once('/').is_some_and(|(_, bare)| bare == model));
@@ -168,7 +163,6 @@ impl Definitions {
 }
 
 /// The name of the tool that hands over to an agent: `transfer_to_` and the agent's name in snake case.
-#[must_use]
 pub fn handoff_tool_name(agent: &str) -> String {
     let mut name = "transfer_to_".to_owned();
     let mut lower = false;

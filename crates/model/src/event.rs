@@ -175,7 +175,6 @@ struct Envelope {
 
 impl Event {
     /// Decodes stored bytes. Never fails: an unknown type becomes [`Event::Unknown`].
-    #[must_use]
     pub fn decode(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| {
             let task_id = serde_json::from_slice::<Envelope>(bytes).ok().and_then(|envelope| envelope.task_id);
@@ -184,7 +183,6 @@ impl Event {
     }
 
     /// The task that the event belongs to; `None` for `thread.*`.
-    #[must_use]
     pub fn task_id(&self) -> Option<&TaskId> {
         match self {
             Self::Created(e) => Some(&e.task_id),

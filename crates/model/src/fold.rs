@@ -66,17 +66,14 @@ impl RunFold {
     }
 
     /// The root task, once it was created.
-    #[must_use]
     pub fn root(&self) -> Option<&TaskFold> {
         self.tasks.first()
     }
 
-    #[must_use]
     pub fn task(&self, id: &TaskId) -> Option<&TaskFold> {
         self.tasks.iter().find(|task| task.id == *id)
     }
 
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.root().is_some_and(|root| root.status.is_terminal())
     }

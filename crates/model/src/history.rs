@@ -5,6 +5,7 @@ use crate::id::{CallId, ItemId};
 use crate::item::ResultStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 /// History from before a run that its thread's log does not have: the client keeps it, or the thread was forked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,7 @@ pub struct PriorHistory {
 }
 
 /// One element of the conversation as the model reads it.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HistoryEntry {
@@ -39,7 +41,6 @@ pub enum HistoryEntry {
     Assistant {
         id: ItemId,
         text: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<RawItem>,
     },
     /// Images that the model generated in a message, or with a hosted tool that left nothing else. No provider accepts
@@ -53,9 +54,7 @@ pub enum HistoryEntry {
         name: String,
         /// A JSON text.
         arguments: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_call_id: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<RawItem>,
     },
     /// A tool that the provider ran; sent back only to the provider and model that produced it.
@@ -73,7 +72,6 @@ pub enum HistoryEntry {
 
 impl HistoryEntry {
     /// The parts that may hold images and files.
-    #[must_use]
     pub fn parts(&self) -> &[ContentPart] {
         match self {
             Self::User { content } | Self::GeneratedImages { content } | Self::Result { content, .. } => content,

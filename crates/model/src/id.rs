@@ -18,15 +18,14 @@ pub use crate::limits::ID_BYTES_MAX;
 
 const SUFFIX_BYTES: usize = 32;
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -49,47 +48,33 @@ macro_rules! id {
                 f.write_str(&self.0)
             }
         }
-    };
+    )*};
 }
 
-id!(
+ids! {
     /// A conversation of one user: `thr_…`.
-    ThreadId
-);
-id!(
+    ThreadId;
     /// A run's root task (`task_R`), or a sub-agent (the `call_R…` of the call that started it).
-    TaskId
-);
-id!(
+    TaskId;
     /// An item of a task's output.
-    ItemId
-);
-id!(
+    ItemId;
     /// A tool call. Assigned by the server, never by the provider.
-    CallId
-);
-id!(
+    CallId;
     /// An approval request: `apr_…`.
-    ApprovalKey
-);
-id!(
+    ApprovalKey;
     /// The owner of a thread; `local` without authentication.
-    UserId
-);
-id!(
+    UserId;
     /// One server process.
-    NodeId
-);
+    NodeId;
+}
 
 /// Whether the text is short enough and has only characters that ids may have.
-#[must_use]
 pub fn is_valid_id(text: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 impl ThreadId {
-    #[must_use]
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("thr_{}", random.simple()).into())
     }
@@ -101,7 +86,6 @@ impl ThreadId {
 }
 
 impl TaskId {
-    #[must_use]
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("task_{}", random.simple()).into())
     }
@@ -116,13 +100,11 @@ impl TaskId {
     }
 
     /// The run that the task belongs to, derived from the id alone.
-    #[must_use]
     pub fn run_id(&self) -> Option<Self> {
         Some(Self(format!("task_{}", run_suffix(self.as_str())?).into()))
     }
 
     /// The run's suffix `R`. For an id in a foreign format, the whole id.
-    #[must_use]
     pub fn run_suffix(&self) -> &str {
         run_suffix(self.as_str()).unwrap_or_else(|| strip_id_prefix(self.as_str()))
     }
@@ -130,31 +112,26 @@ impl TaskId {
 
 impl ItemId {
     /// The run's object with this number: `rs_R1`, `msg_R3`.
-    #[must_use]
     pub fn numbered(prefix: &str, suffix: &str, number: u32) -> Self {
         Self(format!("{prefix}_{suffix}{number}").into())
     }
 }
 
 impl CallId {
-    #[must_use]
     pub fn numbered(suffix: &str, number: u32) -> Self {
         Self(format!("call_{suffix}{number}").into())
     }
 
     /// An id that shares this call's number, with the prefix `fc`, `fco` or `mcp`.
-    #[must_use]
     pub fn item_id(&self, prefix: &str) -> ItemId {
         ItemId(format!("{prefix}_{}", strip_id_prefix(self.as_str())).into())
     }
 
-    #[must_use]
     pub fn approval_key(&self) -> ApprovalKey {
         ApprovalKey(format!("apr_{}", strip_id_prefix(self.as_str())).into())
     }
 
     /// The sub-agent's task that this call starts.
-    #[must_use]
     pub fn child_task_id(&self) -> TaskId {
         TaskId(Arc::clone(&self.0))
     }

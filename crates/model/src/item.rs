@@ -1,7 +1,7 @@
 //! The items of a task's `output`.
 //!
 //! Field order is wire order, as in requirement 000; additional fields come last and are omitted when absent, so that
-//! the examples of that document round-trip unchanged.
+//! the examples of that document round-trip unchanged. `agent` is the agent that produced the item.
 
 use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
@@ -9,6 +9,7 @@ use crate::id::{CallId, ItemId};
 use crate::json::JsonObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 /// An item of a task's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,19 +50,15 @@ pub enum IncompleteReason {
 }
 
 /// The model's reasoning, as summary parts.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
     /// `rs_…`
     pub id: ItemId,
     /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Vec<SummaryPart>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// The agent that produced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
@@ -76,18 +73,17 @@ pub enum SummaryPart {
 }
 
 impl SummaryPart {
-    #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self::Text { text: Some(text.into()) }
     }
 
-    #[must_use]
     pub fn text(&self) -> &str {
         let Self::Text { text } = self;
         text.as_deref().unwrap_or_default()
     }
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// `fc_…`
@@ -97,21 +93,13 @@ pub struct ToolCall {
     pub name: String,
     /// As the model wrote them: a JSON text, complete only when the item is. Left out of a `done` event above
     /// `DONE_REPEAT_BYTES_MAX`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<CallKind>,
     /// The tool's name for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<ApprovalGate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// The agent that produced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
@@ -135,31 +123,24 @@ pub enum ApprovalGate {
     Always,
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// `fco_…`
     pub id: ItemId,
     pub call_id: CallId,
     /// For people. Left out where it need not be repeated, as at the end of a sub-agent's result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_list: Option<Vec<Block>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ResultStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorInfo>,
     /// A short form for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Data for the front end alone.
-    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some")]
     pub artifact: Option<Value>,
     /// How the front end may present it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui_hints: Option<JsonObject>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// The agent that produced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
@@ -179,23 +160,18 @@ pub enum ResultStatus {
 }
 
 /// A message of the model.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// `msg_…`
     pub id: ItemId,
     /// Always `assistant`.
     pub role: Role,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_list: Option<Vec<Block>>,
     /// The provider's classification of the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// The agent that produced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
@@ -208,41 +184,33 @@ pub enum Role {
 }
 
 /// A tool that the provider ran, such as a web search or image generation.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostedCall {
     /// `hc_…`
     pub id: ItemId,
     /// The provider's name, such as `image_generation`.
     pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_list: Option<Vec<Block>>,
     /// The provider's state, such as `searching`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// What the tool does, in the provider's shape.
-    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some")]
     pub action: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// The agent that produced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
 /// Files that are read before the model is called.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileProcessing {
     /// `fp_…`
     pub id: ItemId,
     pub files: Vec<ProcessedFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// The agent that produced it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
@@ -266,7 +234,6 @@ pub enum FileStatus {
 }
 
 impl Item {
-    #[must_use]
     pub fn id(&self) -> &ItemId {
         match self {
             Self::Reasoning(item) => &item.id,
@@ -279,7 +246,6 @@ impl Item {
     }
 
     /// The item's blocks; empty for kinds without any.
-    #[must_use]
     pub fn blocks(&self) -> &[Block] {
         match self {
             Self::ToolResult(ToolResult { block_list, .. })
@@ -320,7 +286,6 @@ impl Item {
 
 impl Message {
     /// The text of the message, without images.
-    #[must_use]
     pub fn text(&self) -> String {
         let blocks = self.block_list.as_deref().unwrap_or_default();
         let texts = blocks.iter().filter_map(|block| match block {
@@ -360,7 +325,6 @@ impl From<Item> for Block {
 }
 
 /// The text of the blocks: text blocks joined by newlines, an image as `[image <url>]`.
-#[must_use]
 pub fn plain_text(blocks: &[Block]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for block in blocks {

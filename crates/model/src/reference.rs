@@ -31,7 +31,6 @@ pub fn wrap_reference_groups(parts: Vec<ContentPart>) -> Vec<ContentPart> {
     out
 }
 
-#[must_use]
 pub fn blocks_to_parts(blocks: &[Block]) -> Vec<ContentPart> {
     let part = |block: &Block| match block {
         Block::Text(text) => Some(ContentPart::Text { text: text.text().to_owned(), id: text.id, tags: Vec::new() }),
@@ -41,7 +40,6 @@ pub fn blocks_to_parts(blocks: &[Block]) -> Vec<ContentPart> {
     blocks.iter().filter_map(part).collect()
 }
 
-#[must_use]
 pub const fn reference_group(part: &ContentPart) -> Option<u32> {
     match part {
         ContentPart::Text { id, .. } | ContentPart::ImageUrl { id, .. } => *id,
@@ -49,7 +47,6 @@ pub const fn reference_group(part: &ContentPart) -> Option<u32> {
     }
 }
 
-#[must_use]
 pub fn is_group_end(part: &ContentPart) -> bool {
     matches!(part, ContentPart::Text { text, tags, .. } if text == GROUP_END && tags.iter().any(|tag| tag == REFERENCE_MANAGER_TAG))
 }

@@ -29,13 +29,11 @@ impl TaskStatus {
     pub const ALL: [Self; 7] =
         [Self::Queued, Self::Running, Self::Paused, Self::Completed, Self::Incomplete, Self::Failed, Self::Cancelled];
 
-    #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Incomplete | Self::Failed | Self::Cancelled)
     }
 
     /// The wire name.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -49,7 +47,6 @@ impl TaskStatus {
     }
 
     /// Parses the wire name.
-    #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
@@ -57,7 +54,6 @@ impl TaskStatus {
 
 impl Event {
     /// The status that a terminal event gives its task; `None` for every other event.
-    #[must_use]
     pub const fn terminal_status(&self) -> Option<TaskStatus> {
         match self {
             Self::Completed(_) => Some(TaskStatus::Completed),
@@ -69,7 +65,6 @@ impl Event {
     }
 
     /// Whether the event ends its task.
-    #[must_use]
     pub const fn is_terminal(&self) -> bool {
         self.terminal_status().is_some()
     }

@@ -68,7 +68,6 @@ pub struct PastRun {
 
 impl ThreadFold {
     /// An empty run that follows the records folded so far and inherits the shared state.
-    #[must_use]
     pub fn new_run_fold(&self) -> RunFold {
         let state = Some(self.state.clone()).filter(|state| !state.is_null());
         RunFold { seq: self.seq, at: self.at, state, ..RunFold::default() }
@@ -96,7 +95,6 @@ impl ThreadFold {
     }
 
     /// The history of the chain of runs that ends with `previous`, or with the last run.
-    #[must_use]
     pub fn history(&self, previous: Option<&TaskId>, window: HistoryWindow) -> Vec<HistoryEntry> {
         let chain = self.run_chain(previous);
         let compacted = self.compacted.as_ref();
@@ -110,7 +108,6 @@ impl ThreadFold {
     }
 
     /// The runs that lead to `previous`, or to the last one, oldest first.
-    #[must_use]
     pub fn run_chain(&self, previous: Option<&TaskId>) -> Vec<&PastRun> {
         let mut chain: Vec<&PastRun> = Vec::new();
         // A run that was cancelled before it started left no records: its chain continues with the run before it.
@@ -159,7 +156,6 @@ pub struct ThreadReplay {
 impl ThreadReplay {
     /// Starts from a checkpoint. It is only a cache: one that is unreadable or of a later version is ignored, and the
     /// records are replayed from the first.
-    #[must_use]
     pub fn from_checkpoint(body: Option<&str>) -> Self {
         let checkpoint = body.and_then(|body| serde_json::from_str::<ThreadFold>(body).ok());
         let thread = checkpoint.filter(|thread| thread.format <= RECORD_FORMAT).unwrap_or_default();

@@ -77,13 +77,11 @@ pub struct ToolOutput {
 
 impl ToolOutput {
     /// The output of a tool that failed, with the error for the model.
-    #[must_use]
     pub fn failed(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::from_error(ErrorInfo::new(code, message))
     }
 
     /// A failure that the model reads as its message.
-    #[must_use]
     pub fn from_error(error: ErrorInfo) -> Self {
         Self { message_content: vec![ContentPart::text(&error.message)], error: Some(error), ..Self::default() }
     }

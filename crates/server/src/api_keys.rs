@@ -7,7 +7,7 @@ use gateway::secret_token::{encode_hex, generate_secret, secret_digest};
 use model::UserId;
 use model::error::truncate_text;
 use model::id::is_valid_id;
-use model::ports::{AccessKeyRow, Accounts, Clock as _, StoreError};
+use model::ports::{AccessKeyRow, Accounts, Clock, StoreError};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -35,7 +35,11 @@ pub(crate) struct NewApiKey {
     pub(crate) secret: String,
 }
 
-pub(crate) async fn create_api_key(accounts: &dyn Accounts, user: &str) -> Result<NewApiKey, ApiKeyError> {
+pub(crate) async fn create_api_key(
+    accounts: &dyn Accounts,
+    clock: &dyn Clock,
+    user: &str,
+) -> Result<NewApiKey, ApiKeyError> {
     if !is_valid_id(user) {
         return Err(ApiKeyError::InvalidUser(truncate_text(user, 64).into_owned()));
     }
@@ -43,20 +47,19 @@ pub(crate) async fn create_api_key(accounts: &dyn Accounts, user: &str) -> Resul
     getrandom::fill(&mut id).map_err(ApiKeyError::Random)?;
     let secret = generate_secret(API_KEY_PREFIX).map_err(ApiKeyError::Random)?;
     let id = format!("key_{}", encode_hex(&id));
-    let created_at = engine::SystemClock.now();
     let row = AccessKeyRow {
         id: id.clone(),
         user: UserId::from(user),
         digest: secret_digest(&secret),
-        created_at,
+        created_at: clock.now(),
         revoked_at: None,
     };
     accounts.create_access_key(row).await?;
     Ok(NewApiKey { id, user: user.to_owned(), secret })
 }
 
-pub(crate) async fn revoke_api_key(accounts: &dyn Accounts, id: &str) -> Result<(), ApiKeyError> {
-    let known = accounts.revoke_access_key(id, engine::SystemClock.now()).await?;
+pub(crate) async fn revoke_api_key(accounts: &dyn Accounts, clock: &dyn Clock, id: &str) -> Result<(), ApiKeyError> {
+    let known = accounts.revoke_access_key(id, clock.now()).await?;
     if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(truncate_text(id, 64).into_owned())) }
 }
 
@@ -106,5 +109,29 @@ impl ApiKeys {
     pub(crate) fn is_active(&self, id: &str) -> bool {
         let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
         active.values().any(|entry| *entry.id == *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Millis;
+    use store::MemoryStore;
+
+    struct StoppedClock(Millis);
+
+    impl Clock for StoppedClock {
+        fn now(&self) -> Millis {
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_carries_the_time_of_the_clock_port() {
+        let accounts = MemoryStore::default();
+        let key = create_api_key(&accounts, &StoppedClock(5), "ann").await.unwrap();
+        revoke_api_key(&accounts, &StoppedClock(9), &key.id).await.unwrap();
+        let row = accounts.access_keys().await.unwrap().remove(0);
+        assert_eq!((row.created_at, row.revoked_at), (5, Some(9)));
     }
 }

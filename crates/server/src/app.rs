@@ -9,14 +9,11 @@ use crate::tickets::Tickets;
 use gateway::Gateway;
 use gateway::stream_start::StreamEnd;
 use metrics_exporter_prometheus::PrometheusHandle;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::SqliteStore;
 
-/// Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct App(Arc<AppInner>);
+pub(crate) type App = Arc<AppInner>;
 
 pub(crate) struct AppInner {
     pub(crate) gateway: Gateway,
@@ -33,11 +30,7 @@ pub(crate) struct AppInner {
     pub(crate) shutting_down: AtomicBool,
 }
 
-impl App {
-    pub(crate) fn new(parts: AppInner) -> Self {
-        Self(Arc::new(parts))
-    }
-
+impl AppInner {
     pub(crate) fn start_shutdown(&self) {
         self.shutting_down.store(true, Ordering::SeqCst);
     }
@@ -53,13 +46,5 @@ impl App {
             StreamEnd::Interrupted if self.is_shutting_down() => Err(Problem::shutting_down()),
             StreamEnd::Interrupted => Err(Problem::not_found()),
         }
-    }
-}
-
-impl Deref for App {
-    type Target = AppInner;
-
-    fn deref(&self) -> &AppInner {
-        &self.0
     }
 }

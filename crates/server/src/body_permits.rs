@@ -12,10 +12,7 @@ pub(crate) struct LargeBodySemaphore {
     permits: Arc<Semaphore>,
 }
 
-#[derive(Debug)]
-pub(crate) struct BodyPermit {
-    _permit: OwnedSemaphorePermit,
-}
+pub(crate) type BodyPermit = OwnedSemaphorePermit;
 
 impl LargeBodySemaphore {
     pub(crate) fn new(permits: usize) -> Self {
@@ -24,11 +21,11 @@ impl LargeBodySemaphore {
 
     /// `None` if the semaphore is closed.
     pub(crate) async fn acquire(self) -> Option<BodyPermit> {
-        self.permits.acquire_owned().await.ok().map(|permit| BodyPermit { _permit: permit })
+        self.permits.acquire_owned().await.ok()
     }
 
     /// `None` if all permits are taken.
     pub(crate) fn try_acquire(&self) -> Option<BodyPermit> {
-        Arc::clone(&self.permits).try_acquire_owned().ok().map(|permit| BodyPermit { _permit: permit })
+        Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 }

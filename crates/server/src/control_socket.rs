@@ -5,7 +5,7 @@
 
 use crate::api_keys::{self, ApiKeyError, NewApiKey};
 use crate::auth::Authenticator;
-use model::ports::{AccessKeyRow, Accounts};
+use model::ports::{AccessKeyRow, Accounts, Clock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -56,17 +56,21 @@ impl From<AccessKeyRow> for KeySummary {
     }
 }
 
-pub(crate) async fn handle_control_request(accounts: &dyn Accounts, request: ControlRequest) -> ControlResponse {
+pub(crate) async fn handle_control_request(
+    accounts: &dyn Accounts,
+    clock: &dyn Clock,
+    request: ControlRequest,
+) -> ControlResponse {
     let result = match request {
         ControlRequest::CreateKey { user } => {
-            api_keys::create_api_key(accounts, &user).await.map(ControlResponse::Created)
+            api_keys::create_api_key(accounts, clock, &user).await.map(ControlResponse::Created)
         }
         ControlRequest::ListKeys => {
             let keys = accounts.access_keys().await.map_err(ApiKeyError::from);
             keys.map(|keys| ControlResponse::Keys { keys: keys.into_iter().map(KeySummary::from).collect() })
         }
         ControlRequest::RevokeKey { id } => {
-            api_keys::revoke_api_key(accounts, &id).await.map(|()| ControlResponse::Revoked)
+            api_keys::revoke_api_key(accounts, clock, &id).await.map(|()| ControlResponse::Revoked)
         }
     };
     result.unwrap_or_else(|error| ControlResponse::Failed { why: error.to_string() })
@@ -115,13 +119,13 @@ impl ControlSocket {
     }
 
     /// Runs until it is dropped.
-    pub(crate) async fn serve(self, accounts: Arc<dyn Accounts>, auth: Authenticator) {
+    pub(crate) async fn serve(self, accounts: Arc<dyn Accounts>, clock: Arc<dyn Clock>, auth: Authenticator) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let (accounts, auth) = (Arc::clone(&accounts), auth.clone());
+                    let (accounts, clock, auth) = (Arc::clone(&accounts), Arc::clone(&clock), auth.clone());
                     tokio::spawn(async move {
-                        if let Err(error) = serve_request(stream, &*accounts, &auth).await {
+                        if let Err(error) = serve_request(stream, &*accounts, &*clock, &auth).await {
                             tracing::debug!(%error, "a control connection failed");
                         }
                     });
@@ -135,12 +139,17 @@ impl ControlSocket {
     }
 }
 
-async fn serve_request(mut stream: UnixStream, accounts: &dyn Accounts, auth: &Authenticator) -> io::Result<()> {
+async fn serve_request(
+    mut stream: UnixStream,
+    accounts: &dyn Accounts,
+    clock: &dyn Clock,
+    auth: &Authenticator,
+) -> io::Result<()> {
     let mut line = String::new();
     with_timeout(BufReader::new(&mut stream).take(LINE_BYTES_MAX).read_line(&mut line)).await?;
     // No time-out here: a change in the store must also take effect in this process.
     let response = match serde_json::from_str(&line) {
-        Ok(request) => handle_control_request(accounts, request).await,
+        Ok(request) => handle_control_request(accounts, clock, request).await,
         Err(_) => ControlResponse::Failed { why: "unknown request".to_owned() },
     };
     if let Authenticator::Keys(keys) = auth

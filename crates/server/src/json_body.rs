@@ -4,7 +4,6 @@
 //! errors, and an error names the field. [`LargeBodySemaphore`](crate::body_permits::LargeBodySemaphore) bounds the
 //! memory of all large bodies together.
 
-mod named_field;
 mod strict_json;
 #[cfg(test)]
 mod tests;
@@ -21,6 +20,7 @@ use http_body_util::BodyExt as _;
 use model::error::ErrorCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write};
 
@@ -83,14 +83,12 @@ impl JsonBody {
     /// Parses one field and ignores the others.
     pub(crate) fn parse_field<T: DeserializeOwned>(&self, name: &str) -> Result<T, Problem> {
         let Value::Object(map) = &self.value else { return Err(not_an_object()) };
-        named_field::deserialize_object(
-            map.get(name).map(|value| (name.to_owned(), value.clone())).into_iter().collect(),
-        )
+        deserialize_object(map.get(name).map(|value| (name.to_owned(), value.clone())).into_iter().collect())
     }
 
     pub(crate) fn into_object<T: DeserializeOwned>(self) -> Result<T, Problem> {
         match self.value {
-            Value::Object(map) => named_field::deserialize_object(map),
+            Value::Object(map) => deserialize_object(map),
             // Serde accepts an array for a struct.
             _ => Err(not_an_object()),
         }
@@ -114,6 +112,19 @@ impl From<Value> for JsonBody {
     fn from(value: Value) -> Self {
         Self { value, digest: None, permit: None }
     }
+}
+
+/// Deserializes a struct. An error names the field at fault; an unknown or missing field is the fault of the object itself.
+fn deserialize_object<T: DeserializeOwned>(map: Map<String, Value>) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(Value::Object(map)).map_err(|error| {
+        let reason = error.inner().to_string();
+        match error.path().iter().next() {
+            Some(Segment::Map { key }) if !reason.starts_with(&format!("unknown field `{key}`")) => {
+                Problem::invalid_field(key, reason)
+            }
+            _ => Problem::invalid_body(reason),
+        }
+    })
 }
 
 fn not_an_object() -> Problem {

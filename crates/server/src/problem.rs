@@ -25,23 +25,20 @@ pub(crate) struct Problem(Box<ProblemFields>);
 
 #[derive(Debug)]
 struct ProblemFields {
-    code: ErrorCode,
-    detail: String,
-    field: Option<String>,
+    summary: ProblemSummary,
     extensions: Map<String, Value>,
     headers: HeaderMap,
 }
 
 impl Problem {
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        let field = code.field().map(str::to_owned);
-        let (extensions, headers) = (Map::new(), HeaderMap::new());
-        Self(Box::new(ProblemFields { code, detail: detail.into(), field, extensions, headers }))
+        let summary = ProblemSummary { code, detail: detail.into(), field: code.field().map(str::to_owned) };
+        Self(Box::new(ProblemFields { summary, extensions: Map::new(), headers: HeaderMap::new() }))
     }
 
     /// Names the field of the request that is at fault.
     pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
-        self.0.field = Some(field.into());
+        self.0.summary.field = Some(field.into());
         self
     }
 
@@ -65,6 +62,11 @@ impl Problem {
     /// The rest of the request is not read, so the connection cannot be reused.
     pub(crate) fn closing_connection(self) -> Self {
         self.with_header(header::CONNECTION, "close")
+    }
+
+    /// For protocols without HTTP responses: the error, and the extension members of the body.
+    pub(crate) fn into_parts(self) -> (ProblemSummary, Map<String, Value>) {
+        (self.0.summary, self.0.extensions)
     }
 
     /// The resource does not exist, or belongs to another user.
@@ -116,15 +118,14 @@ pub(crate) struct ProblemSummary {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let ProblemFields { code, detail, field, extensions, headers } = *self.0;
-        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let summary = ProblemSummary { code, detail: detail.clone(), field };
+        let ProblemFields { summary, extensions, headers } = *self.0;
+        let status = StatusCode::from_u16(summary.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut body = Map::new();
         body.insert("type".to_owned(), json!("about:blank"));
         body.insert("title".to_owned(), json!(status.canonical_reason().unwrap_or("Error")));
         body.insert("status".to_owned(), json!(status.as_u16()));
-        body.insert("code".to_owned(), json!(code.as_str()));
-        body.insert("detail".to_owned(), json!(detail));
+        body.insert("code".to_owned(), json!(summary.code.as_str()));
+        body.insert("detail".to_owned(), json!(summary.detail));
         body.extend(extensions);
         let mut response = Response::new(Body::from(Value::Object(body).to_string()));
         *response.status_mut() = status;
@@ -138,8 +139,8 @@ impl IntoResponse for Problem {
 
 impl From<Rejection> for Problem {
     fn from(Rejection { code, detail, field, extensions }: Rejection) -> Self {
-        let headers = HeaderMap::new();
-        let problem = Self(Box::new(ProblemFields { code, detail, field, extensions, headers }));
+        let summary = ProblemSummary { code, detail, field };
+        let problem = Self(Box::new(ProblemFields { summary, extensions, headers: HeaderMap::new() }));
         match code {
             ErrorCode::StorageUnavailable | ErrorCode::FilesUnavailable | ErrorCode::InboxFull => {
                 problem.with_retry_after()

@@ -94,19 +94,16 @@ async fn read_full_response(
     resolved: &ResolvedRun,
     mut response: impl StatelessResponse,
 ) -> Result<Response, Problem> {
-    match project_segment(&app.gateway, user, resolved, &mut response, StatelessResponse::is_over).await? {
-        SegmentEnd::Reached => {}
-        SegmentEnd::Missing => return Err(problem_of_failure(&cancelled_before_start())),
+    let end = project_segment(&app.gateway, user, resolved, &mut response, StatelessResponse::is_over).await?;
+    if end == SegmentEnd::Missing {
+        let message = "The run was given up before it began.".to_owned();
+        let failure = RunFailure { kind: RunFailureKind::Cancelled, message, retryable: false };
+        return Err(problem_of_failure(&failure));
     }
     match response.failure() {
         Some(failure) => Err(problem_of_failure(failure)),
         None => Ok(axum::Json(response.object()).into_response()),
     }
-}
-
-fn cancelled_before_start() -> RunFailure {
-    let message = "The run was given up before it began.".to_owned();
-    RunFailure { kind: RunFailureKind::Cancelled, message, retryable: false }
 }
 
 fn problem_of_failure(failure: &RunFailure) -> Problem {

@@ -100,7 +100,6 @@ pub enum ApprovalOnTimeout {
 
 impl Tool {
     /// A tool with default policies.
-    #[must_use]
     pub const fn new(spec: ToolSpec, how: ToolExecutor) -> Self {
         Self {
             spec,
@@ -117,7 +116,6 @@ impl Tool {
     }
 
     /// The tool that calls an agent, under the agent's own name.
-    #[must_use]
     pub fn for_sub_agent(agent: &Agent) -> Self {
         let description = match agent.description.as_str() {
             "" => format!("Ask the agent {}.", agent.name),
@@ -132,7 +130,6 @@ impl Tool {
         Self::new(spec, ToolExecutor::Agent { agent: agent.name.clone() })
     }
 
-    #[must_use]
     pub fn for_handoff(agent: &Agent) -> Self {
         let description = format!("Hand over to {}. {}", agent.name, agent.description).trim_end().to_owned();
         let parameters = serde_json::json!({"type": "object", "properties": {}});
@@ -140,7 +137,6 @@ impl Tool {
         Self::new(spec, ToolExecutor::Handoff { agent: agent.name.clone() })
     }
 
-    #[must_use]
     pub const fn call_kind(&self) -> CallKind {
         match self.executor {
             ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => CallKind::Tool,
@@ -151,7 +147,6 @@ impl Tool {
     }
 
     /// What is known about approval before the arguments are.
-    #[must_use]
     pub const fn approval_gate(&self) -> ApprovalGate {
         match self.approval {
             ApprovalPolicy::Never => ApprovalGate::Never,

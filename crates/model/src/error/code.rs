@@ -31,7 +31,6 @@ macro_rules! error_codes {
             pub const ALL: &'static [Self] = &[$($(Self::$code,)*)*];
 
             /// The code on the wire, in records and in logs.
-            #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $($(Self::$code => $wire,)*)*
@@ -40,7 +39,6 @@ macro_rules! error_codes {
 
             /// The status of an HTTP response with this error. The errors of runs and tools have the status that a
             /// request would get which waits for the run.
-            #[must_use]
             pub const fn http_status(self) -> u16 {
                 match self {
                     $($(Self::$code => $status,)*)*
@@ -49,7 +47,6 @@ macro_rules! error_codes {
 
             /// Whether the same request may succeed later. Where an [`ErrorInfo`](super::ErrorInfo) says otherwise,
             /// it knows better.
-            #[must_use]
             pub const fn is_retryable(self) -> bool {
                 match self {
                     $($(Self::$code => error_codes!(@ $retry),)*)*
@@ -57,7 +54,6 @@ macro_rules! error_codes {
             }
 
             /// The request field at fault, if the code alone says which.
-            #[must_use]
             pub const fn field(self) -> Option<&'static str> {
                 match self {
                     $($(Self::$code => error_codes!(@ field $($field)?),)*)*
@@ -65,7 +61,6 @@ macro_rules! error_codes {
             }
 
             /// Who sees the error first.
-            #[must_use]
             pub const fn scope(self) -> ErrorScope {
                 match self {
                     $($(Self::$code => ErrorScope::$scope,)*)*
@@ -73,7 +68,6 @@ macro_rules! error_codes {
             }
 
             /// One sentence for the documentation.
-            #[must_use]
             pub const fn description(self) -> &'static str {
                 match self {
                     $($(Self::$code => $doc.trim_ascii(),)*)*
@@ -89,7 +83,6 @@ macro_rules! error_codes {
 
 impl ErrorCode {
     /// The code with this wire string; the first one where two share it.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == text)
     }

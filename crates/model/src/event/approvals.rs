@@ -5,8 +5,8 @@ use crate::id::{ApprovalKey, CallId, TaskId};
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
-/// `task.approval.requested`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequested {
     pub task_id: TaskId,
@@ -35,7 +35,6 @@ pub struct ReviewConfig {
     pub require_approval: bool,
 }
 
-/// `task.approval.resolved`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalResolved {
     pub task_id: TaskId,
@@ -47,6 +46,7 @@ pub struct ApprovalResolved {
 }
 
 /// The decision on one action request.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
     #[serde(rename = "type")]
@@ -55,10 +55,9 @@ pub struct ApprovalDecision {
     #[serde(default)]
     pub always: bool,
     /// The reason, for the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The arguments to run with instead; only with [`ApprovalDecisionKind::Edit`].
-    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some")]
     pub args: Option<Value>,
 }
 
@@ -71,7 +70,6 @@ pub enum ApprovalDecisionKind {
     Edit,
 }
 
-/// `task.paused`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskPaused {
     pub task_id: TaskId,
@@ -98,7 +96,6 @@ pub enum PendingKind {
     ClientTool,
 }
 
-/// `task.resumed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResumed {
     pub task_id: TaskId,

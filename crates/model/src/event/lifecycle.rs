@@ -1,4 +1,7 @@
 //! The task's lifecycle and its steps.
+//!
+//! In terminal events `usage` is the total of the task's steps, descendants included, and `duration_ms` is measured from
+//! `task.created`.
 
 use crate::content::ContentPart;
 use crate::error::ErrorInfo;
@@ -9,8 +12,8 @@ use crate::seq::Millis;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
-/// `task.created`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskCreated {
     pub task_id: TaskId,
@@ -27,10 +30,8 @@ pub struct TaskSpec {
     pub model: String,
     pub input: Vec<InputMessage>,
     /// The task whose call started this one; `None` for the root of a run.
-    #[serde(default)]
     pub parent_task_id: Option<TaskId>,
     /// The run that it continues, where that is not the thread's last.
-    #[serde(default)]
     pub previous: Option<TaskId>,
     /// Tools that the client declared and runs itself.
     #[serde(default)]
@@ -41,10 +42,8 @@ pub struct TaskSpec {
     #[serde(default)]
     pub display_mode: DisplayMode,
     /// Where the task was imported from, when it was not created here.
-    #[serde(default)]
     pub origin: Option<Value>,
     /// The ids that a client of another protocol uses for it.
-    #[serde(default)]
     pub client: Option<ClientIds>,
 }
 
@@ -81,22 +80,19 @@ pub struct ClientTool {
 }
 
 /// The ids that a client of another protocol uses for a run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientIds {
     pub protocol: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
 
-/// `task.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStarted {
     pub task_id: TaskId,
 }
 
-/// `task.step.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepStarted {
     pub task_id: TaskId,
@@ -106,7 +102,6 @@ pub struct StepStarted {
     pub attempt: u32,
 }
 
-/// `task.step.done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepDone {
     pub task_id: TaskId,
@@ -115,7 +110,6 @@ pub struct StepDone {
     pub stop_reason: StopReason,
     pub usage: Usage,
     /// As reported by the provider.
-    #[serde(default)]
     pub service_tier: Option<String>,
 }
 
@@ -141,13 +135,11 @@ pub enum StopReason {
 
 impl StopReason {
     /// Whether the model finished its turn.
-    #[must_use]
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Stop | Self::ToolCalls)
     }
 
     /// Whether the turn was cut off. Its items count as incomplete, whatever status they carry.
-    #[must_use]
     pub const fn is_interrupted(self) -> bool {
         matches!(self, Self::Error | Self::Cancelled | Self::Lost)
     }
@@ -166,7 +158,6 @@ pub struct StepRetrying {
     pub error: ErrorInfo,
 }
 
-/// `task.agent.updated`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentUpdated {
     pub task_id: TaskId,
@@ -176,14 +167,12 @@ pub struct AgentUpdated {
     pub from: String,
 }
 
-/// `task.input.added`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputAdded {
     pub task_id: TaskId,
     pub input: Vec<InputMessage>,
 }
 
-/// `task.cancelling`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCancelling {
     pub task_id: TaskId,
@@ -219,7 +208,6 @@ pub enum Initiator {
 
 impl Initiator {
     /// The wire name.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -230,7 +218,6 @@ impl Initiator {
     }
 }
 
-/// `task.recovered`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecovered {
     pub task_id: TaskId,
@@ -242,27 +229,20 @@ pub struct TaskRecovered {
     pub cut: Vec<ItemId>,
 }
 
-/// `task.completed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskCompleted {
     pub task_id: TaskId,
-    /// Total of its steps, descendants included.
     pub usage: Usage,
     /// In the currency of the configured prices; `None` where a price is unknown.
-    #[serde(default)]
     pub cost: Option<f64>,
-    /// Measured from `task.created`.
     pub duration_ms: u64,
 }
 
-/// `task.incomplete`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskIncomplete {
     pub task_id: TaskId,
     pub reason: LimitReason,
-    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// Measured from `task.created`.
     pub duration_ms: u64,
 }
 
@@ -284,7 +264,6 @@ pub enum LimitReason {
 
 impl LimitReason {
     /// The wire name.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MaxSteps => "max_steps",
@@ -296,25 +275,19 @@ impl LimitReason {
     }
 }
 
-/// `task.failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskFailed {
     pub task_id: TaskId,
     pub error: ErrorInfo,
-    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// Measured from `task.created`.
     pub duration_ms: u64,
 }
 
-/// `task.cancelled`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskCancelled {
     pub task_id: TaskId,
     pub mode: CancelMode,
     pub by: Initiator,
-    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// Measured from `task.created`.
     pub duration_ms: u64,
 }

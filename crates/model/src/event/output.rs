@@ -1,18 +1,19 @@
 //! Items, blocks and tools: how a task's output grows.
 //!
-//! Each event addresses its item by `output_index` (and `item_id`) and its block by `block_index`.
+//! Each event addresses its item by `output_index`, the index in the task's `output` (and by `item_id`), its block by
+//! `block_index`, the index in the item's `block_list`, and its summary part by `summary_index`.
 
 use crate::content::{Annotation, ImageBlock, TextBlock};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Block, FileStatus, Item, SummaryPart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 
 /// `task.output_item.added` and `.done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemEvent {
     pub task_id: TaskId,
-    /// Index in `output`.
     pub output_index: u32,
     /// Empty when added, complete when done.
     pub item: Item,
@@ -23,9 +24,7 @@ pub struct ItemEvent {
 pub struct SummaryEvent {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
-    /// Index in `summary`.
     pub summary_index: u32,
     /// Empty when added, complete when done.
     pub item: SummaryPart,
@@ -36,9 +35,7 @@ pub struct SummaryEvent {
 pub struct SummaryDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
-    /// Index in `summary`.
     pub summary_index: u32,
     pub delta: String,
 }
@@ -48,7 +45,6 @@ pub struct SummaryDelta {
 pub struct ArgumentsDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
     pub delta: String,
 }
@@ -58,19 +54,16 @@ pub struct ArgumentsDelta {
 pub struct ArgumentsDone {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
     /// The complete arguments; left out above `DONE_REPEAT_BYTES_MAX`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
 }
 
-/// `task.hosted_call.updated`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostedCallUpdated {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
     /// The state, in the provider's words.
     pub state: String,
@@ -83,7 +76,6 @@ pub struct HostedCallUpdated {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileProcessingUpdated {
     pub task_id: TaskId,
-    /// Index in `output`.
     pub output_index: u32,
     pub url: String,
     pub status: FileStatus,
@@ -92,18 +84,22 @@ pub struct FileProcessingUpdated {
     pub message: Option<String>,
 }
 
-/// `task.text.added` and `.done`.
+/// A block that is added or done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TextEvent {
+pub struct BlockEvent<B> {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
-    /// Index in `block_list`.
     pub block_index: u32,
     /// Empty when added, complete when done.
-    pub item: TaggedTextBlock,
+    pub item: B,
 }
+
+/// `task.text.added` and `.done`.
+pub type TextEvent = BlockEvent<TaggedTextBlock>;
+
+/// `task.image.added` and `.done`.
+pub type ImageEvent = BlockEvent<TaggedImageBlock>;
 
 /// A text block as an event carries it, with its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,7 +116,6 @@ pub enum TaggedImageBlock {
 }
 
 impl TaggedTextBlock {
-    #[must_use]
     pub fn block(&self) -> &TextBlock {
         let Self::Text(block) = self;
         block
@@ -128,7 +123,6 @@ impl TaggedTextBlock {
 }
 
 impl TaggedImageBlock {
-    #[must_use]
     pub fn block(&self) -> &ImageBlock {
         let Self::Image(block) = self;
         block
@@ -154,9 +148,7 @@ impl From<TaggedImageBlock> for Block {
 pub struct TextDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
-    /// Index in `block_list`.
     pub block_index: u32,
     pub delta: String,
     /// The provider's log probabilities, when the client requested them.
@@ -169,36 +161,18 @@ pub struct TextDelta {
 pub struct AnnotationAdded {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
-    /// Index in `block_list`.
     pub block_index: u32,
     /// Index in `annotations`.
     pub annotation_index: u32,
     pub annotation: Annotation,
 }
 
-/// `task.image.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ImageEvent {
-    pub task_id: TaskId,
-    pub item_id: ItemId,
-    /// Index in `output`.
-    pub output_index: u32,
-    /// Index in `block_list`.
-    pub block_index: u32,
-    /// Empty when added, the final picture when done.
-    pub item: TaggedImageBlock,
-}
-
-/// `task.image.delta`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
-    /// Index in `output`.
     pub output_index: u32,
-    /// Index in `block_list`.
     pub block_index: u32,
     /// Counted from 0.
     pub partial_image_index: u32,
@@ -206,7 +180,6 @@ pub struct ImageDelta {
     pub item: TaggedImageBlock,
 }
 
-/// `task.tool.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
     pub task_id: TaskId,
@@ -217,15 +190,12 @@ pub struct ToolStarted {
     pub attempt: u32,
 }
 
-/// `task.tool.progress`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolProgress {
     pub task_id: TaskId,
     pub call_id: CallId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
 }

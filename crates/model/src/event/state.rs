@@ -4,7 +4,6 @@ use crate::id::TaskId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// `task.state.snapshot`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StateSnapshot {
     pub task_id: TaskId,
@@ -12,7 +11,6 @@ pub struct StateSnapshot {
     pub state: Value,
 }
 
-/// `task.state.delta`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StateDelta {
     pub task_id: TaskId,
@@ -29,7 +27,6 @@ pub struct CustomEvent {
     pub value: Value,
 }
 
-/// `task.provider_event`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProviderEvent {
     pub task_id: TaskId,

@@ -5,7 +5,6 @@ use crate::json::JsonObject;
 use crate::seq::Seq;
 use serde::{Deserialize, Serialize};
 
-/// `thread.history.compacted`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryCompacted {
     /// The last record that the summary covers.
@@ -16,7 +15,6 @@ pub struct HistoryCompacted {
     pub details: JsonObject,
 }
 
-/// `thread.run.hidden`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunHidden {
     pub run_id: TaskId,

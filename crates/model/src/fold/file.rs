@@ -17,7 +17,6 @@ pub struct FileFold {
 
 impl TaskFold {
     /// The item whose files are being read, and its index in the output.
-    #[must_use]
     pub fn open_file_processing(&self) -> Option<(usize, &ItemFold, &FileProcessing)> {
         let open = self.items.iter().enumerate().filter(|(_, fold)| !fold.done);
         open.filter_map(|(index, fold)| Some((index, fold, as_file_processing(fold)?))).next()
@@ -26,7 +25,6 @@ impl TaskFold {
     /// The URLs of files in the input that nobody has started to read, without duplicates. The current input comes
     /// before the history of a client or a hook, of which the newest files count: there may be more than
     /// `TASK_FILES_MAX`.
-    #[must_use]
     pub fn unread_files(&self) -> Vec<&str> {
         let later = self.inputs.iter().map(|input| &input.message);
         let current = self.spec.input.iter().chain(later).flat_map(|message| &message.content);

@@ -4,8 +4,8 @@ use super::task::{ItemFold, TaskFold};
 use super::{FileFold, FoldError, FoldResult};
 use crate::content::{ImageBlock, TextBlock};
 use crate::event::{
-    AnnotationAdded, Event, FileProcessingUpdated, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, SummaryEvent,
-    TextEvent,
+    AnnotationAdded, BlockEvent, Event, FileProcessingUpdated, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent,
+    SummaryEvent, TextEvent,
 };
 use crate::id::ItemId;
 use crate::item::Block;
@@ -39,7 +39,7 @@ pub(super) fn apply_output_event(task: &mut TaskFold, event: &Event, private: Op
         }
         Event::HostedCallUpdated(e) => hosted_call_updated(open_item(task, e.output_index, &e.item_id)?, e),
         Event::FileProcessingUpdated(e) => file_processing_updated(task, e, private),
-        Event::TextAdded(e) => block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into()),
+        Event::TextAdded(e) => block_added(open_item(task, e.output_index, &e.item_id)?, e),
         Event::TextDelta(e) => {
             let fold = open_item(task, e.output_index, &e.item_id)?;
             open_text(fold, e.block_index)?.text.get_or_insert_default().push_str(&e.delta);
@@ -47,7 +47,7 @@ pub(super) fn apply_output_event(task: &mut TaskFold, event: &Event, private: Op
         }
         Event::AnnotationAdded(e) => annotation_added(open_item(task, e.output_index, &e.item_id)?, e),
         Event::TextDone(e) => text_done(task, e),
-        Event::ImageAdded(e) => block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into()),
+        Event::ImageAdded(e) => block_added(open_item(task, e.output_index, &e.item_id)?, e),
         Event::ImageDelta(e) => image_delta(open_item(task, e.output_index, &e.item_id)?, e),
         Event::ImageDone(e) => image_done(task, e),
         _ => Err(FoldError),
@@ -230,14 +230,25 @@ fn file_processing_updated(
     Ok(())
 }
 
-fn block_added(task: &mut TaskFold, output_index: u32, item_id: &ItemId, block_index: u32, block: Block) -> FoldResult {
-    let fold = open_item(task, output_index, item_id)?;
-    if block_index as usize != fold.item.blocks().len() {
+fn block_added<B: Clone + Into<Block>>(fold: &mut ItemFold, e: &BlockEvent<B>) -> FoldResult {
+    if e.block_index as usize != fold.item.blocks().len() {
         return Err(FoldError);
     }
-    fold.item.blocks_mut().ok_or(FoldError)?.push(block);
-    fold.open_parts.push(block_index);
+    fold.item.blocks_mut().ok_or(FoldError)?.push(e.item.clone().into());
+    fold.open_parts.push(e.block_index);
     Ok(())
+}
+
+/// The item of a block that is done. A block without a preceding `added` is a whole block in one event.
+fn item_with_block<'a, B: Clone + Into<Block>>(
+    task: &'a mut TaskFold,
+    e: &BlockEvent<B>,
+) -> Result<&'a mut ItemFold, FoldError> {
+    let fold = open_item(task, e.output_index, &e.item_id)?;
+    if !fold.open_parts.contains(&e.block_index) {
+        block_added(fold, e)?;
+    }
+    Ok(fold)
 }
 
 fn open_block(fold: &mut ItemFold, index: u32) -> Result<&mut Block, FoldError> {
@@ -264,12 +275,7 @@ fn annotation_added(fold: &mut ItemFold, e: &AnnotationAdded) -> FoldResult {
 }
 
 fn text_done(task: &mut TaskFold, e: &TextEvent) -> FoldResult {
-    let fold = open_item(task, e.output_index, &e.item_id)?;
-    if !fold.open_parts.contains(&e.block_index) {
-        // A whole block in one event.
-        block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into())?;
-    }
-    let fold = open_item(task, e.output_index, &e.item_id)?;
+    let fold = item_with_block(task, e)?;
     let text = open_text(fold, e.block_index)?;
     let before = std::mem::replace(text, e.item.block().clone());
     fill_if_none(&mut text.text, before.text);
@@ -293,11 +299,7 @@ fn replace_image(held: &mut Block, next: &ImageBlock) -> FoldResult {
 }
 
 fn image_done(task: &mut TaskFold, e: &ImageEvent) -> FoldResult {
-    let fold = open_item(task, e.output_index, &e.item_id)?;
-    if !fold.open_parts.contains(&e.block_index) {
-        block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into())?;
-    }
-    let fold = open_item(task, e.output_index, &e.item_id)?;
+    let fold = item_with_block(task, e)?;
     replace_image(open_block(fold, e.block_index)?, e.item.block())?;
     fold.open_parts.retain(|open| *open != e.block_index);
     Ok(())

@@ -57,7 +57,7 @@ pub struct TaskFold {
 }
 
 /// One attempt at one turn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepFold {
     /// Counted from 1.
     pub step: u32,
@@ -103,7 +103,6 @@ pub struct ItemFold {
 impl ItemFold {
     /// What the model reads of a result. Content that did not fit into the record's private half is rebuilt from the
     /// blocks.
-    #[must_use]
     pub fn result_content(&self) -> Vec<ContentPart> {
         let rebuild = || reference::wrap_reference_groups(reference::blocks_to_parts(self.item.blocks()));
         self.content.clone().unwrap_or_else(rebuild)
@@ -166,12 +165,10 @@ impl TaskFold {
     }
 
     /// The attempt in progress.
-    #[must_use]
     pub fn open_step(&self) -> Option<&StepFold> {
         self.steps.last().filter(|step| step.stop_reason.is_none())
     }
 
-    #[must_use]
     pub fn call(&self, call_id: &CallId) -> Option<(&ItemFold, &ToolCall)> {
         self.calls().find(|(_, call)| call.call_id == *call_id)
     }
@@ -184,7 +181,6 @@ impl TaskFold {
     }
 
     /// The result of a call, and its index in the output.
-    #[must_use]
     pub fn result(&self, call_id: &CallId) -> Option<(usize, &ItemFold)> {
         self.items.iter().enumerate().find(|(_, fold)| match &fold.item {
             Item::ToolResult(result) => result.call_id == *call_id,
@@ -200,7 +196,6 @@ impl TaskFold {
     }
 
     /// The last approval request about a call, with its decision.
-    #[must_use]
     pub fn last_approval(&self, call_id: &CallId) -> Option<&(ApprovalRequested, Option<ApprovalResolved>)> {
         self.approvals.iter().rev().find(|(asked, _)| asked.call_id == *call_id)
     }
@@ -293,16 +288,7 @@ impl TaskFold {
         if self.open_step().is_some() || self.status != TaskStatus::Running {
             return Err(FoldError);
         }
-        self.steps.push(StepFold {
-            step: e.step,
-            attempt: e.attempt,
-            model_index: 0,
-            model_attempt: 1,
-            not_before: None,
-            model: String::new(),
-            stop_reason: None,
-            usage: Usage::default(),
-        });
+        self.steps.push(StepFold { step: e.step, attempt: e.attempt, model_attempt: 1, ..StepFold::default() });
         Ok(())
     }
 

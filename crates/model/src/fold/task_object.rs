@@ -9,7 +9,6 @@ use crate::usage::Usage;
 
 impl RunFold {
     /// Renders a task, with the items of its sub-agents embedded.
-    #[must_use]
     pub fn task_object(&self, id: &TaskId) -> Option<TaskObject> {
         let task = self.task(id)?;
         Some(TaskObject {
@@ -30,7 +29,6 @@ impl RunFold {
     }
 
     /// Tokens of a task and all of its descendants.
-    #[must_use]
     pub fn total_usage(&self, task: &TaskFold) -> Usage {
         if let Some(total) = task.total_usage {
             return total;

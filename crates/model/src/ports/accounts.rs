@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// 1. A key's id is unique.
 /// 2. A revoked key stays listed. Revoking is final; revoking again does not change the time.
+#[warn(missing_docs)]
 pub trait Accounts: Send + Sync {
     /// All keys, the oldest first, revoked ones included.
     fn access_keys(&self) -> StoreFuture<'_, Vec<AccessKeyRow>>;
@@ -28,6 +29,7 @@ pub trait Accounts: Send + Sync {
 /// 1. Spending is added by appends ([`super::DirectoryChange::AddSpend`]), per user and day.
 /// 2. It outlives the threads that caused it: a daily limit must hold for users who delete their threads.
 /// 3. A sum that would overflow stays at its maximum.
+#[warn(missing_docs)]
 pub trait UsageLedger: Send + Sync {
     /// A user's spending on a day.
     fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend>;
@@ -40,7 +42,6 @@ pub struct Day(pub u32);
 
 impl Day {
     /// The day that contains a point in time.
-    #[must_use]
     pub fn from_millis(at: Millis) -> Self {
         Self(u32::try_from(at / (24 * 60 * 60 * 1000)).unwrap_or(u32::MAX))
     }
@@ -49,9 +50,7 @@ impl Day {
 /// Tokens and money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
-    /// Tokens.
     pub usage: Usage,
-    /// Money.
     pub cost: CostMicros,
 }
 
@@ -70,12 +69,8 @@ impl Spend {
 pub struct AccessKeyRow {
     /// The key's id. It is not a secret.
     pub id: String,
-    /// The user that it authenticates.
     pub user: UserId,
-    /// The digest of the secret.
     pub digest: String,
-    /// When it was created.
     pub created_at: Millis,
-    /// When it was revoked.
     pub revoked_at: Option<Millis>,
 }

@@ -9,13 +9,10 @@ use serde_json::Value;
 /// A client's name for a thread. The thread need not exist yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AliasRow {
-    /// The name.
     pub name: String,
     /// The thread that the name refers to.
     pub thread: ThreadId,
-    /// The kind, with the data that its protocol stores.
     pub data: AliasData,
-    /// When it was created.
     pub created_at: Millis,
 }
 
@@ -34,7 +31,6 @@ pub enum AliasKind {
 
 impl AliasKind {
     /// The stored form of the kind. It must never change.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AgentRun => "agent-runs",
@@ -48,19 +44,14 @@ impl AliasKind {
 /// An alias's kind with the data that its protocol stores.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AliasData {
-    /// See [`AliasKind::AgentRun`].
     AgentRun,
-    /// See [`AliasKind::BlockSession`].
     BlockSession,
-    /// See [`AliasKind::Conversation`].
     Conversation(ConversationData),
-    /// See [`AliasKind::DeletedResponse`].
     DeletedResponse,
 }
 
 impl AliasData {
     /// The kind without the data.
-    #[must_use]
     pub const fn kind(&self) -> AliasKind {
         match self {
             Self::AgentRun => AliasKind::AgentRun,
@@ -71,7 +62,6 @@ impl AliasData {
     }
 
     /// The stored form of the data.
-    #[must_use]
     pub fn to_stored(&self) -> String {
         match self {
             Self::Conversation(data) => data.to_stored(),
@@ -80,7 +70,6 @@ impl AliasData {
     }
 
     /// Decodes [`Self::to_stored`]. A conversation whose text cannot be parsed is empty.
-    #[must_use]
     pub fn from_stored(kind: AliasKind, text: &str) -> Self {
         match kind {
             AliasKind::AgentRun => Self::AgentRun,
@@ -95,7 +84,6 @@ impl AliasData {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConversationData {
-    /// The client's metadata.
     pub metadata: JsonObject,
     /// Items that no run has consumed yet.
     pub items: Vec<Value>,
@@ -103,7 +91,6 @@ pub struct ConversationData {
 
 impl ConversationData {
     /// The stored form of the data.
-    #[must_use]
     pub fn to_stored(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -116,6 +103,5 @@ pub enum AliasUpdate {
     Updated,
     /// The row changed since the caller read it: read it again. Nothing was written.
     Conflict,
-    /// There is no such row.
     NotFound,
 }

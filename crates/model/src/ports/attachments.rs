@@ -23,6 +23,7 @@ use crate::seq::Millis;
 /// 7. A deleted thread uses nothing. A file that only deleted threads used no longer exists, does not count, and is listed
 ///    by `unreferenced_attachments` until it is deleted. A thread may use a file before the thread exists; links of threads
 ///    that were never created are removed when the store is opened.
+#[warn(missing_docs)]
 pub trait Attachments: Send + Sync {
     /// One file.
     fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>>;
@@ -46,6 +47,7 @@ pub trait Attachments: Send + Sync {
 }
 
 /// Changes the rows of files. The law is [`Attachments`]'.
+#[warn(missing_docs)]
 pub trait AttachmentWriter: Send + Sync {
     /// Reserves a path before its bytes are written.
     fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> StoreFuture<'a, ()>;
@@ -97,9 +99,7 @@ pub struct AttachmentRow {
     pub name: String,
     /// The media type, detected from its bytes.
     pub content_type: String,
-    /// Its size in bytes.
     pub size_bytes: u64,
-    /// When it was uploaded.
     pub created_at: Millis,
     /// The SHA-256 of its bytes in hex, for a blob.
     pub hash: Option<String>,
@@ -108,7 +108,6 @@ pub struct AttachmentRow {
 /// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttachmentOutcome {
-    /// The file exists.
     Stored,
     /// The owner has this blob already. The new file stays reserved.
     Duplicate(AttachmentRow),

@@ -16,6 +16,7 @@ use crate::id::UserId;
 ///    are deleted.
 ///
 /// `store_conformance` contains these laws as tests, one module per trait; every backend runs them.
+#[warn(missing_docs)]
 pub trait Directory:
     Inbox + Threads + PendingQuestions + ThreadShares + UsageLedger + DefinitionStore + Attachments + WriteAccess
 {
@@ -27,6 +28,7 @@ impl<T> Directory for T where
 }
 
 /// Every write to the tables other than the log, except [`super::Journal::append`].
+#[warn(missing_docs)]
 pub trait DirectoryWriter: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter {}
 
 impl<T> DirectoryWriter for T where T: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter {}
@@ -35,6 +37,7 @@ impl<T> DirectoryWriter for T where T: InboxWriter + ThreadWriter + ShareWriter 
 ///
 /// [`Directory`] only reads; writes go through the writer. A wrapper that restricts some users, such as the scope of a
 /// share, denies access here for all operations at once, so new operations of the writer traits need no change in it.
+#[warn(missing_docs)]
 pub trait WriteAccess: Send + Sync {
     /// The write operations for this user.
     ///
@@ -48,6 +51,5 @@ pub trait WriteAccess: Send + Sync {
 pub struct ListPage {
     /// Only entries older than the one with this id.
     pub before: Option<String>,
-    /// The maximum number of entries.
     pub limit: usize,
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 /// 1. The stream's last event is `End` or `Failed`; a stream that ends without either counts as failed.
 /// 2. Dropping the stream cancels the turn and releases its resources.
 /// 3. Reading ahead of the consumer is limited to a bounded buffer.
+#[warn(missing_docs)]
 pub trait ModelClient: Send + Sync {
     /// Starts a turn.
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
@@ -26,6 +27,7 @@ pub trait ModelClient: Send + Sync {
 /// 1. The stream's last event is `End`; a stream that ends without it counts as failed.
 /// 2. Dropping the stream cancels the call.
 /// 3. The call starts with the first poll: the engine makes the start durable before it (law 10).
+#[warn(missing_docs)]
 pub trait ToolRunner: Send + Sync {
     /// Calls a tool.
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
@@ -35,6 +37,7 @@ pub trait ToolRunner: Send + Sync {
 ///
 /// 1. A hook has no side effects: after a crash it may run again.
 /// 2. Dropping the future cancels the hook.
+#[warn(missing_docs)]
 pub trait HookRunner: Send + Sync {
     /// Runs a hook.
     fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>>;
@@ -43,17 +46,13 @@ pub trait HookRunner: Send + Sync {
 /// The input of a hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookRequest {
-    /// The owner of the run.
     pub user: UserId,
-    /// The thread of the run.
     pub thread: ThreadId,
     /// The run that is about to start.
     pub run: TaskId,
-    /// The agent that defines the hook.
     pub agent: String,
     /// The history that the model would receive.
     pub history: Vec<HistoryEntry>,
-    /// The new input.
     pub input: Vec<ContentPart>,
 }
 
@@ -72,6 +71,7 @@ pub struct HookResponse {
 /// 1. Reading has no side effects: after a crash it may run again.
 /// 2. It completes in bounded time. Messages are written for users.
 /// 3. Dropping the future cancels the read.
+#[warn(missing_docs)]
 pub trait FileReader: Send + Sync {
     /// Reads a file.
     fn read_file(&self, request: FileReadRequest) -> BoxFuture<'static, FileReadOutcome>;
@@ -80,18 +80,14 @@ pub trait FileReader: Send + Sync {
 /// A request to read a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReadRequest {
-    /// The owner of the run.
     pub user: UserId,
-    /// The thread of the run.
     pub thread: ThreadId,
-    /// The URL of the file.
     pub url: String,
 }
 
 /// The result of reading a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileReadOutcome {
-    /// The file was read.
     Read {
         /// The content for the model, small enough for a record.
         content: Vec<ContentPart>,
@@ -106,6 +102,7 @@ pub enum FileReadOutcome {
 }
 
 /// The wall clock. It determines expiry, never order.
+#[warn(missing_docs)]
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch.
     fn now(&self) -> Millis;

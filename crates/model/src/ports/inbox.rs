@@ -16,6 +16,7 @@ use crate::task::TaskStatus;
 ///    ([`super::DirectoryChange::ConsumeInboxRow`]).
 /// 4. A run's row changes only together with the records that change the run ([`super::DirectoryChange`]).
 /// 5. A submitted decision is checked against its question: see [`super::PendingQuestions`].
+#[warn(missing_docs)]
 pub trait Inbox: Send + Sync {
     /// The result that `submit` would return for a known key, without writing anything. `None` for a new key.
     fn find_submission<'a>(
@@ -45,6 +46,7 @@ pub trait Inbox: Send + Sync {
 }
 
 /// Writes to inboxes. The law is [`Inbox`]'s.
+#[warn(missing_docs)]
 pub trait InboxWriter: Send + Sync {
     /// Writes a command into its thread's inbox.
     fn submit<'a>(&'a self, owner: &'a UserId, submission: Submission)
@@ -54,22 +56,17 @@ pub trait InboxWriter: Send + Sync {
 /// A command to be written into an inbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Submission {
-    /// The thread that the command is for.
     pub thread: ThreadId,
     /// Whether the thread has to exist or is created.
     pub thread_mode: ThreadMode,
-    /// When the command was submitted.
     pub at: Millis,
-    /// The command.
     pub command: Command,
-    /// The client's idempotency key.
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
 /// What a submission expects of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadMode {
-    /// The thread exists.
     MustExist,
     /// The submission creates the thread and fails if it exists. Only a [`Command::Start`] can.
     CreateNew,
@@ -90,17 +87,11 @@ pub enum Submitted {
     /// The command is in the inbox.
     Queued,
     /// The command created its thread and is the only row of its inbox. The caller holds the thread's first lease.
-    ThreadCreated {
-        /// The first lease.
-        lease: Lease,
-        /// The id of the inbox row.
-        row: u64,
-    },
+    ThreadCreated { lease: Lease, row: u64 },
     /// An earlier submission was the same.
     Duplicate {
         /// The run of the first submission.
         task: TaskId,
-        /// Its thread.
         thread: ThreadId,
     },
 }
@@ -133,20 +124,15 @@ pub enum SubmitError {
 pub struct InboxRow {
     /// Unique in the store, and increasing.
     pub id: u64,
-    /// When the command was submitted.
     pub at: Millis,
-    /// The command.
     pub command: Command,
 }
 
 /// A thread with a scheduled wake-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduledWakeup {
-    /// The owner of the thread.
     pub owner: UserId,
-    /// The thread.
     pub thread: ThreadId,
-    /// When to wake it.
     pub at: Millis,
 }
 
@@ -164,7 +150,6 @@ pub struct Checkpoint {
 pub struct RunFilter {
     /// Only runs with one of these states; empty selects all.
     pub status: Vec<TaskStatus>,
-    /// Only runs of this thread.
     pub thread: Option<ThreadId>,
 }
 
@@ -173,18 +158,13 @@ pub struct RunFilter {
 pub struct RunRow {
     /// The run's id: that of its root task.
     pub id: TaskId,
-    /// Its thread.
     pub thread: ThreadId,
-    /// The agent that it runs.
     pub agent: String,
-    /// Its state.
     pub status: TaskStatus,
     /// Its first record, once it has started.
     pub first_seq: Option<Seq>,
     /// The newest record that changed its state.
     pub last_seq: Option<Seq>,
-    /// When it was submitted.
     pub created_at: Millis,
-    /// When it ended.
     pub ended_at: Option<Millis>,
 }

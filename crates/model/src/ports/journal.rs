@@ -30,6 +30,7 @@ use std::sync::Arc;
 /// 8. A thread of another owner does not exist.
 ///
 /// `store_conformance` contains this law as tests; every backend runs them.
+#[warn(missing_docs)]
 pub trait Journal: Send + Sync {
     /// Takes the thread over for this node: the previous holder can no longer append.
     fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> StoreFuture<'a, ClaimOutcome>;
@@ -68,7 +69,6 @@ pub enum ClaimOutcome {
     Granted(Lease),
     /// Another node holds the thread. Nothing changed.
     Held {
-        /// The node that holds it.
         node: NodeId,
         /// When its lease expires, unless it is renewed.
         until: Millis,
@@ -77,7 +77,6 @@ pub enum ClaimOutcome {
 
 impl ClaimOutcome {
     /// The lease, if the claim was granted.
-    #[must_use]
     pub fn lease(self) -> Option<Lease> {
         match self {
             Self::Granted(lease) => Some(lease),
@@ -89,9 +88,7 @@ impl ClaimOutcome {
 /// Records and changes that are appended in one transaction.
 #[derive(Clone, Debug)]
 pub struct AppendBatch {
-    /// The owner of the thread.
     pub owner: UserId,
-    /// The thread.
     pub thread: ThreadId,
     /// The epoch of the caller's lease.
     pub epoch: Epoch,
@@ -99,7 +96,6 @@ pub struct AppendBatch {
     pub head: Seq,
     /// The records. Empty when only the directory changes.
     pub records: Arc<[Record]>,
-    /// The changes to the directory.
     pub changes: Vec<DirectoryChange>,
 }
 
@@ -107,61 +103,27 @@ pub struct AppendBatch {
 #[derive(Clone, Debug, PartialEq)]
 pub enum DirectoryChange {
     /// A queued run starts, or a new one does (for a steering message that arrived after its run had ended).
-    RunStarted {
-        /// The run.
-        run: TaskId,
-        /// The agent that it runs.
-        agent: String,
-        /// Its first record.
-        first: Seq,
-        /// When.
-        at: Millis,
-    },
+    RunStarted { run: TaskId, agent: String, first: Seq, at: Millis },
     /// A run's state changes.
     RunStatus {
-        /// The run.
         run: TaskId,
-        /// Its new state.
         status: TaskStatus,
         /// The record that changed it.
         last: Seq,
-        /// When.
         at: Millis,
     },
     /// A queued run is cancelled before it started.
-    RunDropped {
-        /// The run.
-        run: TaskId,
-        /// When.
-        at: Millis,
-    },
+    RunDropped { run: TaskId, at: Millis },
     /// An inbox row was handled.
-    ConsumeInboxRow {
-        /// The row's id.
-        row: u64,
-    },
+    ConsumeInboxRow { row: u64 },
     /// Replaces the thread's checkpoint.
     Checkpoint(Checkpoint),
     /// Opens a question, or reopens it.
     ApprovalRequested(Box<ApprovalRow>),
     /// Closes a question. A submitted decision that this repeats stays unchanged.
-    ApprovalResolved {
-        /// The question.
-        key: ApprovalKey,
-        /// The decision.
-        decision: ApprovalDecision,
-        /// Who decided.
-        by: Initiator,
-        /// When.
-        at: Millis,
-    },
+    ApprovalResolved { key: ApprovalKey, decision: ApprovalDecision, by: Initiator, at: Millis },
     /// Adds to the owner's spending.
-    AddSpend {
-        /// The day.
-        day: Day,
-        /// The amount.
-        spent: Spend,
-    },
+    AddSpend { day: Day, spent: Spend },
     /// Schedules the thread's wake-up, or removes it.
     ScheduleWakeup {
         /// When the thread has to be executed again, even with an empty inbox.
@@ -220,7 +182,6 @@ impl std::fmt::Debug for OnCommit {
 /// The maximum size of a page. A page has at least one record, even if it exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
-    /// The maximum number of records.
     pub records_max: usize,
     /// The approximate maximum number of bytes.
     pub bytes_max: usize,
@@ -236,7 +197,6 @@ impl PageLimit {
 /// Consecutive records and the head of the log.
 #[derive(Clone, Debug, Default)]
 pub struct RecordPage {
-    /// The records.
     pub records: Vec<Record>,
     /// The last durable record when the page was read.
     pub head: Seq,
@@ -253,7 +213,6 @@ pub enum StoreError {
         "the log of {thread} is damaged at record {seq}: restore it from a backup; `headwater verify` lists all damage"
     )]
     Corrupt {
-        /// The thread.
         thread: ThreadId,
         /// The first record that cannot be trusted.
         seq: Seq,

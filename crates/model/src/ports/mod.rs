@@ -3,8 +3,6 @@
 //! The traits live here rather than next to their implementations so that sibling crates never depend on each other:
 //! `engine` knows a [`Journal`], not a database.
 
-#![warn(missing_docs)]
-
 mod accounts;
 mod aliases;
 mod attachments;

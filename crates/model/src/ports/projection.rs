@@ -13,6 +13,7 @@ use bytes::BytesMut;
 ///    [`Self::needs_history`] it can start at any record.
 ///
 /// `server` passes projections to the hub, which knows no protocol.
+#[warn(missing_docs)]
 pub trait Projection: Send {
     /// Appends the frames of the next record to `out`; a record may have none.
     fn project(&mut self, record: &Record, out: &mut Frames);
@@ -39,7 +40,6 @@ pub struct Frames {
 /// The end of a record's frames in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameEnd {
-    /// The record.
     pub seq: Seq,
     /// The offset after its last frame.
     pub end: usize,
@@ -50,7 +50,6 @@ const FRAME_OVERHEAD_BYTES: usize = 160;
 
 impl Frames {
     /// Reserves capacity for the frames of these records: a buffer that grows could hold twice what it needs.
-    #[must_use]
     pub fn for_records(records: &[Record]) -> Self {
         let bytes = records.iter().map(|record| record.public.len() + FRAME_OVERHEAD_BYTES).sum();
         Self {
@@ -69,7 +68,6 @@ impl Frames {
     }
 
     /// The number of frames still to skip.
-    #[must_use]
     pub const fn remaining_skip(&self) -> u64 {
         self.skip
     }
@@ -94,25 +92,21 @@ impl Frames {
     }
 
     /// Whether the stream has ended.
-    #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
 
     /// The number of bytes in the buffer.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Whether the buffer is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// The bytes, the ends of the records' frames, and whether the stream has ended.
-    #[must_use]
     pub fn into_parts(self) -> (bytes::Bytes, Vec<FrameEnd>, bool) {
         (self.bytes.freeze(), self.ends, self.finished)
     }

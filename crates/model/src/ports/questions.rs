@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 /// 4. Records override submissions: the questions of a cancelled run end as cancelled, even after a submitted decision.
 /// 5. Listings are newest first, by the time of asking. A cursor stays valid when questions are answered; when its
 ///    question was deleted with the thread, the listing starts from the beginning.
+#[warn(missing_docs)]
 pub trait PendingQuestions: Send + Sync {
     /// A user's approvals.
     fn approvals<'a>(
@@ -36,13 +37,11 @@ pub trait PendingQuestions: Send + Sync {
 pub enum ApprovalFilter {
     /// Approvals without an answer.
     Pending,
-    /// All approvals.
     All,
 }
 
 impl ApprovalFilter {
     /// Whether the filter selects this row.
-    #[must_use]
     pub const fn matches(self, row: &ApprovalRow) -> bool {
         match self {
             Self::Pending => row.answer.is_none(),
@@ -56,17 +55,13 @@ impl ApprovalFilter {
 pub struct ApprovalRow {
     /// Identifies the question among its owner's.
     pub key: ApprovalKey,
-    /// The thread.
     pub thread_id: ThreadId,
-    /// The run.
     pub run_id: TaskId,
     /// The task whose call is to be approved.
     pub task_id: TaskId,
-    /// The call.
     pub call_id: CallId,
     /// The action that the call would perform.
     pub action: ActionRequest,
-    /// When it was asked.
     pub requested_at: Millis,
     /// When it expires; users can answer until then.
     pub expires_at: Millis,
@@ -78,10 +73,7 @@ pub struct ApprovalRow {
 /// The answer to an approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
-    /// The decision.
     pub decision: ApprovalDecision,
-    /// Who decided.
     pub by: Initiator,
-    /// When it was decided.
     pub at: Millis,
 }

@@ -9,6 +9,7 @@ use crate::seq::{Millis, Seq};
 /// 1. A share belongs to an existing thread of its owner and is deleted with it. Its id is unique.
 /// 2. Only the owner lists and revokes it. Revoking is final; revoking again does not change the time.
 /// 3. A share that expired or was revoked is listed, but not active.
+#[warn(missing_docs)]
 pub trait ThreadShares: Send + Sync {
     /// A thread's shares, the oldest first, inactive ones included.
     fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>>;
@@ -18,6 +19,7 @@ pub trait ThreadShares: Send + Sync {
 }
 
 /// Changes shares. The law is [`ThreadShares`]'.
+#[warn(missing_docs)]
 pub trait ShareWriter: Send + Sync {
     /// Creates a share.
     fn create_share(&self, share: ShareRow) -> StoreFuture<'_, ()>;
@@ -37,25 +39,18 @@ pub trait ShareWriter: Send + Sync {
 pub struct ShareRow {
     /// The share's id. It is not a secret.
     pub id: String,
-    /// The shared thread.
     pub thread: ThreadId,
-    /// The owner of the thread.
     pub owner: UserId,
-    /// The digest of the token.
     pub digest: String,
     /// The last visible record; `None` includes new records.
     pub until_seq: Option<Seq>,
-    /// When it was created.
     pub created_at: Millis,
-    /// When it expires.
     pub expires_at: Millis,
-    /// When its owner revoked it.
     pub revoked_at: Option<Millis>,
 }
 
 impl ShareRow {
     /// Whether the share grants access at `at`.
-    #[must_use]
     pub const fn is_active(&self, at: Millis) -> bool {
         self.revoked_at.is_none() && at < self.expires_at
     }

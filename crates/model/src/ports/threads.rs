@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 /// 3. An alias may exist before its thread.
 /// 4. Changing a conversation is compare-and-set: of two changes that start from the same row, one is applied and the
 ///    other is an [`AliasUpdate::Conflict`] that changes nothing.
+#[warn(missing_docs)]
 pub trait Threads: Send + Sync {
     /// A user's threads.
     fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>>;
@@ -25,6 +26,7 @@ pub trait Threads: Send + Sync {
 }
 
 /// Changes threads and aliases. The law is [`Threads`]'.
+#[warn(missing_docs)]
 pub trait ThreadWriter: Send + Sync {
     /// Deletes a thread with everything that belongs to it. Returns false when there is none.
     fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, bool>;
@@ -47,9 +49,7 @@ pub trait ThreadWriter: Send + Sync {
 /// A thread's row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadRow {
-    /// The thread's id.
     pub id: ThreadId,
-    /// When it was created.
     pub created_at: Millis,
     /// When one of its runs last started or ended.
     pub updated_at: Millis,

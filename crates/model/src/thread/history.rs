@@ -17,7 +17,6 @@ const IMAGE_CHARS_ESTIMATE: u64 = 4_000;
 
 /// Estimates the tokens of a history: a quarter of its characters. Providers count differently, and the estimate is
 /// needed before it is known which of them is asked.
-#[must_use]
 pub fn estimate_tokens(entries: &[HistoryEntry]) -> u64 {
     let inline_chars = |entry: &HistoryEntry| serde_json::to_vec(entry).map_or(0, |bytes| bytes.len()) as u64;
     let external_chars = |entry: &HistoryEntry| entry.parts().iter().map(estimate_external_chars).sum::<u64>();
@@ -35,13 +34,11 @@ fn estimate_external_chars(part: &ContentPart) -> u64 {
 }
 
 /// The history of a task.
-#[must_use]
 pub fn history_entries(task: &TaskFold) -> Vec<HistoryEntry> {
     split_history_entries(task, task.steps.len()).0
 }
 
 /// The history of a task in two parts, split after the given number of attempts.
-#[must_use]
 pub fn split_history_entries(task: &TaskFold, attempts: usize) -> (Vec<HistoryEntry>, Vec<HistoryEntry>) {
     let input = task.spec.input.iter().map(|message| user_entry(task, &message.content));
     let mut before: Vec<HistoryEntry> = input.chain(inputs_after_steps(task, 0)).collect();
@@ -121,7 +118,6 @@ fn push_item_entries(out: &mut Vec<HistoryEntry>, calls: &mut Vec<CallId>, fold:
 }
 
 /// The images that a model generated: all of a message, and the last of a hosted call, whose earlier ones are previews.
-#[must_use]
 pub fn generated_images(item: &Item) -> Vec<ContentPart> {
     let blocks = match item {
         Item::Message(_) => item.blocks(),

@@ -68,7 +68,7 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
 async fn run_key_request(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {
     match SqliteStore::open(dir, &store::SqliteOptions::default()) {
         Ok(store) => {
-            let response = control_socket::handle_control_request(&store, request).await;
+            let response = control_socket::handle_control_request(&store, &engine::SystemClock, request).await;
             store.close().await;
             Ok(response)
         }

@@ -155,7 +155,7 @@ fn spawn_control_socket(app: &App, data_dir: &std::path::Path) -> Option<tokio::
     match ControlSocket::open(data_dir) {
         Ok(control) => {
             let accounts = Arc::clone(&app.store) as Arc<dyn Accounts>;
-            Some(tokio::spawn(control.serve(accounts, app.auth.clone())))
+            Some(tokio::spawn(control.serve(accounts, Arc::new(SystemClock), app.auth.clone())))
         }
         Err(error) => {
             tracing::warn!(%error, "no control socket: `headwater keys` works only while the server is stopped");

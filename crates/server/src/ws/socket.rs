@@ -182,7 +182,7 @@ impl BlocksSocket {
 
     async fn send_error(&mut self, problem: Problem) -> Result<(), WsError> {
         let session = self.session.as_ref().map(|session| session.name.as_str());
-        let error = error_event(problem, session).await;
+        let error = error_event(problem, session);
         self.connection.send_text(&error).await
     }
 }

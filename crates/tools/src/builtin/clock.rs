@@ -2,6 +2,7 @@
 
 use crate::arguments::parse_arguments;
 use crate::output::{invalid_arguments_output, text_output};
+use jiff::Timestamp;
 use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::seq::Millis;
 use model::tool::ToolOutput;
@@ -9,8 +10,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 pub(super) const NAME: &str = "clock";
-
-const DAY_MS: Millis = 24 * 60 * 60 * 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,24 +43,8 @@ pub(super) fn run(arguments: &str, now: Millis) -> ToolOutput {
 }
 
 fn format_iso8601(now: Millis) -> String {
-    let (year, month, day) = date_from_days(now / DAY_MS);
-    let ms = now % DAY_MS;
-    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
-}
-
-/// Year, month and day of the proleptic Gregorian calendar, `days` after 1970-01-01. Years are counted from March, so that
-/// the leap day comes last, and in eras of 400 years, which all have the same number of days.
-const fn date_from_days(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
+    let time = i64::try_from(now).ok().and_then(|now| Timestamp::from_millisecond(now).ok());
+    format!("{:.3}", time.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
@@ -90,7 +73,8 @@ mod tests {
         let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let (mut year, mut month, mut day) = (1970, 1, 1);
         for days in 0..365_250 {
-            assert_eq!(date_from_days(days), (year, month, day));
+            let midnight = format!("{year:04}-{month:02}-{day:02}T00:00:00.000Z");
+            assert_eq!(format_iso8601(days * 24 * 60 * 60 * 1000), midnight);
             let length = match month {
                 2 => 28 + u64::from(leap(year)),
                 4 | 6 | 9 | 11 => 30,
