@@ -90,12 +90,10 @@ impl FileKey {
         Ok(Self { path: path.to_owned(), owner })
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.path
     }
 
-    #[must_use]
     pub const fn owner(&self) -> &UserId {
         &self.owner
     }

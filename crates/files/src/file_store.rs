@@ -43,7 +43,6 @@ pub struct FileStream {
 
 impl FileStore {
     /// `None` for a folder.
-    #[must_use]
     pub fn bucket(&self) -> Option<&str> {
         match &self.backend {
             Backend::Folder(_) => None,

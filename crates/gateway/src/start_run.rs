@@ -54,14 +54,7 @@ async fn start_with_uploads(
     if ports.definitions.resolve_agent(&new.agent).is_none() {
         return Err(with_known_agents(gateway, StartError::UnknownAgent(new.agent)));
     }
-    check_request_size(&(
-        &new.input,
-        &new.tools,
-        &new.metadata,
-        &new.prior_history,
-        &new.model_settings,
-        &new.request_echo,
-    ))?;
+    new.check_size()?;
     let (thread, origin) = match &new.thread {
         Some(thread) => {
             check_thread(gateway, user, thread, &new).await?;

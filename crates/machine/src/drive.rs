@@ -6,7 +6,8 @@ use crate::file_processing::{self, FileReadStage};
 use crate::output::MachineOutput;
 use crate::outstanding::outstanding_effects;
 use crate::state::RunState;
-use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_execution, tool_result};
+use crate::tool_result::{self, CitationGroups};
+use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_execution};
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
@@ -174,7 +175,9 @@ fn perform_call_action(run: &mut RunState, call: &CallId, action: CallAction, ou
         CallAction::StartTool(tool, arguments) => tool_execution::start_tool(run, call, &tool, arguments, out),
         CallAction::StartSubAgent(agent, arguments) => sub_agent::start_sub_agent(run, call, &agent, arguments, out),
         CallAction::FinishSubAgent => sub_agent::finish_sub_agent(run, call, out),
-        CallAction::RepeatResult(status, output) => tool_result::write_repeated_result(run, call, status, *output, out),
+        CallAction::RepeatResult(status, output) => {
+            tool_result::write_numbered_result(run, call, status, *output, CitationGroups::Kept, out);
+        }
         CallAction::HandOff(agent, arguments) => handoff::hand_off(run, call, &agent, arguments, out),
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::output::MachineOutput;
 use crate::state::RunState;
-use crate::{tool_execution, tool_result};
+use crate::tool_execution;
+use crate::tool_result::{CitationGroups, write_numbered_result};
 use model::CallId;
 use model::content::ContentPart;
 use model::event::{AgentUpdated, Event};
@@ -16,6 +17,6 @@ pub(crate) fn hand_off(run: &mut RunState, call: &CallId, agent: &str, arguments
     tool_execution::emit_tool_started(run, &task_id, call, arguments, None, out);
     let text = serde_json::json!({ "assistant": agent }).to_string();
     let output = ToolOutput { message_content: vec![ContentPart::text(text)], ..ToolOutput::default() };
-    tool_result::write_uncited_result(run, call, ResultStatus::Completed, output, out);
+    write_numbered_result(run, call, ResultStatus::Completed, output, CitationGroups::None, out);
     out.emit(run, Event::AgentUpdated(AgentUpdated { task_id, agent: agent.to_owned(), from }));
 }

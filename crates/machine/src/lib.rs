@@ -41,7 +41,7 @@ mod tool_lookup;
 mod tool_result;
 mod turn_state;
 
-pub use budget::{add_spend, exclude_own_spend, user_spend_today};
+pub use budget::{exclude_own_spend, user_spend_today};
 pub use compaction::{ThreadInput, ThreadState, apply_thread_input};
 pub use effect::{Effect, EffectId, TimerId};
 pub use input::{CancelTask, MachineInput};

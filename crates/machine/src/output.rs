@@ -23,7 +23,6 @@ pub struct MachineOutput {
 
 impl MachineOutput {
     /// The one place where time enters the machine: `now` is what the clock says when the input arrives.
-    #[must_use]
     pub fn new(now: Millis) -> Self {
         Self { drafts: Vec::new(), effects: Vec::new(), spend: Spend::default(), now }
     }
@@ -77,7 +76,7 @@ impl MachineOutput {
     }
 
     pub(crate) fn add_spend(&mut self, spend: Spend) {
-        self.spend = budget::add_spend(self.spend, spend);
+        self.spend = self.spend.saturating_add(spend);
     }
 
     pub(crate) fn push_effect(&mut self, effect: Effect) {

@@ -80,7 +80,6 @@ pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &
 
 /// The answer to an approval that timed out, by the rule of its tool. It takes effect when it comes back as an
 /// answer, so that one place alone decides who was first.
-#[must_use]
 pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand> {
     let (task, call) = find_open_approval(run, key)?;
     let tool = task.call(&call).and_then(|(_, call)| tool_lookup::find_tool(run, task, &call.name));
@@ -157,7 +156,6 @@ pub(crate) fn pause_run(run: &mut RunState, out: &mut MachineOutput) {
 }
 
 /// What a run waits for from outside, whether it has paused or other tasks still run.
-#[must_use]
 pub fn pending_requests(run: &RunFold) -> Vec<PendingRequest> {
     open_tasks(run).flat_map(pending_requests_of_task).collect()
 }

@@ -15,7 +15,7 @@ use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskRecovered}
 use model::fold::{StepFold, TaskFold};
 use model::item::{IncompleteReason, ResultStatus};
 use model::task::TaskStatus;
-use model::{CallId, ItemId, TaskId};
+use model::{CallId, TaskId};
 
 /// A step, a tool or a file that was lost this often is not tried again: it may be what kills the process.
 const CRASH_ATTEMPTS_MAX: usize = 3;
@@ -43,7 +43,8 @@ fn recover_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
     let running = interrupted_calls(fold);
     let Some(open) = fold.open_step().cloned() else {
         if let Some(step) = fold.steps.last().cloned().filter(|_| !running.is_empty()) {
-            emit_recovered(run, task, (step.step, step.attempt), Vec::new(), out);
+            let (task_id, step, attempt) = (task.clone(), step.step, step.attempt);
+            out.emit(run, Event::Recovered(TaskRecovered { task_id, step, attempt, cut: Vec::new() }));
         }
         for call in running {
             recover_call(run, &call, out);
@@ -63,18 +64,9 @@ fn recover_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
         let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new(ErrorCode::Interrupted, message) };
         task_end::fail_task(run, task, error, out);
     } else {
-        emit_recovered(run, task, (open.step, open.attempt + 1), cut, out);
+        let (task_id, step, attempt) = (task.clone(), open.step, open.attempt + 1);
+        out.emit(run, Event::Recovered(TaskRecovered { task_id, step, attempt, cut }));
     }
-}
-
-fn emit_recovered(
-    run: &mut RunState,
-    task: &TaskId,
-    (step, attempt): (u32, u32),
-    cut: Vec<ItemId>,
-    out: &mut MachineOutput,
-) {
-    out.emit(run, Event::Recovered(TaskRecovered { task_id: task.clone(), step, attempt, cut }));
 }
 
 fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {

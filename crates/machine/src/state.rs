@@ -30,7 +30,6 @@ pub struct RunState {
 
 impl RunState {
     /// A run that is about to start, or to go on from its log (`fold`).
-    #[must_use]
     pub fn new(
         user: UserId,
         thread: ThreadId,
@@ -68,7 +67,6 @@ impl RunState {
     }
 
     /// The last record of the run.
-    #[must_use]
     pub const fn head(&self) -> Seq {
         self.fold.seq
     }

@@ -41,41 +41,20 @@ pub(crate) fn write_result(
     out: &mut MachineOutput,
 ) {
     let groups = if output.error.is_none() { CitationGroups::New } else { CitationGroups::None };
-    emit_result(run, call, status, output, groups, out);
-}
-
-/// Answers a call with a text of the server: there is nothing in it to cite.
-pub(crate) fn write_uncited_result(
-    run: &mut RunState,
-    call: &CallId,
-    status: ResultStatus,
-    output: ToolOutput,
-    out: &mut MachineOutput,
-) {
-    emit_result(run, call, status, output, CitationGroups::None, out);
-}
-
-/// Answers a call with the result of an earlier call.
-pub(crate) fn write_repeated_result(
-    run: &mut RunState,
-    call: &CallId,
-    status: ResultStatus,
-    output: ToolOutput,
-    out: &mut MachineOutput,
-) {
-    emit_result(run, call, status, output, CitationGroups::Kept, out);
+    write_numbered_result(run, call, status, output, groups, out);
 }
 
 /// How the reference groups of a result are numbered.
 #[derive(Clone, Copy)]
-enum CitationGroups {
+pub(crate) enum CitationGroups {
     New,
+    /// The result repeats that of an earlier call.
     Kept,
-    /// The result has none.
+    /// There is nothing in the result to cite.
     None,
 }
 
-fn emit_result(
+pub(crate) fn write_numbered_result(
     run: &mut RunState,
     call: &CallId,
     status: ResultStatus,

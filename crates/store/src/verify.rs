@@ -29,7 +29,6 @@ use std::path::Path;
 /// Maximum number of problems in a report.
 const PROBLEMS_MAX: usize = 1_000;
 
-/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     pub threads: u64,
@@ -40,7 +39,6 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
@@ -67,10 +65,6 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// Checks a data folder.
-///
-/// # Errors
-/// When the folder has no Headwater database, has a newer schema, or is locked by a server.
 pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
     let folder = DataFolder::lock_existing(dir)?;
     let conn = open_offline(&folder.database).map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;

@@ -17,7 +17,6 @@ pub type SecretResolver = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Resolv
 pub struct ResolvedText {
     /// With the values in place of the references.
     pub text: String,
-    /// The resolved values.
     pub secret_values: Vec<String>,
 }
 

@@ -35,10 +35,7 @@ const CONDITION_KEYS: &[&str] = &["status", "tool"];
 const STATUS_VALUES: &[&str] = &["completed", "failed", "rejected", "incomplete", "unknown"];
 
 impl Scenarios {
-    /// Parses scenarios. Errors name the file `origin`.
-    ///
-    /// # Errors
-    /// The first mistake, with its line and what is expected instead.
+    /// Parses scenarios. The error is the first mistake, with its line in the file `origin`.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ScenarioError> {
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > SCENARIO_FILE_BYTES_MAX {
             return Err(ScenarioError::TooLong { origin: origin.to_owned() });
@@ -49,9 +46,6 @@ impl Scenarios {
     }
 
     /// Reads and parses a file.
-    ///
-    /// # Errors
-    /// As [`Self::parse`], and when the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let origin = path.display().to_string();
         let mut text = String::new();

@@ -75,27 +75,22 @@ impl CachedThread {
 }
 
 /// Updates that the writer applies after the commit.
-pub(super) struct CommitEffects {
-    pub(super) index_updates: Vec<IndexUpdate>,
-    pub(super) ended_runs: Vec<EndedRun>,
-    pub(super) records: u64,
-    pub(super) bytes: u64,
-    pub(super) has_deleted_content: bool,
+#[derive(Default)]
+pub(crate) struct CommitEffects {
+    pub(crate) index_updates: Vec<IndexUpdate>,
+    /// Runs that end in this transaction.
+    pub(crate) ended_runs: Vec<EndedRun>,
+    /// Number and size of the records written.
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
+    pub(crate) has_deleted_content: bool,
 }
 
 pub(crate) struct WriteTransaction<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) state: &'a mut WriterState,
-    /// Published to the index after the commit.
-    pub(crate) index_updates: Vec<IndexUpdate>,
-    /// Runs that end in this transaction.
-    pub(crate) ended_runs: Vec<EndedRun>,
-    /// Number of records written.
-    pub(crate) records: u64,
-    /// Their size.
-    pub(crate) bytes: u64,
-    /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
-    pub(crate) has_deleted_content: bool,
+    pub(crate) effects: CommitEffects,
 }
 
 impl<'a> WriteTransaction<'a> {
@@ -103,20 +98,7 @@ impl<'a> WriteTransaction<'a> {
         if state.threads.len() > CACHED_THREADS_MAX {
             state.threads.clear();
         }
-        Self {
-            conn,
-            state,
-            index_updates: Vec::new(),
-            ended_runs: Vec::new(),
-            records: 0,
-            bytes: 0,
-            has_deleted_content: false,
-        }
-    }
-
-    pub(super) fn into_effects(self) -> CommitEffects {
-        let Self { index_updates, ended_runs, records, bytes, has_deleted_content, .. } = self;
-        CommitEffects { index_updates, ended_runs, records, bytes, has_deleted_content }
+        Self { conn, state, effects: CommitEffects::default() }
     }
 
     pub(super) fn claim(
@@ -154,7 +136,11 @@ impl<'a> WriteTransaction<'a> {
         let live = CachedThread { num, owner: owner.clone(), head: Seq::ZERO, damaged_at: None, runs: Vec::new() };
         let lease = self.new_lease(&live);
         self.cache_thread(thread, live);
-        self.index_updates.push(IndexUpdate::ThreadCreated { thread: thread.clone(), num, owner: owner.clone() });
+        self.effects.index_updates.push(IndexUpdate::ThreadCreated {
+            thread: thread.clone(),
+            num,
+            owner: owner.clone(),
+        });
         lease
     }
 
@@ -270,18 +256,20 @@ impl<'a> WriteTransaction<'a> {
                 private,
             ))?;
             self.state.next_pos += 1;
-            self.records += 1;
-            self.bytes += record.size_bytes() as u64;
+            self.effects.records += 1;
+            self.effects.bytes += record.size_bytes() as u64;
         }
         for change in &batch.changes {
             self.apply_change(live, change)?;
             match change {
                 DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
-                    self.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
+                    self.effects.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
                 }
                 // A dropped run has no rows: if the thread has no others, the index can remove its entry.
                 DirectoryChange::RunDropped { .. } => {
-                    self.index_updates.push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
+                    self.effects
+                        .index_updates
+                        .push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
                 }
                 _ => {}
             }
@@ -291,7 +279,7 @@ impl<'a> WriteTransaction<'a> {
             let extent = Extent { seq: live.head.next().0, pos: first, count };
             live.head = live.head.plus(count);
             let (thread, owner) = (batch.thread.clone(), live.owner.clone());
-            self.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent });
+            self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent });
         }
         Ok(())
     }

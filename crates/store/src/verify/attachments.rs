@@ -32,9 +32,6 @@ pub struct StoredFiles {
 }
 
 /// Lists the files in the database of a data folder, read-only.
-///
-/// # Errors
-/// When the folder has no Headwater database, has a newer schema, or is locked by a server.
 pub fn list_stored_files(dir: &Path) -> Result<StoredFiles, StoreOpenError> {
     let folder = DataFolder::lock_existing(dir)?;
     let sql = |error: rusqlite::Error| StoreOpenError::from_sqlite(&folder.database, &error);
