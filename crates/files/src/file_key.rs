@@ -38,7 +38,6 @@ pub enum FileKeyError {
 }
 
 impl FileKey {
-    /// The key of a new attachment.
     pub fn for_attachment(owner: &UserId, random: Uuid, extension: Option<&str>) -> Result<Self, FileKeyError> {
         let (folder, id) = (owner_prefix(ATTACHMENTS_ROOT, owner)?, random.simple());
         let path = match extension.filter(|extension| is_extension(extension)) {

@@ -13,7 +13,6 @@ use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reaso
 use model::limits::DONE_REPEAT_BYTES_MAX;
 use model::record::PrivatePayload;
 
-/// How an item ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ItemEnd {
     /// `None` when the item is complete.

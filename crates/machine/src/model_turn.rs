@@ -80,7 +80,6 @@ enum TextKind {
     Refusal,
 }
 
-/// Writes one delta to the log.
 struct DeltaWriter<'a> {
     run: &'a mut RunState,
     task: &'a TaskId,

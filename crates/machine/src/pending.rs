@@ -115,7 +115,6 @@ fn resolve_approval(
     out.push_effect(Effect::Abort(EffectId::Timer(TimerId::Approval(key.clone()))));
 }
 
-/// The task and the call of an open approval request.
 fn find_open_approval<'a>(run: &'a RunState, key: &ApprovalKey) -> Option<(&'a TaskFold, CallId)> {
     open_tasks(&run.fold).find_map(|task| {
         let open = task.approvals.iter().find(|(asked, answer)| asked.key == *key && answer.is_none());

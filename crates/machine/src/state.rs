@@ -105,7 +105,6 @@ impl RunState {
         self.definitions.resolve_agent(&task.agent).unwrap_or_else(bare)
     }
 
-    /// The model that a step calls.
     pub(crate) fn step_model(&self, task: &TaskFold, step: &StepFold) -> String {
         self.agent_of_task(task).models.get(step.model_index).cloned().unwrap_or_default()
     }

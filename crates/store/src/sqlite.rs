@@ -192,6 +192,14 @@ impl SqliteStore {
         }
     }
 
+    /// Runs a query whose errors name no thread on a reader's connection.
+    async fn query<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.readers.with_connection(|conn| work(conn).map_err(|error| record_row::unavailable_error(&error))).await
+    }
+
     /// Runs a closure in a transaction on the writer thread and returns its result after the commit.
     async fn call_writer<T, W>(&self, cost: TaskCost, work: W) -> T
     where

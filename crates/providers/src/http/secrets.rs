@@ -20,7 +20,6 @@ pub struct ResolvedText {
     pub secret_values: Vec<String>,
 }
 
-/// The secrets resolved for one turn.
 #[derive(Default)]
 pub(super) struct TurnSecrets {
     /// Each as it is and JSON-escaped, the longest first, because one may be part of another.

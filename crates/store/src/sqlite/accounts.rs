@@ -13,12 +13,11 @@ use rusqlite::{Connection, Row};
 #[async_trait]
 impl Accounts for SqliteStore {
     async fn access_keys(&self) -> StoreResult<Vec<AccessKeyRow>> {
-        self.readers
-            .query(|conn| {
-                let sql = "SELECT id, user, digest, created_at, revoked_at FROM keys ORDER BY created_at, id";
-                conn.prepare_cached(sql)?.query_map((), access_key_row)?.collect()
-            })
-            .await
+        self.query(|conn| {
+            let sql = "SELECT id, user, digest, created_at, revoked_at FROM keys ORDER BY created_at, id";
+            conn.prepare_cached(sql)?.query_map((), access_key_row)?.collect()
+        })
+        .await
     }
 
     async fn create_access_key(&self, key: AccessKeyRow) -> StoreResult<()> {

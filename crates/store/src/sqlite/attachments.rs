@@ -15,37 +15,38 @@ use rusqlite::{Connection, OptionalExtension, Row};
 impl Attachments for SqliteStore {
     async fn attachment(&self, owner: &UserId, path: &str) -> StoreResult<Option<AttachmentRow>> {
         let (owner, path) = (owner.clone(), path.to_owned());
-        self.readers.query(move |conn| find_attachment(conn, &owner, &path)).await
+        self.query(move |conn| find_attachment(conn, &owner, &path)).await
     }
 
     async fn attachment_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
         let owner = owner.clone();
-        self.readers.query(move |conn| stored_bytes(conn, &owner)).await
+        self.query(move |conn| stored_bytes(conn, &owner)).await
     }
 
     async fn blob(&self, owner: &UserId, thread: Option<&ThreadId>, hash: &str) -> StoreResult<Option<AttachmentRow>> {
         let (owner, thread, hash) = (owner.clone(), thread.cloned(), hash.to_owned());
-        self.readers.query(move |conn| match thread {
+        self.query(move |conn| match thread {
             None => find_blob(conn, &owner, &hash),
             Some(thread) => {
                 let sql = format!(
-                    "{SELECT} WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL AND EXISTS
-                     (SELECT 1 FROM attachment_uses u WHERE u.owner = ?1 AND u.thread = ?3 AND u.path = attachments.path)"
+                    "{SELECT} a WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL AND EXISTS
+                     (SELECT 1 FROM attachment_uses u WHERE u.owner = ?1 AND u.thread = ?3 AND u.path = a.path)"
                 );
                 let wanted = (owner.as_str(), hash, thread.as_str());
                 conn.prepare_cached(&sql)?.query_row(wanted, attachment_row).optional()
             }
-        }).await
+        })
+        .await
     }
 
     async fn unreferenced_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
         let sql = "SELECT owner, path FROM attachments WHERE released = 1 ORDER BY owner, path";
-        self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()).await
+        self.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()).await
     }
 
     async fn stale_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
         let sql = "SELECT owner, path FROM attachments WHERE bytes IS NULL ORDER BY owner, path";
-        self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()).await
+        self.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()).await
     }
 }
 

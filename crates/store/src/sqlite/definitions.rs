@@ -11,12 +11,11 @@ use rusqlite::OptionalExtension;
 impl DefinitionStore for SqliteStore {
     async fn definitions(&self, digest: &str) -> StoreResult<Option<String>> {
         let digest = digest.to_owned();
-        self.readers
-            .query(move |conn| {
-                let mut select = conn.prepare_cached("SELECT body FROM definitions WHERE digest = ?1")?;
-                select.query_row([digest], |row| get_text(row, 0)).optional()
-            })
-            .await
+        self.query(move |conn| {
+            let mut select = conn.prepare_cached("SELECT body FROM definitions WHERE digest = ?1")?;
+            select.query_row([digest], |row| get_text(row, 0)).optional()
+        })
+        .await
     }
 }
 

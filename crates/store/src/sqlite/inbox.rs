@@ -32,7 +32,7 @@ impl Inbox for SqliteStore {
         idempotency: &IdempotencyKey,
     ) -> Result<Option<Submitted>, SubmitError> {
         let (owner, key) = (owner.clone(), idempotency.clone());
-        let found = self.readers.query(move |conn| find_submission(conn, &owner, &key)).await?;
+        let found = self.query(move |conn| find_submission(conn, &owner, &key)).await?;
         found.transpose()
     }
 
@@ -42,34 +42,32 @@ impl Inbox for SqliteStore {
     }
 
     async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>> {
-        self.readers
-            .query(|conn| {
-                let sql = "SELECT owner, id FROM threads WHERE num IN
+        self.query(|conn| {
+            let sql = "SELECT owner, id FROM threads WHERE num IN
                        (SELECT thread FROM runs WHERE ended_at IS NULL AND status <> 'paused'
                         UNION SELECT thread FROM inbox) ORDER BY num";
-                let pair = |row: &Row<'_>| Ok((UserId::from(get_text(row, 0)?), ThreadId::from(get_text(row, 1)?)));
-                conn.prepare_cached(sql)?.query_map((), pair)?.collect()
-            })
-            .await
+            let pair = |row: &Row<'_>| Ok((UserId::from(get_text(row, 0)?), ThreadId::from(get_text(row, 1)?)));
+            conn.prepare_cached(sql)?.query_map((), pair)?.collect()
+        })
+        .await
     }
 
     async fn scheduled_wakeups(&self) -> StoreResult<Vec<ScheduledWakeup>> {
-        self.readers
-            .query(|conn| {
-                let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
-                conn.prepare_cached(sql)?.query_map((), wakeup_row)?.collect()
-            })
-            .await
+        self.query(|conn| {
+            let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
+            conn.prepare_cached(sql)?.query_map((), wakeup_row)?.collect()
+        })
+        .await
     }
 
     async fn runs(&self, owner: &UserId, filter: RunFilter, page: ListPage) -> StoreResult<Vec<RunRow>> {
         let owner = owner.clone();
-        self.readers.query(move |conn| list_runs(conn, &owner, &filter, &page)).await
+        self.query(move |conn| list_runs(conn, &owner, &filter, &page)).await
     }
 
     async fn run(&self, owner: &UserId, run: &TaskId) -> StoreResult<Option<RunRow>> {
         let (owner, run) = (owner.clone(), run.clone());
-        let read = self.readers.query(move |conn| {
+        let read = self.query(move |conn| {
             let sql = format!("{SELECT_RUNS} WHERE r.owner = ?1 AND r.id = ?2");
             conn.prepare_cached(&sql)?.query_row((owner.as_str(), run.as_str()), run_row).optional()
         });
@@ -87,14 +85,13 @@ impl Inbox for SqliteStore {
 
     async fn checkpoint(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<Checkpoint>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        self.readers
-            .query(move |conn| {
-                let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
+        self.query(move |conn| {
+            let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
                        WHERE t.id = ?1 AND t.owner = ?2";
-                let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(get_u64(row, 0)?), body: get_text(row, 1)? });
-                conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
-            })
-            .await
+            let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(get_u64(row, 0)?), body: get_text(row, 1)? });
+            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
+        })
+        .await
     }
 }
 
@@ -173,17 +170,15 @@ impl WriteTransaction<'_> {
             }
         };
         if let Command::Start(start) = &submission.command {
-            let mut insert = self.conn.prepare_cached(INSERT_QUEUED_RUN)?;
-            insert.execute((start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
+            self.execute(INSERT_QUEUED_RUN, (start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
         }
         let command = to_json_column(&submission.command)?;
         let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
         let row = insert.insert((thread, at, command))?;
         if let Some(IdempotencyKey { key, request_digest: digest }) = &submission.idempotency_key {
             let task = submission.command.task_id().as_str();
-            let mut insert =
-                self.conn.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-            insert.execute((owner.as_str(), key, digest, task, thread, at))?;
+            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            self.execute(sql, (owner.as_str(), key, digest, task, thread, at))?;
         }
         self.state.submissions_since_expiry += 1;
         if self.state.submissions_since_expiry >= EXPIRE_EVERY {

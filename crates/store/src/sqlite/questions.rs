@@ -20,12 +20,12 @@ const SELECT: &str = "SELECT a.key, t.id, a.run, a.task, a.call, a.action, a.req
 impl PendingQuestions for SqliteStore {
     async fn approvals(&self, owner: &UserId, filter: ApprovalFilter, page: ListPage) -> StoreResult<Vec<ApprovalRow>> {
         let owner = owner.clone();
-        self.readers.query(move |conn| list_approvals(conn, &owner, filter, &page)).await
+        self.query(move |conn| list_approvals(conn, &owner, filter, &page)).await
     }
 
     async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>> {
         let (owner, key) = (owner.clone(), key.clone());
-        self.readers.query(move |conn| find_approval(conn, &owner, &key)).await
+        self.query(move |conn| find_approval(conn, &owner, &key)).await
     }
 }
 

@@ -18,22 +18,19 @@ const SELECT: &str = "SELECT s.id, t.id, t.owner, s.digest, s.until, s.created_a
 impl ThreadShares for SqliteStore {
     async fn shares(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<ShareRow>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        self.readers
-            .query(move |conn| {
-                let sql = format!("{SELECT} WHERE t.id = ?1 AND t.owner = ?2 ORDER BY s.created_at, s.id");
-                conn.prepare_cached(&sql)?.query_map((thread.as_str(), owner.as_str()), share_row)?.collect()
-            })
-            .await
+        self.query(move |conn| {
+            let sql = format!("{SELECT} WHERE t.id = ?1 AND t.owner = ?2 ORDER BY s.created_at, s.id");
+            conn.prepare_cached(&sql)?.query_map((thread.as_str(), owner.as_str()), share_row)?.collect()
+        })
+        .await
     }
 
     async fn active_shares(&self, at: Millis) -> StoreResult<Vec<ShareRow>> {
-        self.readers
-            .query(move |conn| {
-                let sql =
-                    format!("{SELECT} WHERE s.revoked_at IS NULL AND s.expires_at > ?1 ORDER BY s.created_at, s.id");
-                conn.prepare_cached(&sql)?.query_map([at.cast_signed()], share_row)?.collect()
-            })
-            .await
+        self.query(move |conn| {
+            let sql = format!("{SELECT} WHERE s.revoked_at IS NULL AND s.expires_at > ?1 ORDER BY s.created_at, s.id");
+            conn.prepare_cached(&sql)?.query_map([at.cast_signed()], share_row)?.collect()
+        })
+        .await
     }
 }
 

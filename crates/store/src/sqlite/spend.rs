@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 impl UsageLedger for SqliteStore {
     async fn daily_spend(&self, owner: &UserId, day: Day) -> StoreResult<Spend> {
         let owner = owner.clone();
-        self.readers.query(move |conn| find_daily_spend(conn, &owner, day)).await
+        self.query(move |conn| find_daily_spend(conn, &owner, day)).await
     }
 }
 

@@ -17,29 +17,27 @@ use rusqlite::{OptionalExtension, Row};
 impl Threads for SqliteStore {
     async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
         let owner = owner.clone();
-        self.readers
-            .query(move |conn| {
-                let sql = "SELECT id, created_at, updated_at FROM threads
+        self.query(move |conn| {
+            let sql = "SELECT id, created_at, updated_at FROM threads
                        WHERE owner = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
-                let (before, limit) = page_bounds(&page);
-                conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
-            })
-            .await
+            let (before, limit) = page_bounds(&page);
+            conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
+        })
+        .await
     }
 
     async fn thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<ThreadRow>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        self.readers
-            .query(move |conn| {
-                let sql = "SELECT id, created_at, updated_at FROM threads WHERE id = ?1 AND owner = ?2";
-                conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), thread_row).optional()
-            })
-            .await
+        self.query(move |conn| {
+            let sql = "SELECT id, created_at, updated_at FROM threads WHERE id = ?1 AND owner = ?2";
+            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), thread_row).optional()
+        })
+        .await
     }
 
     async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>> {
         let (owner, name) = (owner.clone(), name.to_owned());
-        self.readers.query(move |conn| aliases::find_alias(conn, &owner, kind, &name)).await
+        self.query(move |conn| aliases::find_alias(conn, &owner, kind, &name)).await
     }
 }
 
@@ -94,11 +92,10 @@ impl WriteTransaction<'_> {
             delete.execute((pos, end, num))?;
         }
         for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "shares"] {
-            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
+            self.execute(&format!("DELETE FROM {table} WHERE thread = ?1"), [num])?;
         }
-        let mut aliases = self.conn.prepare_cached("DELETE FROM names WHERE thread = ?1 AND owner = ?2")?;
-        aliases.execute((thread.as_str(), owner.as_str()))?;
-        self.conn.prepare_cached("DELETE FROM threads WHERE num = ?1")?.execute([num])?;
+        self.execute("DELETE FROM names WHERE thread = ?1 AND owner = ?2", (thread.as_str(), owner.as_str()))?;
+        self.execute("DELETE FROM threads WHERE num = ?1", [num])?;
         self.state.threads.remove(thread);
         self.state.epochs.remove(&num);
         self.effects.index_updates.push(IndexUpdate::ThreadDeleted { thread: thread.clone() });

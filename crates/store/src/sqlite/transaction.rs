@@ -14,7 +14,7 @@ use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, Dir
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -300,36 +300,31 @@ impl<'a> WriteTransaction<'a> {
 
     fn apply_change(&self, live: &CachedThread, change: &DirectoryChange) -> rusqlite::Result<()> {
         let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
-        let touched = |at: i64| {
-            let mut touch = self.conn.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE num = ?1")?;
-            touch.execute((thread, at)).map(drop)
-        };
+        let touched = |at: i64| self.execute("UPDATE threads SET updated_at = ?2 WHERE num = ?1", (thread, at));
         match change {
             DirectoryChange::RunStarted { run, agent, first, at } => {
                 let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
-                self.conn.prepare_cached(sql)?.execute((num(run), agent, first.0.cast_signed()))?;
+                self.execute(sql, (num(run), agent, first.0.cast_signed()))?;
                 touched(at.cast_signed())
             }
             DirectoryChange::RunStatus { run, status, last, at } => {
                 let ended = status.is_terminal().then_some(at.cast_signed());
                 let sql = "UPDATE runs SET status = ?2, last = ?3, ended_at = ?4 WHERE num = ?1";
-                let mut update = self.conn.prepare_cached(sql)?;
-                update.execute((num(run), status.as_str(), last.0.cast_signed(), ended))?;
+                self.execute(sql, (num(run), status.as_str(), last.0.cast_signed(), ended))?;
                 ended.map_or(Ok(()), touched)
             }
             DirectoryChange::RunDropped { run, at } => {
                 let sql = "UPDATE runs SET status = 'cancelled', ended_at = ?2 WHERE num = ?1";
-                self.conn.prepare_cached(sql)?.execute((num(run), at.cast_signed()))?;
+                self.execute(sql, (num(run), at.cast_signed()))?;
                 touched(at.cast_signed())
             }
             DirectoryChange::ConsumeInboxRow { row } => {
-                let mut consume = self.conn.prepare_cached("DELETE FROM inbox WHERE id = ?1")?;
-                consume.execute([row.cast_signed()]).map(drop)
+                self.execute("DELETE FROM inbox WHERE id = ?1", [row.cast_signed()])
             }
             DirectoryChange::Checkpoint(new) => {
                 let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3)
                            ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
-                self.conn.prepare_cached(sql)?.execute((thread, new.seq.0.cast_signed(), &new.body)).map(drop)
+                self.execute(sql, (thread, new.seq.0.cast_signed(), &new.body))
             }
             DirectoryChange::ApprovalRequested(question) => {
                 questions::open_approval(self.conn, &live.owner, thread, question)
@@ -340,10 +335,13 @@ impl<'a> WriteTransaction<'a> {
             }
             DirectoryChange::AddSpend { day, spent } => spend::add_spend(self.conn, &live.owner, *day, *spent),
             DirectoryChange::ScheduleWakeup { at } => {
-                let mut wake = self.conn.prepare_cached("UPDATE threads SET wake_at = ?2 WHERE num = ?1")?;
-                wake.execute((thread, at.map(u64::cast_signed))).map(drop)
+                self.execute("UPDATE threads SET wake_at = ?2 WHERE num = ?1", (thread, at.map(u64::cast_signed)))
             }
         }
+    }
+
+    pub(crate) fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute(params).map(drop)
     }
 
     /// Takes a thread from the cache or loads it. [`Self::cache_thread`] puts it back.
@@ -385,8 +383,7 @@ impl<'a> WriteTransaction<'a> {
     }
 
     fn is_in_inbox(&self, thread: i64, row: u64) -> rusqlite::Result<bool> {
-        self.conn
-            .prepare_cached("SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2")?
-            .exists((row.cast_signed(), thread))
+        let sql = "SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2";
+        self.conn.prepare_cached(sql)?.exists((row.cast_signed(), thread))
     }
 }
