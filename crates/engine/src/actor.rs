@@ -12,7 +12,6 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Minimum delay before the next claim of a thread that another node holds, whatever that node's clock says.
 const HELD_RETRY_MS_MIN: u64 = 500;
 
-/// Why an actor stopped.
 pub(crate) enum ActorEnd {
     /// Nothing is left to do, or the thread must not be executed.
     Idle,

@@ -9,7 +9,6 @@ pub struct SystemClock;
 
 impl SystemClock {
     /// Microseconds since the Unix epoch, for measurements only.
-    #[must_use]
     pub fn now_us(self) -> u64 {
         u64::try_from(since_unix_epoch().as_micros()).unwrap_or(u64::MAX)
     }

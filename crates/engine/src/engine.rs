@@ -29,7 +29,6 @@ pub struct Engine {
     registry: Arc<ActorRegistry>,
 }
 
-/// Why a stream was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error(transparent)]
@@ -40,21 +39,16 @@ pub enum WatchError {
 
 impl Engine {
     /// Nothing runs before [`Engine::recover`] or the first command.
-    #[must_use]
     pub fn new(ports: Ports) -> Self {
         Self { registry: Arc::new(ActorRegistry::new(Shared::new(ports))) }
     }
 
-    #[must_use]
     pub fn ports(&self) -> &Ports {
         &self.registry.shared.ports
     }
 
     /// Resumes what an earlier process left: runs that have not ended and commands that were not handled. Returns the number
     /// of threads.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
     pub async fn recover(&self) -> Result<usize, StoreError> {
         let claimable = self.ports().directory.claimable_threads().await?;
         for (owner, thread) in &claimable {
@@ -75,7 +69,7 @@ impl Engine {
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
         let submitted = self.submit_without_wake(user, thread, command, idempotency).await?;
-        self.wake_thread(user, thread);
+        self.registry.wake_thread(user, thread);
         Ok(submitted)
     }
 
@@ -95,10 +89,6 @@ impl Engine {
         self.ports().directory.writer(user)?.submit(user, submission).await
     }
 
-    pub(crate) fn wake_thread(&self, user: &UserId, thread: &ThreadId) {
-        self.registry.wake_thread(user, thread);
-    }
-
     fn new_submission(
         &self,
         thread: ThreadId,
@@ -110,9 +100,6 @@ impl Engine {
     }
 
     /// Waits until a run has ended or waits for people.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn wait_settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
         let row = self.ports().directory.run(user, run).await?;
         // From the last change of its status: an earlier pause is over.
@@ -128,9 +115,6 @@ impl Engine {
     }
 
     /// Streams a thread from a cursor on.
-    ///
-    /// # Errors
-    /// When the cursor does not match the log, or the log cannot be read.
     pub async fn watch(
         &self,
         user: &UserId,
@@ -143,16 +127,12 @@ impl Engine {
     }
 
     /// Streams a thread from a record that is known to be in its log.
-    #[must_use]
     pub fn watch_from(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
         let (hub, journal) = (&self.registry.shared.hub, Arc::clone(&self.ports().journal));
         Viewer::new(hub, journal, user.clone(), thread.clone(), view, cursor)
     }
 
     /// Checks that a cursor belongs to this log.
-    ///
-    /// # Errors
-    /// When it does not, or the log cannot be read.
     pub async fn check_cursor(&self, user: &UserId, thread: &ThreadId, cursor: &Cursor) -> Result<(), WatchError> {
         let journal = &self.ports().journal;
         let page = journal.read_page(user, thread, cursor.seq.prev(), PageLimit::ONE).await?;
@@ -165,9 +145,6 @@ impl Engine {
     }
 
     /// Deletes a thread with everything in it and ends its streams. Returns false when there is no such thread.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub async fn delete_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StoreError> {
         let deleted = self.ports().directory.writer(user)?.delete_thread(user, thread).await?;
         if deleted {
@@ -179,7 +156,6 @@ impl Engine {
     }
 
     /// The number of threads that are being executed.
-    #[must_use]
     pub fn live_threads(&self) -> usize {
         self.registry.live_threads()
     }

@@ -2,7 +2,7 @@
 //!
 //! - [`Engine`]: what `server` calls. Commands go into the inbox of a thread and wake its actor.
 //! - `actor_registry`, `actor`, `session`: the live actors; one thread over its terms; one thread under one term.
-//! - `load_thread`: the state of a thread from its log.
+//! - `read_records`: a log page by page; `load_thread`: the state of a thread from its log.
 //! - `effect_streams`: models, tools and files as streams of inputs; `timers`: the timers of a run.
 //! - `wake_schedule`: threads that wait for people, and until when.
 //! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer.
@@ -19,6 +19,7 @@ mod engine;
 mod hub;
 mod load_thread;
 mod ports;
+mod read_records;
 mod session;
 mod shared;
 mod sync;
@@ -31,8 +32,9 @@ pub use clock::SystemClock;
 pub use documents::NoDocuments;
 pub use engine::{AnswerError, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
 pub use ports::Ports;
+pub use read_records::{for_each_record, log_head};
 pub use shared::StopMode;
 pub use viewer::{View, Viewer};
 
 #[cfg(all(test, feature = "shuttle"))]
-mod hub_shuttle;
+mod hub_shuttle_tests;

@@ -1,10 +1,12 @@
 //! Loads the state of a thread from its log. With a checkpoint at most one run is read; without one the result is the same.
 
 use crate::ports::Ports;
-use model::ports::{PageLimit, StoreError};
+use crate::read_records::for_each_record;
+use model::ports::StoreError;
 use model::record::RECORD_FORMAT;
 use model::thread::ThreadReplay;
 use model::{Seq, ThreadId, UserId};
+use std::ops::ControlFlow;
 
 pub(crate) struct LoadedThread {
     pub(crate) replay: ThreadReplay,
@@ -24,16 +26,14 @@ pub(crate) async fn load_thread(
     }
     let checkpoint = ports.directory.checkpoint(owner, thread).await?.filter(|checkpoint| checkpoint.seq <= head);
     let mut replay = ThreadReplay::from_checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.body.as_str()));
-    let mut at = replay.thread.seq;
     let mut has_newer_format = false;
-    while at < head {
-        let page = ports.journal.read_page(owner, thread, at, PageLimit::WIDE).await?;
-        let Some(last) = page.records.last() else { break };
-        at = last.seq;
-        for record in &page.records {
+    if replay.thread.seq < head {
+        for_each_record(&*ports.journal, owner, thread, replay.thread.seq, |record| {
             has_newer_format |= record.format > RECORD_FORMAT;
             replay.push(record);
-        }
+            if record.seq < head { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+        .await?;
     }
     Ok(LoadedThread { replay, has_newer_format })
 }

@@ -37,7 +37,6 @@ pub(crate) struct NewThread {
     pub(crate) first_row: InboxRow,
 }
 
-/// How a term ended.
 pub(crate) enum TermEnd {
     /// Nothing is left to do, or nothing but to wait for people.
     Idle,
@@ -307,7 +306,7 @@ impl<'a> ThreadSession<'a> {
         for effect in out.effects {
             self.start_effect(effect);
         }
-        self.daily_spend = machine::add_spend(self.daily_spend, out.spend);
+        self.daily_spend = self.daily_spend.saturating_add(out.spend);
         self.push_spend(out.spend, out.drafts.last().map_or(now, |draft| draft.at));
         if ends && !self.thread.is_compacting() && out.drafts.is_empty() {
             tracing::warn!(thread = %self.context.thread, "the history was not compacted; the next run tries again");

@@ -1,12 +1,13 @@
 //! A viewer of a thread: a cursor that moves from the log into the hub and back.
 
 use crate::hub::{FrameRequest, Hub, LaneFrames, Topic};
+use crate::read_records::for_each_record;
 use bytes::Bytes;
 use model::defects::Defect;
 use model::ports::{Frames, Journal, PageLimit, Projection, StoreError};
 use model::{Seq, ThreadId, UserId};
 use std::future::poll_fn;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -85,21 +86,16 @@ impl Viewer {
     }
 
     /// Whether the stream was cut before its end: then a client must reconnect, and must not take this for the end.
-    #[must_use]
     pub const fn is_interrupted(&self) -> bool {
         self.interrupted
     }
 
     /// The last record that the viewer has.
-    #[must_use]
     pub const fn cursor(&self) -> Seq {
         self.cursor
     }
 
     /// The next frames, at most one write; `None` at the end of the stream.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
         while !self.ended {
             let bytes = if self.at_head { self.next_live_frames().await } else { self.next_log_frames().await? };
@@ -181,20 +177,15 @@ async fn projector_at(
     owner: &UserId,
     thread: &ThreadId,
     mut projector: Box<dyn Projection>,
-    Range { start: mut at, end: cursor }: Range<Seq>,
+    Range { start, end: cursor }: Range<Seq>,
 ) -> Result<Box<dyn Projection>, StoreError> {
-    while projector.needs_history() && at < cursor {
-        let page = journal.read_page(owner, thread, at, PageLimit::WIDE).await?;
-        let known = page.records.iter().take_while(|record| record.seq <= cursor);
+    if projector.needs_history() && start < cursor {
         let mut unseen = Frames::default();
-        let before = at;
-        for record in known {
+        for_each_record(journal, owner, thread, start, |record| {
             projector.project(record, &mut unseen);
-            at = record.seq;
-        }
-        if at == before {
-            break;
-        }
+            if record.seq < cursor { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+        .await?;
     }
     Ok(projector)
 }

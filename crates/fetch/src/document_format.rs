@@ -41,7 +41,6 @@ impl DocumentFormat {
         .ok_or(FetchError::UnsupportedType)
     }
 
-    #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Html => "text/html",

@@ -67,7 +67,6 @@ pub struct DocumentReader {
 
 impl DocumentReader {
     /// Clones share the permits.
-    #[must_use]
     pub fn new(limits: ReadLimits, pdf: PdfReader) -> Self {
         let permits = || Arc::new(Semaphore::new(limits.concurrent_reads_max.max(1)));
         let (permits, pdf_permits) = (permits(), permits());
@@ -126,7 +125,6 @@ fn extract_content(file: &FetchedFile, limits: &ReadLimits) -> Result<DocumentCo
 const HTML_EXTENSIONS: [&str; 4] = ["html", "htm", "xhtml", "xht"];
 
 /// The text of an attachment: of HTML its visible text, of other files the whole content.
-#[must_use]
 pub fn text_of_attachment(bytes: &[u8], name: &str, bytes_max: usize) -> ExtractedText {
     if is_html_file(bytes, name) {
         let extracted = html::html_to_text(&html::decode_html(bytes, None), None, bytes_max);
@@ -142,7 +140,6 @@ pub fn text_of_attachment(bytes: &[u8], name: &str, bytes_max: usize) -> Extract
 
 /// Whether an attachment is HTML, by its extension. Without one, or with `.txt`, the content decides; other extensions
 /// are trusted, because many sources look like HTML.
-#[must_use]
 pub fn is_html_file(bytes: &[u8], name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
     match extension.as_str() {

@@ -30,7 +30,6 @@ pub enum FetchError {
 
 impl FetchError {
     /// Stable, for programs.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotAllowed => "url_not_allowed",
@@ -46,7 +45,6 @@ impl FetchError {
     }
 
     /// Whether a later attempt may succeed.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable | Self::TimedOut | Self::InvalidResponse | Self::ReadTimedOut => true,

@@ -76,12 +76,10 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Uses the system resolver.
-    #[must_use]
     pub fn new(rules: UrlRules, limits: FetchLimits) -> Self {
         Self::with_guard(UrlGuard::new(rules), limits)
     }
 
-    #[must_use]
     pub fn with_guard(guard: UrlGuard, limits: FetchLimits) -> Self {
         Self { guard, limits }
     }

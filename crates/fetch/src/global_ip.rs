@@ -41,7 +41,6 @@ const V6_REFUSED: &[(Ipv6Addr, u32)] = &[
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// Whether the internet routes this address.
-#[must_use]
 pub fn is_global_ip(address: IpAddr) -> bool {
     match canonical_ip(address) {
         IpAddr::V4(address) => !V4_REFUSED.iter().any(|prefix| contains_v4(*prefix, address)),
@@ -52,7 +51,6 @@ pub fn is_global_ip(address: IpAddr) -> bool {
 }
 
 /// The final destination: an IPv4 address that is mapped into IPv6 or behind a translator is unwrapped.
-#[must_use]
 pub fn canonical_ip(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if contains_v6(NAT64, address) => {

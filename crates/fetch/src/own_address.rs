@@ -23,7 +23,6 @@ enum OwnHost {
 
 impl OwnAddress {
     /// Parses a host with an optional port. `0.0.0.0` and `[::]` mean every address of the machine.
-    #[must_use]
     pub fn parse(text: &str) -> Self {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()),

@@ -36,7 +36,6 @@ pub struct PdfProcess {
 
 impl PdfProcess {
     /// With enough memory for the largest legitimate file.
-    #[must_use]
     pub fn new(program: PathBuf, args: Vec<OsString>) -> Self {
         Self { program, args, memory_bytes_max: MEMORY_BYTES_MAX }
     }
@@ -79,7 +78,6 @@ impl PdfProcess {
 }
 
 /// Runs in the separate process: sets limits, reads the file, writes the text.
-#[must_use]
 pub fn run_pdf_process(text_bytes_max: usize, memory_bytes_max: u64, time_max: Duration) -> ExitCode {
     let limit = |resource, max| setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) });
     let limits = [(Resource::As, memory_bytes_max), (Resource::Cpu, CPU_SECONDS_MAX), (Resource::Core, 0)];

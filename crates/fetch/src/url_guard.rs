@@ -80,12 +80,10 @@ impl fmt::Debug for UrlGuard {
 
 impl UrlGuard {
     /// Uses the system resolver.
-    #[must_use]
     pub fn new(rules: UrlRules) -> Self {
         Self::with_resolver(rules, Arc::new(SystemResolver))
     }
 
-    #[must_use]
     pub fn with_resolver(rules: UrlRules, resolver: Arc<dyn Resolver>) -> Self {
         Self { rules, resolver }
     }

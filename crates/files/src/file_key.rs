@@ -38,7 +38,6 @@ pub enum FileKeyError {
 }
 
 impl FileKey {
-    /// The key of a new attachment.
     pub fn for_attachment(owner: &UserId, random: Uuid, extension: Option<&str>) -> Result<Self, FileKeyError> {
         let (folder, id) = (owner_prefix(ATTACHMENTS_ROOT, owner)?, random.simple());
         let path = match extension.filter(|extension| is_extension(extension)) {
@@ -90,12 +89,10 @@ impl FileKey {
         Ok(Self { path: path.to_owned(), owner })
     }
 
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.path
     }
 
-    #[must_use]
     pub const fn owner(&self) -> &UserId {
         &self.owner
     }

@@ -9,7 +9,6 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// The name as stored: the last segment of a path, without invisible characters, at most as long as file systems allow;
 /// `file` if nothing is left.
-#[must_use]
 pub fn sanitize_file_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut name: String = last.chars().filter(|c| !c.is_control() && !is_bidi_control(*c)).collect();
@@ -26,7 +25,6 @@ const fn is_bidi_control(c: char) -> bool {
 }
 
 /// `Content-Disposition` (RFC 6266): inline where that is safe, otherwise as an attachment. Always a single line.
-#[must_use]
 pub fn content_disposition(name: &str, content_type: &str) -> String {
     let how = if FileType::is_inline_safe(content_type) { "inline" } else { "attachment" };
     let plain = |c: char| if c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '%') || c == ' ' { c } else { '_' };
@@ -38,7 +36,6 @@ pub fn content_disposition(name: &str, content_type: &str) -> String {
 ///
 /// Clients write it in many ways: quoted, bare, and encoded by RFC 8187, which takes precedence. A name that cannot be
 /// decoded is empty.
-#[must_use]
 pub fn parse_disposition_file_name(disposition: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(disposition);
     let (mut plain, mut encoded) = (None, None);

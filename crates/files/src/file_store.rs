@@ -43,7 +43,6 @@ pub struct FileStream {
 
 impl FileStore {
     /// `None` for a folder.
-    #[must_use]
     pub fn bucket(&self) -> Option<&str> {
         match &self.backend {
             Backend::Folder(_) => None,
@@ -77,7 +76,6 @@ impl FileStore {
         Ok(Upload::new(Arc::clone(&self.objects), location, attributes, part_bytes, bytes_max))
     }
 
-    /// Reads a file or a range of it.
     pub async fn read(&self, key: &FileKey, range: Option<Range<u64>>) -> Result<FileStream, FileStoreError> {
         if !self.has_no_symlink(key).await? {
             return Err(FileStoreError::NotFound);

@@ -54,7 +54,6 @@ const INLINE_SAFE_TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "i
 
 impl FileType {
     /// The type of a file with these leading bytes, of which [`SNIFF_BYTES`] suffice.
-    #[must_use]
     pub fn sniff(head: &[u8], declared: Option<&str>) -> Self {
         let head = head.get(..SNIFF_BYTES).unwrap_or(head);
         let known = infer::get(head);
@@ -74,7 +73,6 @@ impl FileType {
     }
 
     /// Whether a browser may display a file of this type inline.
-    #[must_use]
     pub fn is_inline_safe(content_type: &str) -> bool {
         INLINE_SAFE_TYPES.contains(&content_type)
     }

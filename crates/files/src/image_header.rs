@@ -96,7 +96,6 @@ impl ImageHeaderScanner {
     }
 
     /// The pixels of all frames of an image together; `None` if its header cannot be read.
-    #[must_use]
     pub fn total_pixels(bytes: &[u8], content_type: &str) -> Option<u64> {
         let unlimited = ImageLimits { side_max: u32::MAX, pixels_max: u64::MAX, frames_max: u32::MAX };
         let mut scanner = Self::with_limits(content_type, unlimited);
@@ -105,7 +104,6 @@ impl ImageHeaderScanner {
         Some((u64::from(width) * u64::from(height)).saturating_mul(u64::from(scanner.frames.max(1))))
     }
 
-    #[must_use]
     pub fn new(file_type: FileType, pixels_max: u64) -> Self {
         let limits = ImageLimits { side_max: SIDE_MAX, pixels_max, frames_max: FRAMES_MAX };
         Self::with_limits(file_type.content_type, limits)

@@ -65,7 +65,6 @@ impl StorageLocation {
 
 impl CloudProvider {
     /// The environment variables with the credentials, under the names of the provider's own tools.
-    #[must_use]
     pub const fn env_vars(self) -> &'static [&'static str] {
         match self {
             Self::S3 => &[

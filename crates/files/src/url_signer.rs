@@ -65,14 +65,12 @@ impl UrlSigner {
         Ok(Self { key })
     }
 
-    #[must_use]
     pub fn sign(&self, bucket: &str, key: &FileKey, expires: u64) -> String {
         let mac = self.mac(bucket, key, expires);
         mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
     }
 
     /// Verifies a signature in constant time.
-    #[must_use]
     pub fn verify(&self, bucket: &str, key: &FileKey, expires: u64, signature: &str) -> bool {
         let (Some(mac), Some(signature)) = (self.mac(bucket, key, expires), decode_hex(signature)) else {
             return false;

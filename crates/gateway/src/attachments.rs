@@ -147,6 +147,19 @@ impl AttachmentStore {
         self.directory.writer(key.owner())?.reserve_attachment(key.owner(), key.as_str(), self.clock.now()).await
     }
 
+    /// The row of a file whose bytes are durable.
+    fn new_row(&self, key: &FileKey, name: String, content_type: &str, size_bytes: u64) -> AttachmentRow {
+        let (path, content_type) = (key.as_str().to_owned(), content_type.to_owned());
+        AttachmentRow { path, name, content_type, size_bytes, created_at: self.clock.now(), hash: None }
+    }
+
+    /// Deletes what a failed upload has left.
+    async fn delete_partial(&self, key: &FileKey) {
+        if let Err(error) = self.delete(key.owner(), key).await {
+            tracing::warn!(path = key.as_str(), %error, "a partial upload was not deleted; this waits for the next start");
+        }
+    }
+
     /// Deletes the bytes first, then the row: bytes without a row would never be found.
     async fn delete(&self, owner: &UserId, key: &FileKey) -> Result<(), FileStoreError> {
         self.file_store.delete(key).await?;

@@ -3,7 +3,7 @@
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
 use crate::rejection::Rejection;
-use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
+use crate::run_lookup::{RECENT_RUNS_MAX, for_each_record, newest_runs};
 use crate::shares::{Share, ShareViewer};
 use engine::{NewRun, REQUEST_BYTES_MAX};
 use model::blob::{BLOB_URL_PREFIX, blob_hash};
@@ -11,10 +11,10 @@ use model::content::ContentPart;
 use model::error::ErrorCode;
 use model::event::Event;
 use model::history::HistoryEntry;
-use model::ports::{Journal, PageLimit, StoreError};
 use model::seq::Seq;
-use model::{Record, ThreadId, UserId};
+use model::{Record, UserId};
 use serde_json::{Value, json};
+use std::ops::ControlFlow;
 use upstream::generated_image;
 
 /// The beginning of a run that continues a shared thread: its visible history and images. Files of the owner stay the
@@ -118,24 +118,10 @@ pub async fn is_file_shared(
         };
         input.iter().flat_map(|message| &message.content).any(is_file)
     };
-    Ok(any_record(&*gateway.engine.ports().journal, viewer, &share.row().thread, has_file).await?)
-}
-
-async fn any_record(
-    journal: &dyn Journal,
-    user: &UserId,
-    thread: &ThreadId,
-    is_match: impl Fn(&Record) -> bool + Send,
-) -> Result<bool, StoreError> {
-    let mut after = Seq::ZERO;
-    loop {
-        let page = journal.read_page(user, thread, after, PageLimit::WIDE).await?;
-        if page.records.iter().any(&is_match) {
-            return Ok(true);
-        }
-        let Some(last) = page.records.last() else { return Ok(false) };
-        after = last.seq;
-    }
+    let found = for_each_record(gateway, viewer, &share.row().thread, Seq::ZERO, |record| {
+        if has_file(record) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    Ok(found.await?.is_some())
 }
 
 /// Whether a record's text contains `needle`, which must have no characters that JSON escapes. Cheaper than decoding.

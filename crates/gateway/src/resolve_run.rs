@@ -365,7 +365,6 @@ async fn count_pauses(gateway: &Gateway, user: &UserId, run: &RunRow) -> Result<
     Ok(pauses)
 }
 
-/// The segment that an answer opened.
 async fn segment_opened_by(
     gateway: &Gateway,
     user: &UserId,

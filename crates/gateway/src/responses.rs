@@ -10,7 +10,7 @@ use crate::task_commands::submit_cancel;
 use crate::thread_names::create_alias;
 use bytes::{Bytes, BytesMut};
 use model::UserId;
-use model::command::{CancelCommand, Command};
+use model::command::{CancelCommand, Command, StartCommand};
 use model::error::ErrorCode;
 use model::event::CancelMode;
 use model::ports::{AliasData, AliasKind, Frames, Projection as _, RunRow};
@@ -143,11 +143,7 @@ async fn read_queued_response(
     if *segment != 1 {
         return Ok(None);
     }
-    let rows = gateway.engine.ports().directory.inbox(user, &run.thread).await?;
-    let echo = rows.into_iter().find_map(|row| match row.command {
-        Command::Start(start) if start.task_id == run.id => Some(start.request_echo),
-        _ => None,
-    });
+    let echo = find_start_command(gateway, user, run).await?.map(|start| start.request_echo);
     let cancelled = run.status.is_terminal();
     if echo.is_none() && !cancelled {
         // The run has started since the first read, and its records have the request.
@@ -270,10 +266,15 @@ pub async fn input_items_of_run(
 
 /// The input items of a run that has not started.
 async fn queued_input_items(gateway: &Gateway, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Rejection> {
-    let rows = gateway.engine.ports().directory.inbox(user, &run.thread).await?;
-    let start = rows.into_iter().find_map(|row| match row.command {
-        Command::Start(start) if start.task_id == run.id => Some(start),
-        _ => None,
-    });
+    let start = find_start_command(gateway, user, run).await?;
     Ok(start.map(|start| InputItems::of_start_command(&start)).unwrap_or_default())
+}
+
+/// The command of a run that waits in the inbox.
+async fn find_start_command(gateway: &Gateway, user: &UserId, run: &RunRow) -> Result<Option<StartCommand>, Rejection> {
+    let rows = gateway.engine.ports().directory.inbox(user, &run.thread).await?;
+    Ok(rows.into_iter().find_map(|row| match row.command {
+        Command::Start(start) if start.task_id == run.id => Some(*start),
+        _ => None,
+    }))
 }

@@ -68,8 +68,7 @@ pub(crate) async fn newest_runs(
 
 /// The seq of a thread's last record.
 pub async fn log_head(gateway: &Gateway, user: &UserId, thread: &ThreadId) -> Result<Seq, StoreError> {
-    let page = gateway.engine.ports().journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?;
-    Ok(page.head)
+    engine::log_head(&*gateway.engine.ports().journal, user, thread).await
 }
 
 /// The run that a stream without a cursor starts with, by the position before it: the oldest that has not ended, even if it
@@ -100,19 +99,10 @@ pub async fn for_each_record<B>(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
-    mut after: Seq,
-    mut visit: impl FnMut(&Record) -> ControlFlow<B>,
+    after: Seq,
+    visit: impl FnMut(&Record) -> ControlFlow<B>,
 ) -> Result<Option<B>, StoreError> {
-    loop {
-        let page = gateway.engine.ports().journal.read_page(user, thread, after, PageLimit::WIDE).await?;
-        let Some(last) = page.records.last() else { return Ok(None) };
-        after = last.seq;
-        for record in &page.records {
-            if let ControlFlow::Break(value) = visit(record) {
-                return Ok(Some(value));
-            }
-        }
-    }
+    engine::for_each_record(&*gateway.engine.ports().journal, user, thread, after, visit).await
 }
 
 /// Like [`for_each_record`], for the records of one run. A run that has not started has none.

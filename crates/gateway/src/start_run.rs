@@ -1,5 +1,6 @@
 //! Starting a run: the checks that all protocols share, and the default agent.
 
+use crate::attachments::BlobOrigin;
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
 use crate::rejection::Rejection;
@@ -54,14 +55,7 @@ async fn start_with_uploads(
     if ports.definitions.resolve_agent(&new.agent).is_none() {
         return Err(with_known_agents(gateway, StartError::UnknownAgent(new.agent)));
     }
-    check_request_size(&(
-        &new.input,
-        &new.tools,
-        &new.metadata,
-        &new.prior_history,
-        &new.model_settings,
-        &new.request_echo,
-    ))?;
+    new.check_size()?;
     let (thread, origin) = match &new.thread {
         Some(thread) => {
             check_thread(gateway, user, thread, &new).await?;
@@ -72,7 +66,8 @@ async fn start_with_uploads(
     };
     let mut images = uploads::generated_images_of_run(&new);
     let parts = uploads::parts_of_run(&mut new).chain(&mut images);
-    let started = match uploads.store(&gateway.attachments, user, &thread, parts).await {
+    let stored = uploads.store_as(BlobOrigin::NewThreadUpload, &gateway.attachments, user, &thread, parts).await;
+    let started = match stored {
         Ok(()) => {
             new.create_if_missing |= new.thread.is_none();
             submit_run(gateway, user, NewRun { thread: Some(thread.clone()), ..new }).await

@@ -148,7 +148,6 @@ impl StreamStart {
     }
 }
 
-/// The images that a user sees in a thread.
 pub fn thread_images(gateway: &Gateway, user: &UserId, thread: &ThreadId) -> ThreadImages {
     ThreadImages::new(&gateway.engine.ports().directory, &gateway.attachments, user, thread)
 }

@@ -18,35 +18,25 @@ pub(crate) fn is_budget_exhausted(run: &RunState) -> bool {
 }
 
 /// What the user has spent today, this run included.
-#[must_use]
 pub fn user_spend_today(run: &RunState) -> Spend {
-    add_spend(run.prior_spend, run_spend(run))
+    run.prior_spend.saturating_add(run_spend(run))
 }
 
 /// Takes what the run itself has spent out of `prior_spend`, which was read from the directory after the run had started.
 pub fn exclude_own_spend(run: &mut RunState) {
     let (all, own) = (run.prior_spend, run_spend(run));
-    run.prior_spend =
-        Spend { usage: subtract_usage(all.usage, own.usage), cost: CostMicros(all.cost.0.saturating_sub(own.cost.0)) };
+    run.prior_spend = Spend { usage: all.usage.saturating_sub(own.usage), cost: all.cost.saturating_sub(own.cost) };
 }
 
 fn run_spend(run: &RunState) -> Spend {
     let steps = run.fold.tasks.iter().flat_map(|task| &task.steps);
     let spends = steps.map(|step| model_spend(&run.definitions, &step.model, step.usage));
-    spends.fold(Spend::default(), add_spend)
+    spends.fold(Spend::default(), Spend::saturating_add)
 }
 
 /// What a model call cost; a model without a price costs nothing.
 pub(crate) fn model_spend(definitions: &Definitions, model: &str, usage: Usage) -> Spend {
     Spend { usage, cost: cost_micros(definitions.cost(model, usage).unwrap_or_default()) }
-}
-
-/// Adds up what was spent; saturates.
-#[must_use]
-pub fn add_spend(mut total: Spend, more: Spend) -> Spend {
-    total.usage.add(more.usage);
-    total.cost = CostMicros(total.cost.0.saturating_add(more.cost.0));
-    total
 }
 
 /// What the selected tasks cost, if the prices of all their models are known.
@@ -66,14 +56,4 @@ fn cost_micros(cost: f64) -> CostMicros {
 
 const fn total_tokens(usage: Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
-}
-
-const fn subtract_usage(a: Usage, b: Usage) -> Usage {
-    Usage {
-        input_tokens: a.input_tokens.saturating_sub(b.input_tokens),
-        cached_tokens: a.cached_tokens.saturating_sub(b.cached_tokens),
-        cache_write_tokens: a.cache_write_tokens.saturating_sub(b.cache_write_tokens),
-        output_tokens: a.output_tokens.saturating_sub(b.output_tokens),
-        reasoning_tokens: a.reasoning_tokens.saturating_sub(b.reasoning_tokens),
-    }
 }

@@ -1,8 +1,7 @@
 //! Ends items and their parts: each `done` event repeats what the deltas added up to.
 
-use crate::output::{MachineOutput, json_size};
+use crate::output::{RunWriter, json_size};
 use crate::positions::BlockPosition;
-use crate::state::RunState;
 use model::TaskId;
 use model::content::TextBlock;
 use model::event::{ArgumentsDone, Event, ItemEvent, SummaryEvent};
@@ -13,7 +12,6 @@ use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reaso
 use model::limits::DONE_REPEAT_BYTES_MAX;
 use model::record::PrivatePayload;
 
-/// How an item ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ItemEnd {
     /// `None` when the item is complete.
@@ -23,17 +21,12 @@ pub(crate) struct ItemEnd {
 }
 
 /// Closes every open item that the model of a task wrote. Results end in `tool_result` and `sub_agent`.
-pub(crate) fn close_open_items(
-    run: &mut RunState,
-    task: &TaskId,
-    incomplete_reason: Option<IncompleteReason>,
-    out: &mut MachineOutput,
-) {
-    let Some(fold) = run.fold.task(task) else { return };
+pub(crate) fn close_open_items(writer: &mut RunWriter<'_>, task: &TaskId, incomplete_reason: Option<IncompleteReason>) {
+    let Some(fold) = writer.run.fold.task(task) else { return };
     let open: Vec<u32> =
         (0..).zip(&fold.items).filter(|(_, item)| is_open_model_item(item)).map(|(index, _)| index).collect();
     for index in open {
-        close_item(run, task, index, &ItemEnd { incomplete_reason, raw: None }, out);
+        close_item(writer, task, index, &ItemEnd { incomplete_reason, raw: None });
     }
 }
 
@@ -42,15 +35,15 @@ const fn is_open_model_item(fold: &ItemFold) -> bool {
 }
 
 /// Closes an item and its open parts. Incomplete arguments get no `done`.
-pub(crate) fn close_item(run: &mut RunState, task: &TaskId, output_index: u32, end: &ItemEnd, out: &mut MachineOutput) {
-    let Some(fold) = run.item(task, output_index).filter(|fold| !fold.done) else { return };
+pub(crate) fn close_item(writer: &mut RunWriter<'_>, task: &TaskId, output_index: u32, end: &ItemEnd) {
+    let Some(fold) = writer.run.item(task, output_index).filter(|fold| !fold.done) else { return };
     for open in fold.open_parts.clone() {
-        close_part(run, task, output_index, open, out);
+        close_part(writer, task, output_index, open);
     }
     if end.incomplete_reason.is_none() {
-        close_arguments(run, task, output_index, out);
+        close_arguments(writer, task, output_index);
     }
-    let Some(mut item) = run.item(task, output_index).map(|fold| fold.item.clone()) else { return };
+    let Some(mut item) = writer.run.item(task, output_index).map(|fold| fold.item.clone()) else { return };
     match end.incomplete_reason {
         Some(reason) => item.mark_incomplete(reason),
         None => mark_completed(&mut item),
@@ -58,12 +51,12 @@ pub(crate) fn close_item(run: &mut RunState, task: &TaskId, output_index: u32, e
     omit_large_fields(&mut item);
     let event = ItemEvent { task_id: task.clone(), output_index, item };
     let private = end.raw.clone().map(|raw| PrivatePayload { raw: Some(raw), ..PrivatePayload::default() });
-    out.emit_with_private(run, Event::ItemDone(event), private);
+    writer.emit_with_private(Event::ItemDone(event), private);
 }
 
 /// Ends a block or a summary part with the sum of its deltas.
-pub(crate) fn close_part(run: &mut RunState, task: &TaskId, output_index: u32, part: u32, out: &mut MachineOutput) {
-    let Some(fold) = run.item(task, output_index).filter(|fold| fold.open_parts.contains(&part)) else { return };
+pub(crate) fn close_part(writer: &mut RunWriter<'_>, task: &TaskId, output_index: u32, part: u32) {
+    let Some(fold) = writer.run.item(task, output_index).filter(|fold| fold.open_parts.contains(&part)) else { return };
     let (task_id, item_id) = (task.clone(), fold.item.id().clone());
     let short = |text: &str| Some(text.to_owned()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
     let event = match &fold.item {
@@ -83,15 +76,15 @@ pub(crate) fn close_part(run: &mut RunState, task: &TaskId, output_index: u32, p
             }
         }
     };
-    out.emit(run, event);
+    writer.emit(event);
 }
 
-fn close_arguments(run: &mut RunState, task: &TaskId, output_index: u32, out: &mut MachineOutput) {
-    let Some(fold) = run.item(task, output_index).filter(|fold| !fold.arguments_complete) else { return };
+fn close_arguments(writer: &mut RunWriter<'_>, task: &TaskId, output_index: u32) {
+    let Some(fold) = writer.run.item(task, output_index).filter(|fold| !fold.arguments_complete) else { return };
     let Item::ToolCall(call) = &fold.item else { return };
     let arguments = call.arguments.clone().filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
     let (task_id, item_id) = (task.clone(), call.id.clone());
-    out.emit(run, Event::ArgumentsDone(ArgumentsDone { task_id, item_id, output_index, arguments }));
+    writer.emit(Event::ArgumentsDone(ArgumentsDone { task_id, item_id, output_index, arguments }));
 }
 
 fn mark_completed(item: &mut Item) {

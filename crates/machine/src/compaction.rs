@@ -57,18 +57,15 @@ struct Compaction {
 }
 
 impl ThreadState {
-    #[must_use]
     pub const fn new(user: UserId, thread: ThreadId, fold: ThreadFold) -> Self {
         Self { user, thread, fold, compaction: None }
     }
 
-    #[must_use]
     pub const fn is_compacting(&self) -> bool {
         self.compaction.is_some()
     }
 
     /// The run whose name a record between two runs bears: the last one that the summary covers.
-    #[must_use]
     pub fn compacted_run(&self) -> Option<&TaskId> {
         self.fold.compacted.as_ref().map(|compacted| &compacted.run)
     }

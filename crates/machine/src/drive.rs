@@ -3,10 +3,11 @@
 use crate::calls::{self, CallAction};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::file_processing::{self, FileReadStage};
-use crate::output::MachineOutput;
+use crate::output::RunWriter;
 use crate::outstanding::outstanding_effects;
 use crate::state::RunState;
-use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_execution, tool_result};
+use crate::tool_result::{self, CitationGroups};
+use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_execution};
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
@@ -17,15 +18,15 @@ use model::record::PrivatePayload;
 use model::task::TaskStatus;
 use model::{CallId, ItemId, TaskId};
 
-pub(crate) fn start_run(run: &mut RunState, start: StartCommand, out: &mut MachineOutput) {
-    if !run.fold.tasks.is_empty() {
+pub(crate) fn start_run(writer: &mut RunWriter<'_>, start: StartCommand) {
+    if !writer.run.fold.tasks.is_empty() {
         return; // the run has started already: the command was handled before
     }
-    let model = run.definitions.resolve_agent(&start.agent).and_then(|agent| agent.models.into_iter().next());
-    let deadline = out.now().saturating_add(run.definitions.limits.run_deadline_ms);
+    let model = writer.run.definitions.resolve_agent(&start.agent).and_then(|agent| agent.models.into_iter().next());
+    let deadline = writer.out.now().saturating_add(writer.run.definitions.limits.run_deadline_ms);
     let input = initial_input(&start.task_id, start.input);
     let task = TaskSpec {
-        thread_id: run.thread.clone(),
+        thread_id: writer.run.thread.clone(),
         agent: start.agent,
         model: model.unwrap_or_default(),
         input,
@@ -40,7 +41,7 @@ pub(crate) fn start_run(run: &mut RunState, start: StartCommand, out: &mut Machi
     let (task_id, hook_error) = (start.task_id, start.hook_error);
     let created = Event::Created(TaskCreated { task_id: task_id.clone(), task: Box::new(task) });
     let private = PrivatePayload {
-        definitions_digest: Some(run.definitions.digest.clone()),
+        definitions_digest: Some(writer.run.definitions.digest.clone()),
         deadline: Some(deadline),
         rewritten_history: start.rewritten_history,
         prior_history: start.prior_history,
@@ -48,11 +49,11 @@ pub(crate) fn start_run(run: &mut RunState, start: StartCommand, out: &mut Machi
         request_echo: start.request_echo,
         ..PrivatePayload::default()
     };
-    out.emit_with_private(run, created, Some(private));
-    out.push_effect(Effect::SetTimer { id: TimerId::Run(task_id.clone()), at: deadline });
-    out.emit(run, Event::Started(TaskStarted { task_id: task_id.clone() }));
+    writer.emit_with_private(created, Some(private));
+    writer.out.push_effect(Effect::SetTimer { id: TimerId::Run(task_id.clone()), at: deadline });
+    writer.emit(Event::Started(TaskStarted { task_id: task_id.clone() }));
     if let Some(error) = hook_error {
-        task_end::fail_task(run, &task_id, error, out);
+        task_end::fail_task(writer, &task_id, error);
     }
 }
 
@@ -64,26 +65,26 @@ fn initial_input(task_id: &TaskId, content: Vec<ContentPart>) -> Vec<InputMessag
 }
 
 /// Records more input of the user at once; the next turn reads it.
-pub(crate) fn add_steering_input(run: &mut RunState, steer: SteerCommand, out: &mut MachineOutput) {
-    let going = run.fold.root().filter(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
+pub(crate) fn add_steering_input(writer: &mut RunWriter<'_>, steer: SteerCommand) {
+    let going = writer.run.fold.root().filter(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
     let Some(task_id) = going.map(|root| root.id.clone()) else { return };
-    let message = InputMessage { id: run.next_item_id("msg"), role: Role::User, content: steer.input };
-    out.emit(run, Event::InputAdded(InputAdded { task_id, input: vec![message] }));
+    let message = InputMessage { id: writer.run.next_item_id("msg"), role: Role::User, content: steer.input };
+    writer.emit(Event::InputAdded(InputAdded { task_id, input: vec![message] }));
 }
 
 /// Advances every task that can go on, then pauses the run if it waits for nothing but answers.
-pub(crate) fn advance_run(run: &mut RunState, out: &mut MachineOutput) {
+pub(crate) fn advance_run(writer: &mut RunWriter<'_>) {
     // Newest first: a child that ends lets its parent go on in the same pass.
-    while let Some((id, action)) = next_task_action(run) {
-        let before = run.head();
-        perform_task_action(run, &id, action, out);
-        if run.head() == before {
+    while let Some((id, action)) = next_task_action(writer.run) {
+        let before = writer.run.head();
+        perform_task_action(writer, &id, action);
+        if writer.run.head() == before {
             break; // an action without a record would be the next one again, for ever
         }
     }
     let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
-    if !run.fold.has_ended() && !outstanding_effects(run).iter().any(busy) {
-        pending::pause_run(run, out);
+    if !writer.run.fold.has_ended() && !outstanding_effects(writer.run).iter().any(busy) {
+        pending::pause_run(writer);
     }
 }
 
@@ -153,28 +154,30 @@ fn call_model_or_stop(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
     })
 }
 
-fn perform_task_action(run: &mut RunState, id: &TaskId, action: TaskAction, out: &mut MachineOutput) {
+fn perform_task_action(writer: &mut RunWriter<'_>, id: &TaskId, action: TaskAction) {
     match action {
-        TaskAction::ReadFiles => file_processing::start_file_reads(run, id, out),
-        TaskAction::FinishFiles => file_processing::finish_file_reads(run, id, out),
-        TaskAction::CallModel => model_call::begin_step(run, id, out),
-        TaskAction::HandleCall(call, action) => perform_call_action(run, &call, action, out),
-        TaskAction::Complete => task_end::complete_task(run, id, out),
-        TaskAction::Cancel => task_end::finish_cancelled_task(run, id, out),
-        TaskAction::StopAtLimit(reason) => task_end::stop_at_limit(run, id, reason, out),
-        TaskAction::Fail(error) => task_end::fail_task(run, id, error, out),
+        TaskAction::ReadFiles => file_processing::start_file_reads(writer, id),
+        TaskAction::FinishFiles => file_processing::finish_file_reads(writer, id),
+        TaskAction::CallModel => model_call::begin_step(writer, id),
+        TaskAction::HandleCall(call, action) => perform_call_action(writer, &call, action),
+        TaskAction::Complete => task_end::complete_task(writer, id),
+        TaskAction::Cancel => task_end::finish_cancelled_task(writer, id),
+        TaskAction::StopAtLimit(reason) => task_end::stop_at_limit(writer, id, reason),
+        TaskAction::Fail(error) => task_end::fail_task(writer, id, error),
     }
 }
 
-fn perform_call_action(run: &mut RunState, call: &CallId, action: CallAction, out: &mut MachineOutput) {
+fn perform_call_action(writer: &mut RunWriter<'_>, call: &CallId, action: CallAction) {
     match action {
-        CallAction::SetResult(status, output) => tool_result::write_result(run, call, status, *output, out),
-        CallAction::RequestApproval(tool, arguments) => pending::request_approval(run, call, &tool, &arguments, out),
-        CallAction::WithdrawApproval => pending::withdraw_approval(run, call, out),
-        CallAction::StartTool(tool, arguments) => tool_execution::start_tool(run, call, &tool, arguments, out),
-        CallAction::StartSubAgent(agent, arguments) => sub_agent::start_sub_agent(run, call, &agent, arguments, out),
-        CallAction::FinishSubAgent => sub_agent::finish_sub_agent(run, call, out),
-        CallAction::RepeatResult(status, output) => tool_result::write_repeated_result(run, call, status, *output, out),
-        CallAction::HandOff(agent, arguments) => handoff::hand_off(run, call, &agent, arguments, out),
+        CallAction::SetResult(status, output) => tool_result::write_result(writer, call, status, *output),
+        CallAction::RequestApproval(tool, arguments) => pending::request_approval(writer, call, &tool, &arguments),
+        CallAction::WithdrawApproval => pending::withdraw_approval(writer, call),
+        CallAction::StartTool(tool, arguments) => tool_execution::start_tool(writer, call, &tool, arguments),
+        CallAction::StartSubAgent(agent, arguments) => sub_agent::start_sub_agent(writer, call, &agent, arguments),
+        CallAction::FinishSubAgent => sub_agent::finish_sub_agent(writer, call),
+        CallAction::RepeatResult(status, output) => {
+            tool_result::write_numbered_result(writer, call, status, *output, CitationGroups::Kept);
+        }
+        CallAction::HandOff(agent, arguments) => handoff::hand_off(writer, call, &agent, arguments),
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::close_items::{self, ItemEnd};
 use crate::effect::{Effect, EffectId};
-use crate::output::{MachineOutput, json_size};
+use crate::output::{MachineOutput, RunWriter, json_size};
 use crate::outstanding::outstanding_file_reads;
 use crate::positions::{next_output_index, to_output_index};
 use crate::state::RunState;
@@ -47,8 +47,8 @@ pub(crate) fn file_read_stage(task: &TaskFold) -> FileReadStage {
 }
 
 /// Starts to read the unread files, as many as one record can list.
-pub(crate) fn start_file_reads(run: &mut RunState, task_id: &TaskId, out: &mut MachineOutput) {
-    let Some(task) = run.fold.task(task_id) else { return };
+pub(crate) fn start_file_reads(writer: &mut RunWriter<'_>, task_id: &TaskId) {
+    let Some(task) = writer.run.fold.task(task_id) else { return };
     let mut room = RECORD_BYTES_MAX / 2;
     let fits = |(index, url): &(usize, &str)| {
         let size = json_size(url);
@@ -60,7 +60,7 @@ pub(crate) fn start_file_reads(run: &mut RunState, task_id: &TaskId, out: &mut M
     let urls: Vec<String> = urls.map(|(_, url)| url.to_owned()).collect();
     let file = |url: &String| ProcessedFile { url: url.clone(), status: FileStatus::Processing, message: None };
     let item = FileProcessing {
-        id: run.next_item_id("fp"),
+        id: writer.run.next_item_id("fp"),
         files: urls.iter().map(file).collect(),
         status: Some(ItemStatus::InProgress),
         reason: None,
@@ -69,9 +69,9 @@ pub(crate) fn start_file_reads(run: &mut RunState, task_id: &TaskId, out: &mut M
     let output_index = next_output_index(task);
     let ids: Vec<EffectId> = urls.iter().map(|url| EffectId::file(&item.id, url, 1)).collect();
     let event = ItemEvent { task_id: task_id.clone(), output_index, item: Item::FileProcessing(item) };
-    out.emit(run, Event::ItemAdded(event));
+    writer.emit(Event::ItemAdded(event));
     for (id, url) in ids.into_iter().zip(urls) {
-        request_file_read(run, id, url, out);
+        request_file_read(writer.run, id, url, writer.out);
     }
 }
 
@@ -81,22 +81,22 @@ fn request_file_read(run: &RunState, id: EffectId, url: String, out: &mut Machin
 }
 
 /// Handles the outcome of a read. One that is not outstanding is ignored.
-pub(crate) fn on_file_event(run: &mut RunState, id: &EffectId, answer: FileReadOutcome, out: &mut MachineOutput) {
+pub(crate) fn on_file_event(writer: &mut RunWriter<'_>, id: &EffectId, answer: FileReadOutcome) {
     let EffectId::File { url, .. } = id else { return };
-    let task = open_tasks(&run.fold).find(|task| outstanding_file_reads(task).contains(id));
+    let task = open_tasks(&writer.run.fold).find(|task| outstanding_file_reads(task).contains(id));
     let Some(task) = task.map(|task| task.id.clone()) else { return };
     match answer {
         FileReadOutcome::Read { content, message } => match validate_file_content(content, url) {
             Ok(content) => {
                 let private = PrivatePayload { content: Some(content), ..PrivatePayload::default() };
-                emit_file_update(run, &task, processed_file(url, FileStatus::Completed, message), Some(private), out);
+                emit_file_update(writer, &task, processed_file(url, FileStatus::Completed, message), Some(private));
             }
             Err(why) => {
-                emit_file_update(run, &task, processed_file(url, FileStatus::Failed, Some(why.to_owned())), None, out);
+                emit_file_update(writer, &task, processed_file(url, FileStatus::Failed, Some(why.to_owned())), None);
             }
         },
         FileReadOutcome::Failed { message } => {
-            emit_file_update(run, &task, processed_file(url, FileStatus::Failed, Some(message)), None, out);
+            emit_file_update(writer, &task, processed_file(url, FileStatus::Failed, Some(message)), None);
         }
     }
 }
@@ -118,47 +118,41 @@ fn processed_file(url: &str, status: FileStatus, message: Option<String>) -> Pro
     ProcessedFile { url: url.to_owned(), status, message }
 }
 
-fn emit_file_update(
-    run: &mut RunState,
-    task: &TaskId,
-    file: ProcessedFile,
-    private: Option<PrivatePayload>,
-    out: &mut MachineOutput,
-) {
-    let Some((index, ..)) = run.fold.task(task).and_then(|task| task.open_file_processing()) else { return };
+fn emit_file_update(writer: &mut RunWriter<'_>, task: &TaskId, file: ProcessedFile, private: Option<PrivatePayload>) {
+    let Some((index, ..)) = writer.run.fold.task(task).and_then(|task| task.open_file_processing()) else { return };
     let ProcessedFile { url, status, message } = file;
     let output_index = to_output_index(index);
     let event = FileProcessingUpdated { task_id: task.clone(), output_index, url, status, message };
-    out.emit_with_private(run, Event::FileProcessingUpdated(event), private);
+    writer.emit_with_private(Event::FileProcessingUpdated(event), private);
 }
 
 /// Closes the item when all reads have ended. It is complete even when no file could be read: it says so.
-pub(crate) fn finish_file_reads(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
-    let Some((index, ..)) = run.fold.task(task).and_then(|task| task.open_file_processing()) else { return };
+pub(crate) fn finish_file_reads(writer: &mut RunWriter<'_>, task: &TaskId) {
+    let Some((index, ..)) = writer.run.fold.task(task).and_then(|task| task.open_file_processing()) else { return };
     let output_index = to_output_index(index);
-    close_items::close_item(run, task, output_index, &ItemEnd::default(), out);
+    close_items::close_item(writer, task, output_index, &ItemEnd::default());
 }
 
 /// Marks the files that are being read as failed: the run stops.
-pub(crate) fn stop_file_reads(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
-    for id in run.fold.task(task).map(outstanding_file_reads).unwrap_or_default() {
+pub(crate) fn stop_file_reads(writer: &mut RunWriter<'_>, task: &TaskId) {
+    for id in writer.run.fold.task(task).map(outstanding_file_reads).unwrap_or_default() {
         let EffectId::File { url, .. } = id else { continue };
         let message = Some("The run was stopped before it was read.".to_owned());
-        emit_file_update(run, task, processed_file(&url, FileStatus::Failed, message), None, out);
+        emit_file_update(writer, task, processed_file(&url, FileStatus::Failed, message), None);
     }
 }
 
 /// Starts the interrupted reads again after a crash, unless a file was lost too often.
-pub(crate) fn restart_file_reads(run: &mut RunState, task: &TaskId, lost_max: usize, out: &mut MachineOutput) {
-    let lost = run.fold.task(task).map(outstanding_file_reads).unwrap_or_default();
+pub(crate) fn restart_file_reads(writer: &mut RunWriter<'_>, task: &TaskId, lost_max: usize) {
+    let lost = writer.run.fold.task(task).map(outstanding_file_reads).unwrap_or_default();
     for id in lost {
         let EffectId::File { item, url, attempt } = id else { continue };
         if attempt as usize >= lost_max {
             let message = format!("The server stopped {lost_max} times while this file was read.");
-            emit_file_update(run, task, processed_file(&url, FileStatus::Failed, Some(message)), None, out);
+            emit_file_update(writer, task, processed_file(&url, FileStatus::Failed, Some(message)), None);
         } else {
-            emit_file_update(run, task, processed_file(&url, FileStatus::Processing, None), None, out);
-            request_file_read(run, EffectId::file(&item, &url, attempt + 1), url, out);
+            emit_file_update(writer, task, processed_file(&url, FileStatus::Processing, None), None);
+            request_file_read(writer.run, EffectId::file(&item, &url, attempt + 1), url, writer.out);
         }
     }
 }

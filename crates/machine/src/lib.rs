@@ -41,7 +41,7 @@ mod tool_lookup;
 mod tool_result;
 mod turn_state;
 
-pub use budget::{add_spend, exclude_own_spend, user_spend_today};
+pub use budget::{exclude_own_spend, user_spend_today};
 pub use compaction::{ThreadInput, ThreadState, apply_thread_input};
 pub use effect::{Effect, EffectId, TimerId};
 pub use input::{CancelTask, MachineInput};
@@ -51,27 +51,29 @@ pub use pending::{pending_requests, timeout_answer};
 pub use state::RunState;
 
 use model::model_turn::ModelEvent;
+use output::RunWriter;
 
 /// Applies one input to a run. Everything that it causes is in `out`, to be appended in one batch.
 pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOutput) {
+    let writer = &mut RunWriter { run, out };
     match input {
-        MachineInput::Start(start) => drive::start_run(run, *start, out),
+        MachineInput::Start(start) => drive::start_run(writer, *start),
         MachineInput::Model { id, event } => {
             let is_delta = matches!(event, ModelEvent::Delta(_));
-            model_turn::on_model_event(run, &id, event, out);
+            model_turn::on_model_event(writer, &id, event);
             if is_delta {
                 return;
             }
         }
-        MachineInput::Tool { id, event } => tool_execution::on_tool_event(run, &id, event, out),
-        MachineInput::File { id, answer } => file_processing::on_file_event(run, &id, answer, out),
-        MachineInput::Steer(steer) => drive::add_steering_input(run, steer, out),
-        MachineInput::Cancel(cancel) => task_end::cancel_task(run, cancel, out),
-        MachineInput::Answers(answers) => pending::on_answers(run, answers, out),
-        MachineInput::Timer(TimerId::Run(task)) => task_end::on_run_deadline(run, &task, out),
+        MachineInput::Tool { id, event } => tool_execution::on_tool_event(writer, &id, event),
+        MachineInput::File { id, answer } => file_processing::on_file_event(writer, &id, answer),
+        MachineInput::Steer(steer) => drive::add_steering_input(writer, steer),
+        MachineInput::Cancel(cancel) => task_end::cancel_task(writer, cancel),
+        MachineInput::Answers(answers) => pending::on_answers(writer, answers),
+        MachineInput::Timer(TimerId::Run(task)) => task_end::on_run_deadline(writer, &task),
         // Somebody may have decided just before. The answer of the clock (`timeout_answer`) comes through the inbox, too.
         MachineInput::Timer(TimerId::Approval(_)) => {}
-        MachineInput::Recovered => recovery::recover_run(run, out),
+        MachineInput::Recovered => recovery::recover_run(writer),
     }
-    drive::advance_run(run, out);
+    drive::advance_run(writer);
 }

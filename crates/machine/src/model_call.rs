@@ -6,7 +6,7 @@
 //! lost, and its next attempt begins with the agent's first model.
 
 use crate::effect::{Effect, EffectId};
-use crate::output::MachineOutput;
+use crate::output::{MachineOutput, RunWriter};
 use crate::state::RunState;
 use crate::{history, task_end, tool_lookup};
 use model::error::{ErrorCode, ErrorInfo};
@@ -35,38 +35,38 @@ fn is_provider_unusable(error: &ErrorInfo) -> bool {
 }
 
 /// Starts the next step, or one that was lost once more.
-pub(crate) fn begin_step(run: &mut RunState, id: &TaskId, out: &mut MachineOutput) {
-    let Some(task) = run.fold.task(id) else { return };
+pub(crate) fn begin_step(writer: &mut RunWriter<'_>, id: &TaskId) {
+    let Some(task) = writer.run.fold.task(id) else { return };
     let (step, attempt) = match task.steps.last() {
         Some(lost) if lost.stop_reason == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),
         last => (last.map_or(0, |step| step.step) + 1, 1),
     };
-    out.emit(run, Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
-    call_model(run, id, None, out);
+    writer.emit(Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
+    call_model(writer, id, None);
 }
 
 /// Calls the model of the open step.
-fn call_model(run: &mut RunState, id: &TaskId, not_before: Option<Millis>, out: &mut MachineOutput) {
-    let Some(task) = run.fold.task(id) else { return };
+fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis>) {
+    let Some(task) = writer.run.fold.task(id) else { return };
     let Some(open) = task.open_step() else { return };
     let (step, attempt) = (open.step, open.attempt);
-    let agent = run.agent_of_task(task);
+    let agent = writer.run.agent_of_task(task);
     let request = ModelRequest {
-        user: run.user.clone(),
-        thread: run.thread.clone(),
+        user: writer.run.user.clone(),
+        thread: writer.run.thread.clone(),
         task: id.clone(),
         step,
         attempt,
-        model: run.step_model(task, open),
+        model: writer.run.step_model(task, open),
         instructions: agent.instructions.clone(),
-        history: history::history_for_turn(run, task).into(),
-        tools: tool_lookup::tool_specs(run, task).into(),
+        history: history::history_for_turn(writer.run, task).into(),
+        tools: tool_lookup::tool_specs(writer.run, task).into(),
         provider_options: Arc::clone(&agent.options),
         model_settings: Arc::new(turn_settings(task, step)),
     };
-    run.begin_turn(id, &request.model);
+    writer.run.begin_turn(id, &request.model);
     let id = EffectId::model(id, step, attempt);
-    out.push_effect(Effect::CallModel { id, request: Box::new(request), not_before });
+    writer.out.push_effect(Effect::CallModel { id, request: Box::new(request), not_before });
 }
 
 /// The caller's settings for a step. A forced tool choice holds for the first step only: forced again, it would never end.
@@ -78,10 +78,10 @@ fn turn_settings(task: &TaskFold, step: u32) -> ModelSettings {
     settings
 }
 
-pub(crate) fn on_model_failure(run: &mut RunState, id: &TaskId, failure: ModelFailure, out: &mut MachineOutput) {
-    match choose_retry(run, id, &failure, out) {
-        Some(next) => retry_model_call(run, id, failure.error, next, out),
-        None => task_end::fail_on_provider_error(run, id, failure.error, out),
+pub(crate) fn on_model_failure(writer: &mut RunWriter<'_>, id: &TaskId, failure: ModelFailure) {
+    match choose_retry(writer.run, id, &failure, writer.out) {
+        Some(next) => retry_model_call(writer, id, failure.error, next),
+        None => task_end::fail_on_provider_error(writer, id, failure.error),
     }
 }
 
@@ -138,16 +138,16 @@ fn is_before_deadline(run: &RunState, wait: u64, out: &MachineOutput) -> bool {
     deadline.is_none_or(|deadline| out.next_record_time(run).saturating_add(wait) < deadline)
 }
 
-fn retry_model_call(run: &mut RunState, id: &TaskId, error: ErrorInfo, next: RetryTarget, out: &mut MachineOutput) {
-    let Some(open) = run.fold.task(id).and_then(|task| task.open_step()) else { return };
+fn retry_model_call(writer: &mut RunWriter<'_>, id: &TaskId, error: ErrorInfo, next: RetryTarget) {
+    let Some(open) = writer.run.fold.task(id).and_then(|task| task.open_step()) else { return };
     let (step, attempt) = (open.step, open.attempt.saturating_add(1));
     let wait = match next {
         RetryTarget::SameModel(wait) => wait,
         RetryTarget::NextModel => 0,
     };
-    let not_before = out.next_record_time(run).saturating_add(wait);
-    out.emit(run, Event::Retrying(StepRetrying { task_id: id.clone(), step, attempt, not_before, error }));
+    let not_before = writer.out.next_record_time(writer.run).saturating_add(wait);
+    writer.emit(Event::Retrying(StepRetrying { task_id: id.clone(), step, attempt, not_before, error }));
     // The time of the log may be ahead of the clock that measures the wait.
-    let at = matches!(next, RetryTarget::SameModel(_)).then(|| out.now().saturating_add(wait));
-    call_model(run, id, at, out);
+    let at = matches!(next, RetryTarget::SameModel(_)).then(|| writer.out.now().saturating_add(wait));
+    call_model(writer, id, at);
 }

@@ -6,9 +6,8 @@
 
 use crate::close_items::{self, ItemEnd};
 use crate::effect::EffectId;
-use crate::output::{MachineOutput, split_delta};
+use crate::output::{RunWriter, split_delta};
 use crate::positions::{BlockPosition, next_output_index, to_output_index};
-use crate::state::RunState;
 use crate::turn_state::{ItemSlot, OpenPart, PartKind, SlotKind};
 use crate::{model_call, step, tool_lookup};
 use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
@@ -30,31 +29,31 @@ use model::{CallId, ItemId, TaskId};
 use serde_json::Value;
 
 /// Handles an event of the model. An event of another attempt is ignored.
-pub(crate) fn on_model_event(run: &mut RunState, id: &EffectId, event: ModelEvent, out: &mut MachineOutput) {
+pub(crate) fn on_model_event(writer: &mut RunWriter<'_>, id: &EffectId, event: ModelEvent) {
     let EffectId::Model { task, step, attempt } = id else { return };
-    let open = run.fold.task(task).and_then(|fold| fold.open_step());
+    let open = writer.run.fold.task(task).and_then(|fold| fold.open_step());
     if !open.is_some_and(|open| open.step == *step && open.attempt == *attempt) {
         return;
     }
     match event {
-        ModelEvent::Delta(delta) => DeltaWriter { run, task, out }.write_delta(delta),
-        ModelEvent::End(end) => finish_turn(run, task, end, out),
-        ModelEvent::Failed(failure) => model_call::on_model_failure(run, task, failure, out),
+        ModelEvent::Delta(delta) => DeltaWriter { writer, task }.write_delta(delta),
+        ModelEvent::End(end) => finish_turn(writer, task, end),
+        ModelEvent::Failed(failure) => model_call::on_model_failure(writer, task, failure),
     }
 }
 
 /// The turn ended by itself: open items are complete, unless a limit ended it.
-fn finish_turn(run: &mut RunState, task: &TaskId, end: ModelTurnEnd, out: &mut MachineOutput) {
+fn finish_turn(writer: &mut RunWriter<'_>, task: &TaskId, end: ModelTurnEnd) {
     let limited = matches!(end.stop_reason, StopReason::MaxTokens | StopReason::ContentFilter);
     let incomplete = limited.then_some(IncompleteReason::Limit);
-    if let Some(turn) = run.turns.get_mut(task) {
+    if let Some(turn) = writer.run.turns.get_mut(task) {
         turn.usage = end.usage;
         if let Some(model) = end.model {
             turn.model = model;
         }
     }
-    close_items::close_open_items(run, task, incomplete, out);
-    let has_calls = run.fold.task(task).is_some_and(|fold| {
+    close_items::close_open_items(writer, task, incomplete);
+    let has_calls = writer.run.fold.task(task).is_some_and(|fold| {
         let step = fold.steps.len().saturating_sub(1);
         fold.calls().any(|(item, _)| item.step_index == Some(step) && item.arguments_complete)
     });
@@ -63,7 +62,7 @@ fn finish_turn(run: &mut RunState, task: &TaskId, end: ModelTurnEnd, out: &mut M
         (false, true) => StopReason::ToolCalls,
         (false, false) => StopReason::Stop,
     };
-    step::finish_step(run, task, stop_reason, end.service_tier, out);
+    step::finish_step(writer, task, stop_reason, end.service_tier);
 }
 
 /// A part of an item; for a summary part, `at.block_index` is its index in `summary`.
@@ -80,14 +79,12 @@ enum TextKind {
     Refusal,
 }
 
-/// Writes one delta to the log.
-struct DeltaWriter<'a> {
-    run: &'a mut RunState,
+struct DeltaWriter<'a, 'b> {
+    writer: &'a mut RunWriter<'b>,
     task: &'a TaskId,
-    out: &'a mut MachineOutput,
 }
 
-impl DeltaWriter<'_> {
+impl DeltaWriter<'_, '_> {
     fn write_delta(&mut self, delta: ModelDelta) {
         match delta {
             ModelDelta::Started { slot, item } => self.start_item(slot, item),
@@ -102,17 +99,11 @@ impl DeltaWriter<'_> {
             ModelDelta::Hosted { slot, state, action } => self.write_hosted_call(slot, state, action),
             ModelDelta::Done { slot, raw } => {
                 if let Some(index) = self.open_slot(slot).map(|slot| slot.output_index) {
-                    close_items::close_item(
-                        self.run,
-                        self.task,
-                        index,
-                        &ItemEnd { incomplete_reason: None, raw },
-                        self.out,
-                    );
+                    close_items::close_item(self.writer, self.task, index, &ItemEnd { incomplete_reason: None, raw });
                 }
             }
             ModelDelta::Usage(usage) => {
-                if let Some(turn) = self.run.turns.get_mut(self.task) {
+                if let Some(turn) = self.writer.run.turns.get_mut(self.task) {
                     turn.usage = usage;
                     turn.unlogged_usage = Some(turn.total_usage());
                 }
@@ -120,22 +111,22 @@ impl DeltaWriter<'_> {
             ModelDelta::Unknown(event) => {
                 let task_id = self.task.clone();
                 let event = Event::ProviderEvent(ProviderEvent { task_id, event });
-                self.out.emit_if_fits(self.run, event);
+                self.writer.emit_if_fits(event);
             }
         }
     }
 
     /// The item of a slot, while it is open.
     fn open_slot(&mut self, slot: u32) -> Option<&mut ItemSlot> {
-        let fold = self.run.fold.task(self.task)?;
-        let slot = self.run.turns.get_mut(self.task)?.slots.get_mut(&slot)?;
+        let fold = self.writer.run.fold.task(self.task)?;
+        let slot = self.writer.run.turns.get_mut(self.task)?.slots.get_mut(&slot)?;
         let open = fold.items.get(slot.output_index as usize).is_some_and(|item| !item.done);
         open.then_some(slot)
     }
 
     /// The item of a slot, started when the provider did not announce it.
     fn open_slot_or_start(&mut self, slot: u32, item: ModelItemKind) -> Option<&mut ItemSlot> {
-        let known = self.run.turns.get(self.task).is_some_and(|turn| turn.slots.contains_key(&slot));
+        let known = self.writer.run.turns.get(self.task).is_some_and(|turn| turn.slots.contains_key(&slot));
         if !known {
             self.start_item(slot, item);
         }
@@ -143,11 +134,11 @@ impl DeltaWriter<'_> {
     }
 
     fn start_item(&mut self, slot: u32, item: ModelItemKind) {
-        let known = self.run.turns.get(self.task).is_none_or(|turn| turn.slots.contains_key(&slot));
-        let Some(fold) = self.run.fold.task(self.task).filter(|_| !known) else { return };
+        let known = self.writer.run.turns.get(self.task).is_none_or(|turn| turn.slots.contains_key(&slot));
+        let Some(fold) = self.writer.run.fold.task(self.task).filter(|_| !known) else { return };
         let agent = Some(fold.agent.clone());
         let output_index = next_output_index(fold);
-        let (suffix, number) = self.run.next_id_number();
+        let (suffix, number) = self.writer.run.next_id_number();
         let id = |prefix| ItemId::numbered(prefix, &suffix, number);
         let status = Some(ItemStatus::InProgress);
         let mut private = None;
@@ -187,8 +178,8 @@ impl DeltaWriter<'_> {
             Item::HostedCall(_) | Item::FileProcessing(_) => SlotKind::Hosted,
         };
         let event = ItemEvent { task_id: self.task.clone(), output_index, item };
-        self.out.emit_with_private(self.run, Event::ItemAdded(event), private);
-        if let Some(turn) = self.run.turns.get_mut(self.task) {
+        self.writer.emit_with_private(Event::ItemAdded(event), private);
+        if let Some(turn) = self.writer.run.turns.get_mut(self.task) {
             let citations = CitationScanner::default();
             turn.slots
                 .insert(slot, ItemSlot { output_index, item_id, kind, open_part: None, part_count: 0, citations });
@@ -196,7 +187,8 @@ impl DeltaWriter<'_> {
     }
 
     fn new_tool_call(&self, call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
-        let tool = self.run.fold.task(self.task).and_then(|task| tool_lookup::find_tool(self.run, task, &name));
+        let tool =
+            self.writer.run.fold.task(self.task).and_then(|task| tool_lookup::find_tool(self.writer.run, task, &name));
         ToolCall {
             id: call_id.item_id("fc"),
             call_id,
@@ -220,7 +212,7 @@ impl DeltaWriter<'_> {
         match item.open_part {
             Some(open) if open.part == part && open.kind == kind => {
                 // An image is done by its own last event.
-                let is_open = self.run.item(self.task, output_index)?.open_parts.contains(&open.block);
+                let is_open = self.writer.run.item(self.task, output_index)?.open_parts.contains(&open.block);
                 is_open.then(|| PartPosition { at: at(self.task, open.block), is_new: false })
             }
             Some(open) if open.part >= part => None,
@@ -229,7 +221,7 @@ impl DeltaWriter<'_> {
                 item.part_count = block_index.saturating_add(1);
                 item.citations = CitationScanner::default();
                 if let Some(before) = before {
-                    close_items::close_part(self.run, self.task, output_index, before.block, self.out);
+                    close_items::close_part(self.writer, self.task, output_index, before.block);
                 }
                 Some(PartPosition { at: at(self.task, block_index), is_new: true })
             }
@@ -243,12 +235,12 @@ impl DeltaWriter<'_> {
         if is_new {
             let (task_id, item_id, item) = (task_id.clone(), item_id.clone(), SummaryPart::new(""));
             let event = SummaryEvent { task_id, item_id, output_index, summary_index, item };
-            self.out.emit(self.run, Event::SummaryAdded(event));
+            self.writer.emit(Event::SummaryAdded(event));
         }
         for piece in split_delta(text) {
             let (task_id, item_id, delta) = (task_id.clone(), item_id.clone(), piece.to_owned());
             let event = SummaryDelta { task_id, item_id, output_index, summary_index, delta };
-            self.out.emit(self.run, Event::SummaryDelta(event));
+            self.writer.emit(Event::SummaryDelta(event));
         }
     }
 
@@ -258,11 +250,11 @@ impl DeltaWriter<'_> {
         if is_new {
             let refusal = matches!(kind, TextKind::Refusal).then_some(true);
             let block = TextBlock { refusal, ..TextBlock::new("") };
-            self.out.emit(self.run, Event::TextAdded(at.text_event(block)));
+            self.writer.emit(Event::TextAdded(at.text_event(block)));
         }
-        let reference_count = self.run.reference_count();
+        let reference_count = self.writer.run.reference_count();
         for piece in split_delta(text) {
-            self.out.emit(self.run, Event::TextDelta(at.text_delta(piece, logprobs)));
+            self.writer.emit(Event::TextDelta(at.text_delta(piece, logprobs)));
             let found = self.open_slot(slot).map(|item| item.citations.push(piece, reference_count));
             for annotation in found.unwrap_or_default() {
                 self.emit_annotation(at.output_index, at.block_index, annotation);
@@ -280,26 +272,26 @@ impl DeltaWriter<'_> {
     }
 
     fn emit_annotation(&mut self, output_index: u32, block_index: u32, annotation: Annotation) {
-        let Some(item) = self.run.item(self.task, output_index).map(|fold| &fold.item) else { return };
+        let Some(item) = self.writer.run.item(self.task, output_index).map(|fold| &fold.item) else { return };
         let Some(Block::Text(block)) = item.blocks().get(block_index as usize) else { return };
         let count = block.annotations.as_ref().map_or(0, Vec::len);
         let annotation_index = to_output_index(count);
         let (task_id, item_id) = (self.task.clone(), item.id().clone());
         let event = AnnotationAdded { task_id, item_id, output_index, block_index, annotation_index, annotation };
-        self.out.emit(self.run, Event::AnnotationAdded(event));
+        self.writer.emit(Event::AnnotationAdded(event));
     }
 
     fn write_arguments(&mut self, slot: u32, text: &str) {
         let Some(item) = self.open_slot(slot) else { return };
         let (output_index, item_id) = (item.output_index, item.item_id.clone());
-        let fold = self.run.item(self.task, output_index);
+        let fold = self.writer.run.item(self.task, output_index);
         if !fold.is_some_and(|fold| matches!(fold.item, Item::ToolCall(_)) && !fold.arguments_complete) {
             return;
         }
         for piece in split_delta(text) {
             let (task_id, item_id, delta) = (self.task.clone(), item_id.clone(), piece.to_owned());
             let event = ArgumentsDelta { task_id, item_id, output_index, delta };
-            self.out.emit(self.run, Event::ArgumentsDelta(event));
+            self.writer.emit(Event::ArgumentsDelta(event));
         }
     }
 
@@ -313,10 +305,10 @@ impl DeltaWriter<'_> {
         let Some(PartPosition { at, is_new }) = self.open_part(slot, part, PartKind::Image) else { return };
         let block = |url| ImageBlock { image_url: ImageUrl::new(url), id: None };
         if is_new {
-            self.out.emit(self.run, Event::ImageAdded(at.image_event(block(String::new()))));
+            self.writer.emit(Event::ImageAdded(at.image_event(block(String::new()))));
         }
         if url.is_empty() {
-            close_items::close_part(self.run, self.task, at.output_index, at.block_index, self.out);
+            close_items::close_part(self.writer, self.task, at.output_index, at.block_index);
             return;
         }
         let event = match partial {
@@ -327,17 +319,17 @@ impl DeltaWriter<'_> {
             }
             None => Event::ImageDone(at.image_event(block(url))),
         };
-        self.out.emit(self.run, event);
+        self.writer.emit(event);
     }
 
     fn write_hosted_call(&mut self, slot: u32, state: String, action: Option<Value>) {
         let Some(item) = self.open_slot(slot) else { return };
         let (item_id, output_index) = (item.item_id.clone(), item.output_index);
         let task_id = self.task.clone();
-        let fold = self.run.item(self.task, output_index);
+        let fold = self.writer.run.item(self.task, output_index);
         if fold.is_some_and(|fold| matches!(fold.item, Item::HostedCall(_))) {
             let event = HostedCallUpdated { task_id, item_id, output_index, state, action };
-            self.out.emit(self.run, Event::HostedCallUpdated(event));
+            self.writer.emit(Event::HostedCallUpdated(event));
         }
     }
 }

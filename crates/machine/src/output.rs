@@ -23,7 +23,6 @@ pub struct MachineOutput {
 
 impl MachineOutput {
     /// The one place where time enters the machine: `now` is what the clock says when the input arrives.
-    #[must_use]
     pub fn new(now: Millis) -> Self {
         Self { drafts: Vec::new(), effects: Vec::new(), spend: Spend::default(), now }
     }
@@ -37,51 +36,59 @@ impl MachineOutput {
         self.now.max(run.fold.at)
     }
 
-    /// Folds an event and queues it for the log.
-    pub(crate) fn emit(&mut self, run: &mut RunState, event: Event) {
-        self.emit_with_private(run, event, None);
-    }
-
-    /// Emits an event whose content came from outside; one that is too large for a record is dropped.
-    pub(crate) fn emit_if_fits(&mut self, run: &mut RunState, event: Event) {
-        if json_size(&event) <= RECORD_BYTES_MAX {
-            self.emit(run, event);
-        }
-    }
-
-    /// Emits an event together with what only the server may read.
-    pub(crate) fn emit_with_private(&mut self, run: &mut RunState, event: Event, private: Option<PrivatePayload>) {
-        let seq = run.fold.seq.next();
-        let at = self.next_record_time(run);
-        let private = match run.take_unlogged_usage(&event) {
-            Some(usage) => Some(PrivatePayload { usage: Some(usage), ..private.unwrap_or_default() }),
-            None => private,
-        };
-        if let Event::StepDone(done) = &event {
-            self.add_spend(budget::model_spend(&run.definitions, &done.model, done.usage));
-        }
-        // An error would be a defect of this machine; the fold counts it and the engine parks the thread.
-        let _counted = run.fold.apply_event(seq, at, &event, private.as_ref());
-        let private = private.map(Box::new);
-        if Defect::DeltaDropped.is_planted() && matches!(event, Event::TextDelta(_)) && seq.0.is_multiple_of(3) {
-            run.fold.seq = Seq(seq.0 - 1);
-            return;
-        }
-        if Defect::TerminalTwice.is_planted() && event.is_terminal() {
-            self.drafts.push(RecordDraft { seq, at, event: event.clone(), private: None });
-            run.fold.seq = seq.next();
-            self.drafts.push(RecordDraft { seq: seq.next(), at, event, private });
-            return;
-        }
-        self.drafts.push(RecordDraft { seq, at, event, private });
-    }
-
     pub(crate) fn add_spend(&mut self, spend: Spend) {
-        self.spend = budget::add_spend(self.spend, spend);
+        self.spend = self.spend.saturating_add(spend);
     }
 
     pub(crate) fn push_effect(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+}
+
+/// Writes the events of a run: folds each at once, and queues it for the log.
+pub(crate) struct RunWriter<'a> {
+    pub(crate) run: &'a mut RunState,
+    pub(crate) out: &'a mut MachineOutput,
+}
+
+impl RunWriter<'_> {
+    /// Folds an event and queues it for the log.
+    pub(crate) fn emit(&mut self, event: Event) {
+        self.emit_with_private(event, None);
+    }
+
+    /// Emits an event whose content came from outside; one that is too large for a record is dropped.
+    pub(crate) fn emit_if_fits(&mut self, event: Event) {
+        if json_size(&event) <= RECORD_BYTES_MAX {
+            self.emit(event);
+        }
+    }
+
+    /// Emits an event together with what only the server may read.
+    pub(crate) fn emit_with_private(&mut self, event: Event, private: Option<PrivatePayload>) {
+        let seq = self.run.fold.seq.next();
+        let at = self.out.next_record_time(self.run);
+        let private = match self.run.take_unlogged_usage(&event) {
+            Some(usage) => Some(PrivatePayload { usage: Some(usage), ..private.unwrap_or_default() }),
+            None => private,
+        };
+        if let Event::StepDone(done) = &event {
+            self.out.add_spend(budget::model_spend(&self.run.definitions, &done.model, done.usage));
+        }
+        // An error would be a defect of this machine; the fold counts it and the engine parks the thread.
+        let _counted = self.run.fold.apply_event(seq, at, &event, private.as_ref());
+        let private = private.map(Box::new);
+        if Defect::DeltaDropped.is_planted() && matches!(event, Event::TextDelta(_)) && seq.0.is_multiple_of(3) {
+            self.run.fold.seq = Seq(seq.0 - 1);
+            return;
+        }
+        if Defect::TerminalTwice.is_planted() && event.is_terminal() {
+            self.out.drafts.push(RecordDraft { seq, at, event: event.clone(), private: None });
+            self.run.fold.seq = seq.next();
+            self.out.drafts.push(RecordDraft { seq: seq.next(), at, event, private });
+            return;
+        }
+        self.out.drafts.push(RecordDraft { seq, at, event, private });
     }
 }
 

@@ -9,7 +9,6 @@ use model::fold::TaskFold;
 use model::item::{FileStatus, ProcessedFile};
 
 /// The effects that a run waits for.
-#[must_use]
 pub fn outstanding_effects(run: &RunState) -> Vec<EffectId> {
     open_tasks(&run.fold).flat_map(outstanding_effects_of_task).collect()
 }
@@ -43,7 +42,6 @@ pub(crate) fn outstanding_file_reads(task: &TaskFold) -> Vec<EffectId> {
 }
 
 /// When a timer fires.
-#[must_use]
 pub fn timer_deadline(run: &RunState, timer: &TimerId) -> Option<Millis> {
     match timer {
         TimerId::Run(task) => run.fold.task(task).and_then(|task| task.deadline),

@@ -5,7 +5,7 @@
 
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId, TimerId};
-use crate::output::MachineOutput;
+use crate::output::RunWriter;
 use crate::state::RunState;
 use crate::task_tree::open_tasks;
 use crate::{tool_lookup, tool_result};
@@ -23,17 +23,11 @@ use model::tool::ToolOutput;
 use model::{ApprovalKey, CallId, TaskId};
 
 /// Asks people whether a call may run.
-pub(crate) fn request_approval(
-    run: &mut RunState,
-    call: &CallId,
-    tool: &Tool,
-    arguments: &str,
-    out: &mut MachineOutput,
-) {
-    let Some(task_id) = run.task_of_call(call).map(|task| task.id.clone()) else { return };
+pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: &str) {
+    let Some(task_id) = writer.run.task_of_call(call).map(|task| task.id.clone()) else { return };
     let key = call.approval_key();
     let args = serde_json::from_str(arguments).unwrap_or_default();
-    let expires_at = out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
+    let expires_at = writer.out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
     let request = ApprovalRequested {
         task_id,
         key: key.clone(),
@@ -43,12 +37,12 @@ pub(crate) fn request_approval(
         timeout_seconds: tool.approval_timeout_seconds,
         expires_at,
     };
-    out.emit(run, Event::ApprovalRequested(request));
-    out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
+    writer.emit(Event::ApprovalRequested(request));
+    writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
 }
 
 /// Decides whether answers let a paused run go on, and applies them. An answer to nothing open is ignored.
-pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &mut MachineOutput) {
+pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>) {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
     let mut echo = None;
     for answer in answers {
@@ -58,29 +52,28 @@ pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &
             AnswerBody::ClientTools { results: more } => results.extend(more),
         }
     }
-    decisions.retain(|(key, ..)| find_open_approval(run, key).is_some());
-    results.retain(|result| is_waiting_for_client(run, &result.call_id));
+    decisions.retain(|(key, ..)| find_open_approval(writer.run, key).is_some());
+    results.retain(|result| is_waiting_for_client(writer.run, &result.call_id));
     if decisions.is_empty() && results.is_empty() {
         return;
     }
     let only_timeouts = results.is_empty() && decisions.iter().all(|(.., by)| *by == Initiator::Timeout);
     let private = echo.map(|echo| PrivatePayload { request_echo: Some(echo), ..PrivatePayload::default() });
-    resume_run_with_private(run, if only_timeouts { Initiator::Timeout } else { Initiator::User }, private, out);
+    resume_run_with_private(writer, if only_timeouts { Initiator::Timeout } else { Initiator::User }, private);
     for (key, decision, by) in decisions {
-        resolve_approval(run, &key, decision, by, out);
+        resolve_approval(writer, &key, decision, by);
     }
     for ClientToolResult { call_id, content, error } in results {
         // Sent twice in one batch: the first one counts.
-        if is_waiting_for_client(run, &call_id) {
+        if is_waiting_for_client(writer.run, &call_id) {
             let output = ToolOutput { message_content: content, error, ..ToolOutput::default() };
-            tool_result::finish_call(run, &call_id, output, out);
+            tool_result::finish_call(writer, &call_id, output);
         }
     }
 }
 
 /// The answer to an approval that timed out, by the rule of its tool. It takes effect when it comes back as an
 /// answer, so that one place alone decides who was first.
-#[must_use]
 pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand> {
     let (task, call) = find_open_approval(run, key)?;
     let tool = task.call(&call).and_then(|(_, call)| tool_lookup::find_tool(run, task, &call.name));
@@ -98,25 +91,18 @@ const fn new_decision(kind: ApprovalDecisionKind) -> ApprovalDecision {
 }
 
 /// Closes an approval request that needs no decision any more.
-pub(crate) fn withdraw_approval(run: &mut RunState, call: &CallId, out: &mut MachineOutput) {
+pub(crate) fn withdraw_approval(writer: &mut RunWriter<'_>, call: &CallId) {
     let decision = new_decision(ApprovalDecisionKind::Reject);
-    resolve_approval(run, &call.approval_key(), decision, Initiator::System, out);
+    resolve_approval(writer, &call.approval_key(), decision, Initiator::System);
 }
 
-fn resolve_approval(
-    run: &mut RunState,
-    key: &ApprovalKey,
-    decision: ApprovalDecision,
-    by: Initiator,
-    out: &mut MachineOutput,
-) {
-    let Some(task_id) = find_open_approval(run, key).map(|(task, _)| task.id.clone()) else { return };
+fn resolve_approval(writer: &mut RunWriter<'_>, key: &ApprovalKey, decision: ApprovalDecision, by: Initiator) {
+    let Some(task_id) = find_open_approval(writer.run, key).map(|(task, _)| task.id.clone()) else { return };
     let resolved = ApprovalResolved { task_id, key: key.clone(), decisions: vec![decision], by };
-    out.emit(run, Event::ApprovalResolved(resolved));
-    out.push_effect(Effect::Abort(EffectId::Timer(TimerId::Approval(key.clone()))));
+    writer.emit(Event::ApprovalResolved(resolved));
+    writer.out.push_effect(Effect::Abort(EffectId::Timer(TimerId::Approval(key.clone()))));
 }
 
-/// The task and the call of an open approval request.
 fn find_open_approval<'a>(run: &'a RunState, key: &ApprovalKey) -> Option<(&'a TaskFold, CallId)> {
     open_tasks(&run.fold).find_map(|task| {
         let open = task.approvals.iter().find(|(asked, answer)| asked.key == *key && answer.is_none());
@@ -130,34 +116,28 @@ fn is_waiting_for_client(run: &RunState, call: &CallId) -> bool {
 }
 
 /// Resumes the run if it is paused.
-pub(crate) fn resume_run(run: &mut RunState, by: Initiator, out: &mut MachineOutput) {
-    resume_run_with_private(run, by, None, out);
+pub(crate) fn resume_run(writer: &mut RunWriter<'_>, by: Initiator) {
+    resume_run_with_private(writer, by, None);
 }
 
-fn resume_run_with_private(
-    run: &mut RunState,
-    by: Initiator,
-    private: Option<PrivatePayload>,
-    out: &mut MachineOutput,
-) {
-    let paused = run.fold.root().filter(|root| root.status == TaskStatus::Paused);
+fn resume_run_with_private(writer: &mut RunWriter<'_>, by: Initiator, private: Option<PrivatePayload>) {
+    let paused = writer.run.fold.root().filter(|root| root.status == TaskStatus::Paused);
     if let Some(task_id) = paused.map(|root| root.id.clone()) {
-        out.emit_with_private(run, Event::Resumed(TaskResumed { task_id, by, client: None }), private);
+        writer.emit_with_private(Event::Resumed(TaskResumed { task_id, by, client: None }), private);
     }
 }
 
 /// Pauses the run, which nothing but an answer can advance, and records what it waits for.
-pub(crate) fn pause_run(run: &mut RunState, out: &mut MachineOutput) {
-    let running = run.fold.root().filter(|root| root.status == TaskStatus::Running);
+pub(crate) fn pause_run(writer: &mut RunWriter<'_>) {
+    let running = writer.run.fold.root().filter(|root| root.status == TaskStatus::Running);
     let Some(task_id) = running.map(|root| root.id.clone()) else { return };
-    let pending = pending_requests(&run.fold);
+    let pending = pending_requests(&writer.run.fold);
     if !pending.is_empty() {
-        out.emit(run, Event::Paused(TaskPaused { task_id, pending }));
+        writer.emit(Event::Paused(TaskPaused { task_id, pending }));
     }
 }
 
 /// What a run waits for from outside, whether it has paused or other tasks still run.
-#[must_use]
 pub fn pending_requests(run: &RunFold) -> Vec<PendingRequest> {
     open_tasks(run).flat_map(pending_requests_of_task).collect()
 }

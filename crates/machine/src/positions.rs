@@ -11,7 +11,6 @@ pub(crate) fn to_output_index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-/// The output index of the next item of a task.
 pub(crate) fn next_output_index(task: &TaskFold) -> u32 {
     to_output_index(task.items.len())
 }

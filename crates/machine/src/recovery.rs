@@ -5,8 +5,7 @@
 //! a paused run.
 
 use crate::calls::{self, CallState};
-use crate::output::MachineOutput;
-use crate::state::RunState;
+use crate::output::RunWriter;
 use crate::task_tree::open_tasks;
 use crate::{close_items, file_processing, pending, step, task_end, tool_execution, tool_lookup, tool_result};
 use model::definition::OnCrash;
@@ -15,44 +14,45 @@ use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskRecovered}
 use model::fold::{StepFold, TaskFold};
 use model::item::{IncompleteReason, ResultStatus};
 use model::task::TaskStatus;
-use model::{CallId, ItemId, TaskId};
+use model::{CallId, TaskId};
 
 /// A step, a tool or a file that was lost this often is not tried again: it may be what kills the process.
 const CRASH_ATTEMPTS_MAX: usize = 3;
 
-pub(crate) fn recover_run(run: &mut RunState, out: &mut MachineOutput) {
-    if run.fold.root().is_none_or(|root| root.status != TaskStatus::Running) {
+pub(crate) fn recover_run(writer: &mut RunWriter<'_>) {
+    if writer.run.fold.root().is_none_or(|root| root.status != TaskStatus::Running) {
         return;
     }
     // A task that was to stop after its turn stops now, before anything of it is started again.
-    let cancelling: Vec<_> = open_tasks(&run.fold).filter_map(|task| task.cancelling.clone()).collect();
+    let cancelling: Vec<_> = open_tasks(&writer.run.fold).filter_map(|task| task.cancelling.clone()).collect();
     for TaskCancelling { task_id, by, .. } in cancelling {
-        task_end::cancel_subtree(run, &task_id, CancelMode::AfterTurn, by, out);
+        task_end::cancel_subtree(writer, &task_id, CancelMode::AfterTurn, by);
     }
-    let tasks: Vec<TaskId> = run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
+    let tasks: Vec<TaskId> = writer.run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
     for task in tasks {
-        if run.fold.task(&task).is_some_and(|fold| fold.status == TaskStatus::Running) {
-            recover_task(run, &task, out);
+        if writer.run.fold.task(&task).is_some_and(|fold| fold.status == TaskStatus::Running) {
+            recover_task(writer, &task);
         }
     }
 }
 
-fn recover_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
-    file_processing::restart_file_reads(run, task, CRASH_ATTEMPTS_MAX, out);
-    let Some(fold) = run.fold.task(task) else { return };
+fn recover_task(writer: &mut RunWriter<'_>, task: &TaskId) {
+    file_processing::restart_file_reads(writer, task, CRASH_ATTEMPTS_MAX);
+    let Some(fold) = writer.run.fold.task(task) else { return };
     let running = interrupted_calls(fold);
     let Some(open) = fold.open_step().cloned() else {
         if let Some(step) = fold.steps.last().cloned().filter(|_| !running.is_empty()) {
-            emit_recovered(run, task, (step.step, step.attempt), Vec::new(), out);
+            let (task_id, step, attempt) = (task.clone(), step.step, step.attempt);
+            writer.emit(Event::Recovered(TaskRecovered { task_id, step, attempt, cut: Vec::new() }));
         }
         for call in running {
-            recover_call(run, &call, out);
+            recover_call(writer, &call);
         }
         return;
     };
-    close_items::close_open_items(run, task, Some(IncompleteReason::Recovered), out);
-    step::finish_step(run, task, StopReason::Lost, None, out);
-    let Some(fold) = run.fold.task(task) else { return };
+    close_items::close_open_items(writer, task, Some(IncompleteReason::Recovered));
+    step::finish_step(writer, task, StopReason::Lost, None);
+    let Some(fold) = writer.run.fold.task(task) else { return };
     let index = fold.steps.len().checked_sub(1);
     let cut = fold.items.iter().filter(|item| item.step_index == index).map(|item| item.item.id().clone()).collect();
     let is_lost = |step: &&StepFold| step.step == open.step && step.stop_reason == Some(StopReason::Lost);
@@ -61,20 +61,11 @@ fn recover_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
             "The server stopped {CRASH_ATTEMPTS_MAX} times in the middle of this turn. What was shown is kept."
         );
         let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new(ErrorCode::Interrupted, message) };
-        task_end::fail_task(run, task, error, out);
+        task_end::fail_task(writer, task, error);
     } else {
-        emit_recovered(run, task, (open.step, open.attempt + 1), cut, out);
+        let (task_id, step, attempt) = (task.clone(), open.step, open.attempt + 1);
+        writer.emit(Event::Recovered(TaskRecovered { task_id, step, attempt, cut }));
     }
-}
-
-fn emit_recovered(
-    run: &mut RunState,
-    task: &TaskId,
-    (step, attempt): (u32, u32),
-    cut: Vec<ItemId>,
-    out: &mut MachineOutput,
-) {
-    out.emit(run, Event::Recovered(TaskRecovered { task_id: task.clone(), step, attempt, cut }));
 }
 
 fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {
@@ -83,19 +74,19 @@ fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {
     running.map(|(_, call)| call.call_id.clone()).collect()
 }
 
-fn recover_call(run: &mut RunState, call: &CallId, out: &mut MachineOutput) {
-    let Some(task) = run.task_of_call(call) else { return };
+fn recover_call(writer: &mut RunWriter<'_>, call: &CallId) {
+    let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((fold, item)) = task.call(call) else { return };
     let Some(started) = fold.started.clone() else { return };
-    let tool = tool_lookup::find_tool(run, task, &item.name);
+    let tool = tool_lookup::find_tool(writer.run, task, &item.name);
     let again = started.idempotent && (started.attempt as usize) < CRASH_ATTEMPTS_MAX;
     let unknown = calls::outcome_unknown_error(None);
     match (tool, started.on_crash) {
-        (Some(tool), _) if again => tool_execution::start_tool(run, call, &tool, started.arguments, out),
-        (Some(tool), OnCrash::Ask) => pending::request_approval(run, call, &tool, &started.arguments, out),
-        (_, OnCrash::Fail) => tool_result::write_error_result(run, call, ResultStatus::Failed, unknown, out),
+        (Some(tool), _) if again => tool_execution::start_tool(writer, call, &tool, started.arguments),
+        (Some(tool), OnCrash::Ask) => pending::request_approval(writer, call, &tool, &started.arguments),
+        (_, OnCrash::Fail) => tool_result::write_error_result(writer, call, ResultStatus::Failed, unknown),
         (_, OnCrash::Unknown | OnCrash::Ask) => {
-            tool_result::write_error_result(run, call, ResultStatus::Unknown, unknown, out);
+            tool_result::write_error_result(writer, call, ResultStatus::Unknown, unknown);
         }
     }
 }

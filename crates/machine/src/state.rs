@@ -30,7 +30,6 @@ pub struct RunState {
 
 impl RunState {
     /// A run that is about to start, or to go on from its log (`fold`).
-    #[must_use]
     pub fn new(
         user: UserId,
         thread: ThreadId,
@@ -68,7 +67,6 @@ impl RunState {
     }
 
     /// The last record of the run.
-    #[must_use]
     pub const fn head(&self) -> Seq {
         self.fold.seq
     }
@@ -107,7 +105,6 @@ impl RunState {
         self.definitions.resolve_agent(&task.agent).unwrap_or_else(bare)
     }
 
-    /// The model that a step calls.
     pub(crate) fn step_model(&self, task: &TaskFold, step: &StepFold) -> String {
         self.agent_of_task(task).models.get(step.model_index).cloned().unwrap_or_default()
     }

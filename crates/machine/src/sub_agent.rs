@@ -3,7 +3,7 @@
 //! Events of the child appear live under its own `task_id` and fill the blocks of the parent's result. The parent's model
 //! reads the child's last message, the reference groups that the message cites, and the images that it generated.
 
-use crate::output::{MachineOutput, json_size};
+use crate::output::{RunWriter, json_size};
 use crate::positions::{next_output_index, to_output_index};
 use crate::state::RunState;
 use crate::{task_tree, tool_execution, tool_result};
@@ -27,23 +27,17 @@ const PROMPT_ARGUMENTS: [&str; 3] = ["prompt", "input", "task"];
 const SUB_AGENT_IMAGES_MAX: usize = 16;
 
 /// A call becomes a task of its own.
-pub(crate) fn start_sub_agent(
-    run: &mut RunState,
-    call: &CallId,
-    agent: &str,
-    arguments: String,
-    out: &mut MachineOutput,
-) {
-    let Some(parent) = run.task_of_call(call) else { return };
+pub(crate) fn start_sub_agent(writer: &mut RunWriter<'_>, call: &CallId, agent: &str, arguments: String) {
+    let Some(parent) = writer.run.task_of_call(call) else { return };
     let (parent_id, parent_agent) = (parent.id.clone(), parent.agent.clone());
     let output_index = next_output_index(parent);
     let input = vec![prompt_message(call, &arguments)];
-    tool_execution::emit_tool_started(run, &parent_id, call, arguments, None, out);
+    tool_execution::emit_tool_started(writer, &parent_id, call, arguments, None);
     let item = Item::ToolResult(tool_result::new_open_result(call, Some(parent_agent)));
-    out.emit(run, Event::ItemAdded(ItemEvent { task_id: parent_id.clone(), output_index, item }));
-    let model = run.definitions.agents.get(agent).and_then(|agent| agent.models.first().cloned());
+    writer.emit(Event::ItemAdded(ItemEvent { task_id: parent_id.clone(), output_index, item }));
+    let model = writer.run.definitions.agents.get(agent).and_then(|agent| agent.models.first().cloned());
     let spec = TaskSpec {
-        thread_id: run.thread.clone(),
+        thread_id: writer.run.thread.clone(),
         agent: agent.to_owned(),
         model: model.unwrap_or_default(),
         input,
@@ -51,13 +45,13 @@ pub(crate) fn start_sub_agent(
         previous: None,
         tools: Vec::new(),
         metadata: model::json::JsonObject::new(),
-        display_mode: run.fold.root().map(|root| root.spec.display_mode).unwrap_or_default(),
+        display_mode: writer.run.fold.root().map(|root| root.spec.display_mode).unwrap_or_default(),
         origin: None,
         client: None,
     };
     let task_id = call.child_task_id();
-    out.emit(run, Event::Created(TaskCreated { task_id: task_id.clone(), task: Box::new(spec) }));
-    out.emit(run, Event::Started(TaskStarted { task_id }));
+    writer.emit(Event::Created(TaskCreated { task_id: task_id.clone(), task: Box::new(spec) }));
+    writer.emit(Event::Started(TaskStarted { task_id }));
 }
 
 fn prompt_message(call: &CallId, arguments: &str) -> InputMessage {
@@ -69,11 +63,11 @@ fn prompt_message(call: &CallId, arguments: &str) -> InputMessage {
 }
 
 /// Answers the call of a sub-agent that has ended.
-pub(crate) fn finish_sub_agent(run: &mut RunState, call: &CallId, out: &mut MachineOutput) {
-    let Some(child) = run.fold.task(&call.child_task_id()) else { return };
+pub(crate) fn finish_sub_agent(writer: &mut RunWriter<'_>, call: &CallId) {
+    let Some(child) = writer.run.fold.task(&call.child_task_id()) else { return };
     let (status, error) = sub_agent_outcome(child);
-    let content = Some(sub_agent_content(run, child, error.as_ref()));
-    let Some(parent) = run.task_of_call(call) else { return };
+    let content = Some(sub_agent_content(writer.run, child, error.as_ref()));
+    let Some(parent) = writer.run.task_of_call(call) else { return };
     let Some((index, fold)) = parent.result(call).filter(|(_, fold)| !fold.done) else { return };
     let Item::ToolResult(mut item) = fold.item.clone() else { return };
     let (task_id, output_index) = (parent.id.clone(), to_output_index(index));
@@ -82,7 +76,7 @@ pub(crate) fn finish_sub_agent(run: &mut RunState, call: &CallId, out: &mut Mach
     item.status = Some(status);
     item.error = error;
     let event = ItemEvent { task_id, output_index, item: Item::ToolResult(item) };
-    out.emit_with_private(run, Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+    writer.emit_with_private(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
 }
 
 /// What the parent's model reads: the groups that the child cites, its last message, why it stopped, and its images. One

@@ -5,7 +5,7 @@
 
 use crate::effect::Effect;
 use crate::input::CancelTask;
-use crate::output::MachineOutput;
+use crate::output::{MachineOutput, RunWriter};
 use crate::state::RunState;
 use crate::task_tree::{is_in_subtree, open_tasks, tasks_waiting_to_call};
 use crate::{budget, calls, close_items, file_processing, outstanding, pending, step, sub_agent, tool_result};
@@ -18,94 +18,88 @@ use model::item::{IncompleteReason, ResultStatus};
 use model::usage::Usage;
 use model::{CallId, TaskId};
 
-pub(crate) fn complete_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
-    let TaskTotals { usage, duration_ms } = task_totals(run, task, out);
-    let cost = budget::subtree_cost(run, |id| is_in_subtree(run, id, task));
-    out.emit(run, Event::Completed(TaskCompleted { task_id: task.clone(), usage, cost, duration_ms }));
+pub(crate) fn complete_task(writer: &mut RunWriter<'_>, task: &TaskId) {
+    let TaskTotals { usage, duration_ms } = task_totals(writer.run, task, writer.out);
+    let cost = budget::subtree_cost(writer.run, |id| is_in_subtree(writer.run, id, task));
+    writer.emit(Event::Completed(TaskCompleted { task_id: task.clone(), usage, cost, duration_ms }));
 }
 
 /// A limit ends a task between two turns. The calls of a limited turn never ran.
-pub(crate) fn stop_at_limit(run: &mut RunState, task: &TaskId, reason: LimitReason, out: &mut MachineOutput) {
-    for call in calls_without_result(run, task) {
+pub(crate) fn stop_at_limit(writer: &mut RunWriter<'_>, task: &TaskId, reason: LimitReason) {
+    for call in calls_without_result(writer.run, task) {
         let error = ErrorInfo::new(ErrorCode::Limit, "The turn ran into a limit: the call was not run.");
-        tool_result::write_error_result(run, &call, ResultStatus::Incomplete, error, out);
+        tool_result::write_error_result(writer, &call, ResultStatus::Incomplete, error);
     }
-    let TaskTotals { usage, duration_ms } = task_totals(run, task, out);
-    out.emit(run, Event::Incomplete(TaskIncomplete { task_id: task.clone(), reason, usage, duration_ms }));
+    let TaskTotals { usage, duration_ms } = task_totals(writer.run, task, writer.out);
+    writer.emit(Event::Incomplete(TaskIncomplete { task_id: task.clone(), reason, usage, duration_ms }));
 }
 
 /// Ends a task whose provider failed for good.
-pub(crate) fn fail_on_provider_error(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut MachineOutput) {
-    let attempts = run.fold.task(task).and_then(|fold| fold.open_step()).map_or(1, |open| open.attempt);
+pub(crate) fn fail_on_provider_error(writer: &mut RunWriter<'_>, task: &TaskId, mut error: ErrorInfo) {
+    let attempts = writer.run.fold.task(task).and_then(|fold| fold.open_step()).map_or(1, |open| open.attempt);
     let details = error.details.get_or_insert_with(|| serde_json::json!({}));
     if let Some(details) = details.as_object_mut().filter(|_| attempts > 1) {
         details.insert("attempts".to_owned(), attempts.into());
     }
-    close_items::close_open_items(run, task, Some(IncompleteReason::Failed), out);
-    step::finish_step(run, task, StopReason::Error, None, out);
-    fail_task(run, task, error, out);
+    close_items::close_open_items(writer, task, Some(IncompleteReason::Failed));
+    step::finish_step(writer, task, StopReason::Error, None);
+    fail_task(writer, task, error);
 }
 
 /// Fails a task that has no open step.
-pub(crate) fn fail_task(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut MachineOutput) {
+pub(crate) fn fail_task(writer: &mut RunWriter<'_>, task: &TaskId, mut error: ErrorInfo) {
     error.details.get_or_insert_with(|| serde_json::json!({}));
-    let TaskTotals { usage, duration_ms } = task_totals(run, task, out);
-    out.emit(run, Event::Failed(TaskFailed { task_id: task.clone(), error, usage, duration_ms }));
+    let TaskTotals { usage, duration_ms } = task_totals(writer.run, task, writer.out);
+    writer.emit(Event::Failed(TaskFailed { task_id: task.clone(), error, usage, duration_ms }));
 }
 
 /// Stops a task and all tasks below it: now, or when each of them has finished its turn. `drive` answers the call of a
 /// sub-agent that ended so.
-pub(crate) fn cancel_task(run: &mut RunState, cancel: CancelTask, out: &mut MachineOutput) {
+pub(crate) fn cancel_task(writer: &mut RunWriter<'_>, cancel: CancelTask) {
     let CancelTask { task_id, mode, by } = cancel;
-    let Some(task) = run.fold.task(&task_id).filter(|task| !task.status.is_terminal()) else { return };
+    let Some(task) = writer.run.fold.task(&task_id).filter(|task| !task.status.is_terminal()) else { return };
     match mode {
-        CancelMode::Immediate => cancel_subtree(run, &task_id, mode, by, out),
-        CancelMode::AfterTurn if run.is_cancelling(task) => {}
+        CancelMode::Immediate => cancel_subtree(writer, &task_id, mode, by),
+        CancelMode::AfterTurn if writer.run.is_cancelling(task) => {}
         CancelMode::AfterTurn => {
-            pending::resume_run(run, Initiator::Cancel, out);
-            out.emit(run, Event::Cancelling(TaskCancelling { task_id: task_id.clone(), mode, by }));
+            pending::resume_run(writer, Initiator::Cancel);
+            writer.emit(Event::Cancelling(TaskCancelling { task_id: task_id.clone(), mode, by }));
             // A model call, or a retry, would begin something new.
-            for waiting in tasks_waiting_to_call(run, &task_id, out.next_record_time(run)) {
-                cancel_subtree(run, &waiting, mode, by, out);
+            for waiting in tasks_waiting_to_call(writer.run, &task_id, writer.out.next_record_time(writer.run)) {
+                cancel_subtree(writer, &waiting, mode, by);
             }
         }
     }
 }
 
 /// Stops a task and all tasks below it now.
-pub(crate) fn cancel_subtree(
-    run: &mut RunState,
-    top: &TaskId,
-    mode: CancelMode,
-    by: Initiator,
-    out: &mut MachineOutput,
-) {
-    let name = if run.root_id() == *top { "run" } else { "agent" };
+pub(crate) fn cancel_subtree(writer: &mut RunWriter<'_>, top: &TaskId, mode: CancelMode, by: Initiator) {
+    let name = if writer.run.root_id() == *top { "run" } else { "agent" };
     let error = ErrorInfo::new(ErrorCode::Cancelled, format!("The {name} was cancelled."));
-    pending::resume_run(run, Initiator::Cancel, out);
+    pending::resume_run(writer, Initiator::Cancel);
     let (reason, stop) = (IncompleteReason::Cancelled, StopReason::Cancelled);
-    interrupt_subtree(run, &Interruption { top, reason, stop, error }, out, |task_id, totals| {
+    interrupt_subtree(writer, &Interruption { top, reason, stop, error }, |task_id, totals| {
         let TaskTotals { usage, duration_ms } = totals;
         Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms })
     });
 }
 
 /// Ends a task that was to stop after its turn.
-pub(crate) fn finish_cancelled_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
-    let Some(cancelling) = run.fold.task(task).and_then(|task| run.pending_cancel(task)) else { return };
-    let TaskTotals { usage, duration_ms } = task_totals(run, task, out);
+pub(crate) fn finish_cancelled_task(writer: &mut RunWriter<'_>, task: &TaskId) {
+    let Some(cancelling) = writer.run.fold.task(task).and_then(|task| writer.run.pending_cancel(task)) else { return };
+    let TaskTotals { usage, duration_ms } = task_totals(writer.run, task, writer.out);
     let (task_id, mode, by) = (task.clone(), cancelling.mode, cancelling.by);
-    out.emit(run, Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms }));
+    writer.emit(Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms }));
 }
 
-pub(crate) fn on_run_deadline(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
-    if run.root_id() != *task {
+pub(crate) fn on_run_deadline(writer: &mut RunWriter<'_>, task: &TaskId) {
+    if writer.run.root_id() != *task {
         return; // a timer of another run
     }
     let error = ErrorInfo::new(ErrorCode::Deadline, "The run's time was up.");
-    pending::resume_run(run, Initiator::Timeout, out);
+    pending::resume_run(writer, Initiator::Timeout);
     let (reason, stop) = (IncompleteReason::Limit, StopReason::Cancelled);
-    interrupt_subtree(run, &Interruption { top: task, reason, stop, error }, out, |task_id, totals| {
+    interrupt_subtree(writer, &Interruption { top: task, reason, stop, error }, |task_id, totals| {
         let TaskTotals { usage, duration_ms } = totals;
         Event::Incomplete(TaskIncomplete { task_id, reason: LimitReason::Deadline, usage, duration_ms })
     });
@@ -120,40 +114,40 @@ struct Interruption<'a> {
 }
 
 fn interrupt_subtree(
-    run: &mut RunState,
+    writer: &mut RunWriter<'_>,
     interruption: &Interruption<'_>,
-    out: &mut MachineOutput,
     terminal: impl Fn(TaskId, TaskTotals) -> Event,
 ) {
-    let tasks: Vec<_> = open_tasks(&run.fold).filter(|task| is_in_subtree(run, &task.id, interruption.top)).collect();
+    let tasks: Vec<_> =
+        open_tasks(&writer.run.fold).filter(|task| is_in_subtree(writer.run, &task.id, interruption.top)).collect();
     for id in tasks.iter().flat_map(|task| outstanding::outstanding_effects_of_task(task)) {
-        out.push_effect(Effect::Abort(id));
+        writer.out.push_effect(Effect::Abort(id));
     }
     let tasks: Vec<TaskId> = tasks.into_iter().rev().map(|task| task.id.clone()).collect();
     for task in tasks {
-        file_processing::stop_file_reads(run, &task, out);
-        close_items::close_open_items(run, &task, Some(interruption.reason), out);
-        step::finish_step(run, &task, interruption.stop, None, out);
-        for call in calls_without_result(run, &task) {
+        file_processing::stop_file_reads(writer, &task);
+        close_items::close_open_items(writer, &task, Some(interruption.reason));
+        step::finish_step(writer, &task, interruption.stop, None);
+        for call in calls_without_result(writer.run, &task) {
             // A sub-agent ends before its parent: the call has its outcome.
-            if run.fold.task(&call.child_task_id()).is_some() {
-                sub_agent::finish_sub_agent(run, &call, out);
+            if writer.run.fold.task(&call.child_task_id()).is_some() {
+                sub_agent::finish_sub_agent(writer, &call);
             } else {
-                close_call(run, &call, interruption.error.clone(), out);
+                close_call(writer, &call, interruption.error.clone());
             }
         }
-        let totals = task_totals(run, &task, out);
-        out.emit(run, terminal(task, totals));
+        let totals = task_totals(writer.run, &task, writer.out);
+        writer.emit(terminal(task, totals));
     }
 }
 
 /// Answers a call with an error, and withdraws its approval request if that is open.
-fn close_call(run: &mut RunState, call: &CallId, error: ErrorInfo, out: &mut MachineOutput) {
-    let approval = run.task_of_call(call).and_then(|task| task.last_approval(call));
+fn close_call(writer: &mut RunWriter<'_>, call: &CallId, error: ErrorInfo) {
+    let approval = writer.run.task_of_call(call).and_then(|task| task.last_approval(call));
     if approval.is_some_and(|(_, answer)| answer.is_none()) {
-        pending::withdraw_approval(run, call, out);
+        pending::withdraw_approval(writer, call);
     }
-    tool_result::write_error_result(run, call, ResultStatus::Incomplete, error, out);
+    tool_result::write_error_result(writer, call, ResultStatus::Incomplete, error);
 }
 
 /// Calls of complete or limited steps that have no result. Calls of interrupted steps never ran and get none.

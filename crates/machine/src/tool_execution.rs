@@ -2,8 +2,7 @@
 
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
-use crate::output::MachineOutput;
-use crate::state::RunState;
+use crate::output::RunWriter;
 use crate::tool_result;
 use model::definition::Tool;
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
@@ -13,23 +12,23 @@ use model::{CallId, TaskId};
 use std::sync::Arc;
 
 /// Starts a tool with validated arguments. The tool does not run before this record is durable (law 10).
-pub(crate) fn start_tool(run: &mut RunState, call: &CallId, tool: &Tool, arguments: String, out: &mut MachineOutput) {
-    let Some(task) = run.task_of_call(call) else { return };
+pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: String) {
+    let Some(task) = writer.run.task_of_call(call) else { return };
     let task_id = task.id.clone();
-    let limits = &run.definitions.limits;
+    let limits = &writer.run.definitions.limits;
     let output_bytes_max = tool.output_bytes_max.unwrap_or(limits.tool_output_bytes_max);
-    let deadline = out.now().saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
+    let deadline = writer.out.now().saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
     let private = PrivatePayload {
         idempotent: Some(tool.idempotent),
         on_crash: Some(tool.on_crash),
         deadline: Some(deadline),
         ..PrivatePayload::default()
     };
-    let attempt = emit_tool_started(run, &task_id, call, arguments.clone(), Some(private), out);
+    let attempt = emit_tool_started(writer, &task_id, call, arguments.clone(), Some(private));
     let request = ToolRequest {
-        user: run.user.clone(),
-        thread: run.thread.clone(),
-        run: run.root_id(),
+        user: writer.run.user.clone(),
+        thread: writer.run.thread.clone(),
+        run: writer.run.root_id(),
         task: task_id,
         call_id: call.clone(),
         attempt,
@@ -39,29 +38,28 @@ pub(crate) fn start_tool(run: &mut RunState, call: &CallId, tool: &Tool, argumen
         executor: Arc::new(tool.executor.clone()),
         output_bytes_max,
     };
-    out.push_effect(Effect::CallTool { id: EffectId::tool(call, attempt), request: Box::new(request) });
+    writer.out.push_effect(Effect::CallTool { id: EffectId::tool(call, attempt), request: Box::new(request) });
 }
 
 /// Records that a call starts, and returns the number of the attempt.
 pub(crate) fn emit_tool_started(
-    run: &mut RunState,
+    writer: &mut RunWriter<'_>,
     task: &TaskId,
     call: &CallId,
     arguments: String,
     private: Option<PrivatePayload>,
-    out: &mut MachineOutput,
 ) -> u32 {
-    let call_fold = run.fold.task(task).and_then(|task| task.call(call));
+    let call_fold = writer.run.fold.task(task).and_then(|task| task.call(call));
     let attempt = call_fold.map_or(0, |(fold, _)| fold.attempts) + 1;
     let started = ToolStarted { task_id: task.clone(), call_id: call.clone(), arguments, attempt };
-    out.emit_with_private(run, Event::ToolStarted(started), private);
+    writer.emit_with_private(Event::ToolStarted(started), private);
     attempt
 }
 
 /// Handles an event of a tool. An event of another attempt is ignored.
-pub(crate) fn on_tool_event(run: &mut RunState, id: &EffectId, event: ToolEvent, out: &mut MachineOutput) {
+pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: ToolEvent) {
     let EffectId::Tool { call, attempt } = id else { return };
-    let Some(task) = run.task_of_call(call) else { return };
+    let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((fold, item)) = task.call(call) else { return };
     let is_running = matches!(calls::call_state(task, fold, item), CallState::Running) && fold.attempts == *attempt;
     if !is_running || task.status.is_terminal() {
@@ -71,24 +69,24 @@ pub(crate) fn on_tool_event(run: &mut RunState, id: &EffectId, event: ToolEvent,
     match event {
         ToolEvent::Progress(ProgressUpdate { message, progress, total }) => {
             let call_id = call.clone();
-            out.emit_if_fits(run, Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
+            writer.emit_if_fits(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         }
-        ToolEvent::State(change) => apply_state_change(run, task_id, change, out),
-        ToolEvent::Custom { name, value } => out.emit_if_fits(run, Event::Custom(CustomEvent { task_id, name, value })),
-        ToolEvent::End(output) => tool_result::finish_call(run, call, output, out),
+        ToolEvent::State(change) => apply_state_change(writer, task_id, change),
+        ToolEvent::Custom { name, value } => writer.emit_if_fits(Event::Custom(CustomEvent { task_id, name, value })),
+        ToolEvent::End(output) => tool_result::finish_call(writer, call, output),
     }
 }
 
-fn apply_state_change(run: &mut RunState, task_id: TaskId, change: StateChange, out: &mut MachineOutput) {
+fn apply_state_change(writer: &mut RunWriter<'_>, task_id: TaskId, change: StateChange) {
     match change {
         StateChange::Snapshot(state) => {
-            out.emit_if_fits(run, Event::StateSnapshot(StateSnapshot { task_id, state }));
+            writer.emit_if_fits(Event::StateSnapshot(StateSnapshot { task_id, state }));
         }
         StateChange::Delta(delta) => {
             let delta = StateDelta { task_id, delta };
             // A delta that does not apply is a mistake of the tool and must not reach the log.
-            if run.fold.can_apply_state_delta(&delta) {
-                out.emit_if_fits(run, Event::StateDelta(delta));
+            if writer.run.fold.can_apply_state_delta(&delta) {
+                writer.emit_if_fits(Event::StateDelta(delta));
             }
         }
     }

@@ -42,7 +42,6 @@ pub(crate) fn tool_specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
     specs
 }
 
-/// The largest output that the tool of a call may return.
 pub(crate) fn tool_output_bytes_max(run: &RunState, call: &CallId) -> usize {
     let task = run.task_of_call(call);
     let tool = task.and_then(|task| task.call(call).and_then(|(_, call)| find_tool(run, task, &call.name)));

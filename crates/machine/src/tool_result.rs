@@ -1,8 +1,7 @@
 //! Results of calls: the blocks that people see, and the content that the model reads.
 
-use crate::output::{MachineOutput, json_size, split_delta};
+use crate::output::{RunWriter, json_size, split_delta};
 use crate::positions::{BlockPosition, next_output_index};
-use crate::state::RunState;
 use crate::{calls, tool_lookup};
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
 use model::error::{ErrorCode, ErrorInfo};
@@ -16,8 +15,8 @@ use model::{CallId, reference};
 use std::collections::BTreeMap;
 
 /// Answers a call with the output of its tool. `drive` decides whether the model is called next.
-pub(crate) fn finish_call(run: &mut RunState, call: &CallId, output: ToolOutput, out: &mut MachineOutput) {
-    let limit = tool_lookup::tool_output_bytes_max(run, call);
+pub(crate) fn finish_call(writer: &mut RunWriter<'_>, call: &CallId, output: ToolOutput) {
+    let limit = tool_lookup::tool_output_bytes_max(writer.run, call);
     // Blocks are logged in pieces, but the record that ends the result has to hold everything else.
     let rest = json_size(&(&output.summary, &output.artifact, &output.ui_hints, &output.error));
     let output = if json_size(&output) > limit || rest > DONE_REPEAT_BYTES_MAX {
@@ -29,66 +28,39 @@ pub(crate) fn finish_call(run: &mut RunState, call: &CallId, output: ToolOutput,
         output
     };
     let status = if output.error.is_some() { ResultStatus::Failed } else { ResultStatus::Completed };
-    write_result(run, call, status, output, out);
+    write_result(writer, call, status, output);
 }
 
 /// Answers a call with a result of this status. It can be cited unless it is an error.
-pub(crate) fn write_result(
-    run: &mut RunState,
-    call: &CallId,
-    status: ResultStatus,
-    output: ToolOutput,
-    out: &mut MachineOutput,
-) {
+pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: ResultStatus, output: ToolOutput) {
     let groups = if output.error.is_none() { CitationGroups::New } else { CitationGroups::None };
-    emit_result(run, call, status, output, groups, out);
-}
-
-/// Answers a call with a text of the server: there is nothing in it to cite.
-pub(crate) fn write_uncited_result(
-    run: &mut RunState,
-    call: &CallId,
-    status: ResultStatus,
-    output: ToolOutput,
-    out: &mut MachineOutput,
-) {
-    emit_result(run, call, status, output, CitationGroups::None, out);
-}
-
-/// Answers a call with the result of an earlier call.
-pub(crate) fn write_repeated_result(
-    run: &mut RunState,
-    call: &CallId,
-    status: ResultStatus,
-    output: ToolOutput,
-    out: &mut MachineOutput,
-) {
-    emit_result(run, call, status, output, CitationGroups::Kept, out);
+    write_numbered_result(writer, call, status, output, groups);
 }
 
 /// How the reference groups of a result are numbered.
 #[derive(Clone, Copy)]
-enum CitationGroups {
+pub(crate) enum CitationGroups {
     New,
+    /// The result repeats that of an earlier call.
     Kept,
-    /// The result has none.
+    /// There is nothing in the result to cite.
     None,
 }
 
-fn emit_result(
-    run: &mut RunState,
+pub(crate) fn write_numbered_result(
+    writer: &mut RunWriter<'_>,
     call: &CallId,
     status: ResultStatus,
     output: ToolOutput,
     groups: CitationGroups,
-    out: &mut MachineOutput,
 ) {
-    let Some(task) = run.task_of_call(call) else { return };
+    let Some(task) = writer.run.task_of_call(call) else { return };
     let task_id = task.id.clone();
     let agent = Some(task.agent.clone());
     let output_index = next_output_index(task);
     let ToolOutput { message_content, block_list, summary, artifact, ui_hints, error } = output;
-    let (mut content, blocks) = number_reference_groups(run.reference_count(), message_content, block_list, groups);
+    let (mut content, blocks) =
+        number_reference_groups(writer.run.reference_count(), message_content, block_list, groups);
     if content.is_empty() {
         // Providers refuse empty results.
         let message = error.as_ref().map(|error| error.message.as_str()).filter(|message| !message.trim().is_empty());
@@ -97,12 +69,12 @@ fn emit_result(
     let mut result = new_open_result(call, agent);
     let id = result.id.clone();
     let item = Item::ToolResult(result.clone());
-    out.emit(run, Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index, item }));
+    writer.emit(Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index, item }));
     for (block_index, block) in (0..).zip(blocks) {
         let at = BlockPosition { task_id: task_id.clone(), item_id: id.clone(), output_index, block_index };
-        emit_block(run, &at, block, out);
+        emit_block(writer, &at, block);
     }
-    let written = run.item(&task_id, output_index).map(|fold| fold.item.blocks().to_vec()).unwrap_or_default();
+    let written = writer.run.item(&task_id, output_index).map(|fold| fold.item.blocks().to_vec()).unwrap_or_default();
     result.block_list = Some(written).filter(|blocks| json_size(blocks) <= DONE_REPEAT_BYTES_MAX);
     result.status = Some(status);
     result.error = error;
@@ -112,7 +84,7 @@ fn emit_result(
     // Content that does not fit a record is rebuilt from the blocks when the model needs it.
     let content = Some(content).filter(|content| json_size(content) <= RECORD_BYTES_MAX / 2);
     let done = ItemEvent { task_id, output_index, item: Item::ToolResult(result) };
-    out.emit_with_private(run, Event::ItemDone(done), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+    writer.emit_with_private(Event::ItemDone(done), Some(PrivatePayload { content, ..PrivatePayload::default() }));
 }
 
 /// A result in progress, without content.
@@ -191,28 +163,28 @@ fn part_to_block(part: &ContentPart) -> Option<Block> {
 }
 
 /// Emits a block: a short one in one event, a long text in pieces.
-fn emit_block(run: &mut RunState, at: &BlockPosition, block: Block, out: &mut MachineOutput) {
+fn emit_block(writer: &mut RunWriter<'_>, at: &BlockPosition, block: Block) {
     match block {
         Block::Text(block) if block.text().len() <= DELTA_BYTES_MAX => {
-            out.emit(run, Event::TextDone(at.text_event(block)));
+            writer.emit(Event::TextDone(at.text_event(block)));
         }
         Block::Text(block) => {
             let empty = TextBlock { text: Some(String::new()), ..block.clone() };
-            out.emit(run, Event::TextAdded(at.text_event(empty)));
+            writer.emit(Event::TextAdded(at.text_event(empty)));
             for piece in split_delta(block.text()) {
-                out.emit(run, Event::TextDelta(at.text_delta(piece, None)));
+                writer.emit(Event::TextDelta(at.text_delta(piece, None)));
             }
             let repeated = block.text.filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
-            out.emit(run, Event::TextDone(at.text_event(TextBlock { text: repeated, ..block })));
+            writer.emit(Event::TextDone(at.text_event(TextBlock { text: repeated, ..block })));
         }
         Block::Image(block) if block.image_url.url.len() > RECORD_BYTES_MAX / 2 => {
             let text = format!("[an image of {} bytes was left out]", block.image_url.url.len());
-            out.emit(run, Event::TextDone(at.text_event(TextBlock { id: block.id, ..TextBlock::new(text) })));
+            writer.emit(Event::TextDone(at.text_event(TextBlock { id: block.id, ..TextBlock::new(text) })));
         }
         Block::Image(block) => {
             let empty = ImageBlock { image_url: ImageUrl::default(), id: block.id };
-            out.emit(run, Event::ImageAdded(at.image_event(empty)));
-            out.emit(run, Event::ImageDone(at.image_event(block)));
+            writer.emit(Event::ImageAdded(at.image_event(empty)));
+            writer.emit(Event::ImageDone(at.image_event(block)));
         }
         // A tool cannot return items: only sub-agents produce them.
         Block::Reasoning(_)
@@ -220,17 +192,11 @@ fn emit_block(run: &mut RunState, at: &BlockPosition, block: Block, out: &mut Ma
         | Block::ToolResult(_)
         | Block::Message(_)
         | Block::HostedCall(_)
-        | Block::FileProcessing(_) => out.emit(run, Event::TextDone(at.text_event(TextBlock::new("")))),
+        | Block::FileProcessing(_) => writer.emit(Event::TextDone(at.text_event(TextBlock::new("")))),
     }
 }
 
 /// Answers a call with an error.
-pub(crate) fn write_error_result(
-    run: &mut RunState,
-    call: &CallId,
-    status: ResultStatus,
-    error: ErrorInfo,
-    out: &mut MachineOutput,
-) {
-    write_result(run, call, status, calls::error_output(error), out);
+pub(crate) fn write_error_result(writer: &mut RunWriter<'_>, call: &CallId, status: ResultStatus, error: ErrorInfo) {
+    write_result(writer, call, status, calls::error_output(error));
 }

@@ -42,9 +42,7 @@ enum CassetteLine {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedRequest {
-    /// The version of the format.
     cassette: u32,
-    /// The dialect.
     kind: String,
     /// `provider/model`.
     model: String,
@@ -53,7 +51,6 @@ pub(crate) struct RecordedRequest {
     /// The user's last message.
     said: String,
     step: u32,
-    /// The request body.
     request: Value,
 }
 

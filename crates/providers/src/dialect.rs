@@ -26,11 +26,9 @@ pub(crate) enum RefusalScope {
 }
 
 impl UpstreamDialect {
-    /// Every dialect.
     pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
 
     /// The name in a configuration.
-    #[must_use]
     pub const fn config_name(self) -> &'static str {
         match self {
             Self::Responses => "openai-responses",
@@ -40,7 +38,6 @@ impl UpstreamDialect {
     }
 
     /// The base URL of the dialect's reference service.
-    #[must_use]
     pub const fn default_base_url(self) -> &'static str {
         match self {
             Self::Responses | Self::Chat => "https://api.openai.com/v1",

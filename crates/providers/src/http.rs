@@ -50,7 +50,6 @@ pub struct HttpProvider {
 
 impl HttpProvider {
     /// `resolve_secret` resolves the references in `settings`, for each turn anew.
-    #[must_use]
     pub fn new(settings: HttpProviderSettings, client: ProviderClient, resolve_secret: SecretResolver) -> Self {
         let endpoint = settings.dialect.endpoint(&settings.base_url);
         let refused_history = RefusedHistory::default();

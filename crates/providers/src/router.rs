@@ -18,8 +18,6 @@ pub struct ProviderRouter {
 }
 
 impl ProviderRouter {
-    /// A router without providers.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

@@ -9,11 +9,12 @@ mod shares;
 mod threads;
 
 use crate::validation;
+use async_trait::async_trait;
 use model::command::Command;
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
-    PageLimit, RecordPage, RunRow, ShareRow, Spend, StoreError, StoreFuture, WriteAccess,
+    PageLimit, RecordPage, RunRow, ShareRow, Spend, StoreError, StoreResult, WriteAccess,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -78,7 +79,6 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    #[must_use]
     pub fn new() -> Self {
         Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX }
     }
@@ -100,22 +100,16 @@ impl WriteAccess for MemoryStore {
     }
 }
 
+#[async_trait]
 impl Journal for MemoryStore {
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        _node: &'a NodeId,
-    ) -> StoreFuture<'a, ClaimOutcome> {
-        Box::pin(async move {
-            let mut tables = self.lock_tables();
-            let epoch = Epoch(tables.last_epoch + 1);
-            let thread = tables.thread_mut(owner, thread).ok_or(StoreError::ThreadNotFound)?;
-            thread.epoch = Some(epoch);
-            let lease = Lease { epoch, head: thread.head() };
-            tables.last_epoch += 1;
-            Ok(ClaimOutcome::Granted(lease))
-        })
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, _node: &NodeId) -> StoreResult<ClaimOutcome> {
+        let mut tables = self.lock_tables();
+        let epoch = Epoch(tables.last_epoch + 1);
+        let thread = tables.thread_mut(owner, thread).ok_or(StoreError::ThreadNotFound)?;
+        thread.epoch = Some(epoch);
+        let lease = Lease { epoch, head: thread.head() };
+        tables.last_epoch += 1;
+        Ok(ClaimOutcome::Granted(lease))
     }
 
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
@@ -124,29 +118,27 @@ impl Journal for MemoryStore {
         Box::pin(std::future::ready(outcome))
     }
 
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> StoreFuture<'a, RecordPage> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
-            let mut bytes = 0_usize;
-            let mut page = RecordPage { records: Vec::new(), head: thread.head() };
-            let skipped = usize::try_from(after.0).unwrap_or(usize::MAX);
-            for record in thread.records.iter().skip(skipped) {
-                let full = page.records.len() >= limit.records_max || bytes >= limit.bytes_max;
-                if full && !page.records.is_empty() {
-                    break;
-                }
-                bytes = bytes.saturating_add(record.size_bytes());
-                page.records.push(record.clone());
+    ) -> StoreResult<RecordPage> {
+        let tables = self.lock_tables();
+        let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
+        let mut bytes = 0_usize;
+        let mut page = RecordPage { records: Vec::new(), head: thread.head() };
+        let skipped = usize::try_from(after.0).unwrap_or(usize::MAX);
+        for record in thread.records.iter().skip(skipped) {
+            let full = page.records.len() >= limit.records_max || bytes >= limit.bytes_max;
+            if full && !page.records.is_empty() {
+                break;
             }
-            Ok(page)
-        })
+            bytes = bytes.saturating_add(record.size_bytes());
+            page.records.push(record.clone());
+        }
+        Ok(page)
     }
 }
 

@@ -48,9 +48,10 @@ pub(crate) use schema::{
 };
 
 use crate::validation;
+use async_trait::async_trait;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, OnCommit, PageLimit, RecordPage,
-    StoreError, StoreFuture, WriteAccess,
+    StoreError, StoreResult, WriteAccess,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
@@ -58,7 +59,6 @@ use reader_pool::ReaderPool;
 use rusqlite::Connection;
 use std::future::ready;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -116,15 +116,6 @@ pub struct WriterStats {
     pub failures: u64,
 }
 
-#[derive(Debug, Default)]
-struct WriterCounters {
-    commits: AtomicU64,
-    records: AtomicU64,
-    bytes: AtomicU64,
-    blocks: AtomicU64,
-    failures: AtomicU64,
-}
-
 /// The store in a data folder.
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -132,14 +123,11 @@ pub struct SqliteStore {
     thread: Option<JoinHandle<()>>,
     index: Arc<RecordIndex>,
     readers: Arc<ReaderPool>,
-    counters: Arc<WriterCounters>,
+    stats: Arc<Mutex<WriterStats>>,
 }
 
 impl SqliteStore {
-    /// Opens a folder, or creates it. Blocks while it scans the live records.
-    ///
-    /// # Errors
-    /// When this process cannot open the folder, which then stays unchanged.
+    /// Opens a folder, or creates it. Blocks while it scans the live records. After an error the folder is unchanged.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreOpenError> {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
@@ -152,7 +140,7 @@ impl SqliteStore {
         let index = Arc::new(RecordIndex::default());
         index.replace(found.threads);
         let readers = Arc::new(ReaderPool::new(database, options.readers_max));
-        let counters = Arc::new(WriterCounters::default());
+        let stats = Arc::<Mutex<WriterStats>>::default();
         let state = WriterState {
             boot,
             next_pos: found.next_pos,
@@ -172,7 +160,7 @@ impl SqliteStore {
             folder,
             state,
             readers: Arc::clone(&readers),
-            counters: Arc::clone(&counters),
+            stats: Arc::clone(&stats),
             limits,
             avg_group_size: 0,
             last_commit: None,
@@ -184,20 +172,12 @@ impl SqliteStore {
         let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, counters })
+        Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, stats })
     }
 
     /// Counts since the store was opened.
-    #[must_use]
     pub fn stats(&self) -> WriterStats {
-        let WriterCounters { commits, records, bytes, blocks, failures } = &*self.counters;
-        WriterStats {
-            commits: commits.load(Relaxed),
-            records: records.load(Relaxed),
-            bytes: bytes.load(Relaxed),
-            blocks: blocks.load(Relaxed),
-            failures: failures.load(Relaxed),
-        }
+        *lock(&self.stats)
     }
 
     /// Executes queued tasks, truncates the write-ahead log and releases the folder. Later operations fail. Dropping
@@ -210,6 +190,14 @@ impl SqliteStore {
             // An error means that the writer has stopped already.
             let _ = closed.await;
         }
+    }
+
+    /// Runs a query whose errors name no thread on a reader's connection.
+    async fn query<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.readers.with_connection(|conn| work(conn).map_err(|error| record_row::unavailable_error(&error))).await
     }
 
     /// Runs a closure in a transaction on the writer thread and returns its result after the commit.
@@ -281,15 +269,11 @@ impl WriteAccess for SqliteStore {
     }
 }
 
+#[async_trait]
 impl Journal for SqliteStore {
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        _node: &'a NodeId,
-    ) -> StoreFuture<'a, ClaimOutcome> {
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, _node: &NodeId) -> StoreResult<ClaimOutcome> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.call_writer(TaskCost::Query, move |tx| tx.claim(&owner, &thread)))
+        self.call_writer(TaskCost::Query, move |tx| tx.claim(&owner, &thread)).await
     }
 
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
@@ -316,14 +300,14 @@ impl Journal for SqliteStore {
         Box::pin(async { outcome.await.unwrap_or_else(|_| AppendOutcome::from_writer_error("the writer is gone")) })
     }
 
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> StoreFuture<'a, RecordPage> {
-        Box::pin(self.load_page(owner, thread, after, limit))
+    ) -> StoreResult<RecordPage> {
+        self.load_page(owner, thread, after, limit).await
     }
 }
 

@@ -21,7 +21,7 @@ use model::record::{RECORD_FORMAT, Record};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
@@ -29,7 +29,6 @@ use std::path::Path;
 /// Maximum number of problems in a report.
 const PROBLEMS_MAX: usize = 1_000;
 
-/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     pub threads: u64,
@@ -40,7 +39,6 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
@@ -67,10 +65,6 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// Checks a data folder.
-///
-/// # Errors
-/// When the folder has no Headwater database, has a newer schema, or is locked by a server.
 pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
     let folder = DataFolder::lock_existing(dir)?;
     let conn = open_offline(&folder.database).map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;
@@ -103,13 +97,24 @@ pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
 }
 
 fn check_integrity(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
-    let mut check = conn.prepare("PRAGMA integrity_check")?;
-    let mut rows = check.query(())?;
-    while let Some(row) = rows.next()? {
+    for_each_row(conn, "PRAGMA integrity_check", |row| {
         let line: String = row.get(0)?;
         if line != "ok" {
             report.add_problem(format!("SQLite: {line}"));
         }
+        Ok(())
+    })
+}
+
+fn for_each_row(
+    conn: &Connection,
+    sql: &str,
+    mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut select = conn.prepare(sql)?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        visit(row)?;
     }
     Ok(())
 }
@@ -123,9 +128,7 @@ fn check_threads(conn: &Connection, scan: RecordScan, version: u32, report: &mut
     }
     let index = RecordIndex::default();
     index.replace(scan.threads);
-    let mut select = conn.prepare("SELECT num, id, owner FROM threads ORDER BY num")?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
+    for_each_row(conn, "SELECT num, id, owner FROM threads ORDER BY num", |row| {
         let (num, id, owner): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let (thread, owner) = (ThreadId::from(id), UserId::from(owner));
         report.threads += 1;
@@ -144,8 +147,8 @@ fn check_threads(conn: &Connection, scan: RecordScan, version: u32, report: &mut
         if audit.read_records(conn, &index, &owner) {
             audit.check_run_rows(conn, num)?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Reports rows of missing threads in every table but `records`, which the scan covers.
@@ -164,15 +167,13 @@ fn check_orphaned_rows(conn: &Connection, report: &mut VerifyReport) -> rusqlite
 }
 
 fn check_inbox_commands(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
-    let mut select = conn.prepare("SELECT id, command FROM inbox")?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
+    for_each_row(conn, "SELECT id, command FROM inbox", |row| {
         let (id, command): (i64, String) = (row.get(0)?, row.get(1)?);
         if serde_json::from_str::<Command>(&command).is_err() {
             report.add_problem(format!("inbox row {id} is not a command"));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Reports approvals that cannot be decoded or that belong to no run of their thread and owner.
@@ -180,9 +181,7 @@ fn check_approvals(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Re
     let sql = "SELECT a.key, a.action, a.answer, EXISTS
                (SELECT 1 FROM runs r WHERE r.owner = a.owner AND r.id = a.run AND r.thread = a.thread)
                FROM approvals a ORDER BY a.key";
-    let mut select = conn.prepare(sql)?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
+    for_each_row(conn, sql, |row| {
         let (key, action, answer): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if serde_json::from_str::<ActionRequest>(&action).is_err() {
             report.add_problem(format!("question {key} does not say what would be done"));
@@ -193,21 +192,19 @@ fn check_approvals(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Re
         if !row.get::<_, bool>(3)? {
             report.add_problem(format!("question {key} is asked by no run of its thread"));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Reports aliases with an invalid thread id. A missing thread is no problem: an alias may exist before its thread.
 fn check_aliases(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
-    let mut select = conn.prepare("SELECT protocol, name, thread FROM names ORDER BY owner, protocol, name")?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
+    for_each_row(conn, "SELECT protocol, name, thread FROM names ORDER BY owner, protocol, name", |row| {
         let (protocol, name, thread): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if ThreadId::parse(&thread).is_err() {
             report.add_problem(format!("the name {name} of {protocol} stands for no thread that there can be"));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// A run according to its records.

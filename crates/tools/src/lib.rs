@@ -20,6 +20,7 @@ mod context;
 mod demo;
 mod hook;
 mod http;
+mod new_builtin;
 mod output;
 mod output_parser;
 mod process;

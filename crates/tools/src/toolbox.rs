@@ -12,7 +12,6 @@ use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use std::fmt;
 use std::sync::Arc;
 
-/// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up the HTTP client: {0}")]
 pub struct ToolboxError(#[from] reqwest::Error);
@@ -25,9 +24,6 @@ pub struct Toolbox {
 
 impl Toolbox {
     /// `env` reads the server's environment; `clock` is the one that deadlines are measured by.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be built.
     pub fn new(env: EnvLookup, clock: Arc<dyn Clock>) -> Result<Self, ToolboxError> {
         // A redirect could take a secret's header to another host, and a proxy would be a setting that no page lists.
         let builder = || {

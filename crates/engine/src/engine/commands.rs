@@ -9,7 +9,6 @@ use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Why an answer was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     #[error("the run does not wait for a result of `{0}`")]
@@ -22,9 +21,6 @@ pub enum AnswerError {
 
 impl Engine {
     /// Cancels a task and all tasks below it. The root task of a run is the whole run.
-    ///
-    /// # Errors
-    /// When the command could not be stored.
     pub async fn cancel(
         &self,
         user: &UserId,
@@ -36,9 +32,6 @@ impl Engine {
     }
 
     /// Adds input to a run. If the run ends before it can read the input, the input starts the next run.
-    ///
-    /// # Errors
-    /// When the command could not be stored.
     pub async fn steer(
         &self,
         user: &UserId,
@@ -52,9 +45,6 @@ impl Engine {
     }
 
     /// Answers an approval request. The decision is stored first, so that it takes effect exactly once, also after a crash.
-    ///
-    /// # Errors
-    /// When there is no such request, it has another decision, or the decision could not be stored.
     pub async fn decide_approval(
         &self,
         user: &UserId,
@@ -70,9 +60,6 @@ impl Engine {
 
     /// Submits results of tools that the client ran. The run has to wait for all of them; they are one command and take
     /// effect together.
-    ///
-    /// # Errors
-    /// When the run does not wait for one of them, or the command could not be stored.
     pub async fn submit_client_results(
         &self,
         user: &UserId,
@@ -80,8 +67,11 @@ impl Engine {
         results: Vec<ClientToolResult>,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), AnswerError> {
-        let pending = self.pending_client_calls(user, run).await?;
-        if let Some(unexpected) = results.iter().find(|result| !pending.contains(&result.call_id)) {
+        let pending = self.pending(user, run).await?;
+        let is_pending = |call: &CallId| {
+            pending.iter().any(|pending| pending.kind == PendingKind::ClientTool && pending.call_id == *call)
+        };
+        if let Some(unexpected) = results.iter().find(|result| !is_pending(&result.call_id)) {
             // The same request, sent twice, may be why the run does not wait any more.
             return match self.find_submission(user, idempotency.as_ref()).await? {
                 Some(_) => Ok(()),
@@ -95,10 +85,7 @@ impl Engine {
     }
 
     /// Answers several requests of a run at once: the run sees none of the answers before all are stored. The caller leaves
-    /// out answers that the run does not wait for.
-    ///
-    /// # Errors
-    /// When one of them could not be stored; those before it were.
+    /// out answers that the run does not wait for. After an error, the answers before the failed one are stored.
     pub async fn submit_answers(
         &self,
         user: &UserId,
@@ -113,26 +100,17 @@ impl Engine {
                 self.submit_without_wake(user, &run.thread, Command::Answer(answer), idempotency.take()).await;
             if let Err(error) = submitted {
                 // The answers before it are stored and must not wait for the next command.
-                self.wake_thread(user, &run.thread);
+                self.registry.wake_thread(user, &run.thread);
                 return Err(error);
             }
         }
-        self.wake_thread(user, &run.thread);
+        self.registry.wake_thread(user, &run.thread);
         Ok(())
     }
 
     /// What a run waits for, also while other tasks of it run.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn pending(&self, user: &UserId, run: &RunRow) -> Result<Vec<PendingRequest>, StoreError> {
         let Some(first) = run.first_seq.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
         Ok(machine::pending_requests(&self.fold_run(user, &run.thread, first, None).await?))
-    }
-
-    async fn pending_client_calls(&self, user: &UserId, run: &RunRow) -> Result<Vec<CallId>, StoreError> {
-        let pending = self.pending(user, run).await?.into_iter();
-        let client_tools = pending.filter(|pending| pending.kind == PendingKind::ClientTool);
-        Ok(client_tools.map(|pending| pending.call_id).collect())
     }
 }

@@ -47,9 +47,6 @@ impl Engine {
     }
 
     /// The active run of a thread: the oldest that has not ended.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
     pub async fn active_run(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
         let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
         let filter = RunFilter { status, thread: Some(thread.clone()) };

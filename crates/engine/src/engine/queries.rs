@@ -2,23 +2,22 @@
 
 use super::Engine;
 use crate::load_thread::load_thread;
+use crate::read_records::{for_each_record, log_head};
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
 use model::json::JsonObject;
-use model::ports::{PageLimit, RunRow, StoreError};
+use model::ports::{RunRow, StoreError};
 use model::task::{TaskObject, TaskStatus};
 use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{Seq, TaskId, ThreadId, UserId};
+use std::ops::ControlFlow;
 
 const OMITTED_HISTORY_NOTE: &str = "[What was said before this is left out: it is too long to be taken along.]";
 
 impl Engine {
     /// The row of the run that a task belongs to. Runs of other users do not exist.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
     pub async fn run_of_task(&self, user: &UserId, task: &TaskId) -> Result<Option<RunRow>, StoreError> {
         match task.run_id() {
             Some(run) => self.ports().directory.run(user, &run).await,
@@ -27,9 +26,6 @@ impl Engine {
     }
 
     /// A task as it is now: the fold of its durable records.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn task_object(&self, user: &UserId, task: &TaskId) -> Result<Option<TaskObject>, StoreError> {
         let Some(row) = self.run_of_task(user, task).await? else { return Ok(None) };
         let Some(first) = row.first_seq else { return Ok(queued_task_object(&row).filter(|_| row.id == *task)) };
@@ -46,32 +42,23 @@ impl Engine {
         last: Option<Seq>,
     ) -> Result<RunFold, StoreError> {
         let mut fold = RunFold::default();
-        let mut at = first.prev();
-        loop {
-            let page = self.ports().journal.read_page(user, thread, at, PageLimit::WIDE).await?;
-            let Some(end) = page.records.last() else { return Ok(fold) };
-            at = end.seq;
-            for record in &page.records {
-                if fold.has_ended() || last.is_some_and(|last| record.seq > last) {
-                    return Ok(fold);
-                }
-                let _counted = fold.apply(record);
+        for_each_record(&*self.ports().journal, user, thread, first.prev(), |record| {
+            if fold.has_ended() || last.is_some_and(|last| record.seq > last) {
+                return ControlFlow::Break(());
             }
-        }
+            let _counted = fold.apply(record);
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(fold)
     }
 
     /// The usage of all runs of a thread that have ended.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn thread_usage(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Usage, StoreError> {
         Ok(load_thread(self.ports(), user, thread, head).await?.replay.thread.usage)
     }
 
     /// The history up to the end of a run, for a thread that is forked there.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn history_until(&self, user: &UserId, run: &RunRow) -> Result<PriorHistory, StoreError> {
         let thread = self.load_thread_fold(user, &run.thread).await?;
         Ok(PriorHistory {
@@ -82,9 +69,6 @@ impl Engine {
 
     /// The same in at most `bytes_max` bytes: the newest runs that fit, after a note that others are omitted. Of a run that
     /// does not fit alone, only the messages, if they do.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub async fn history_within(
         &self,
         user: &UserId,
@@ -119,7 +103,7 @@ impl Engine {
 
     async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
         let ports = self.ports();
-        let head = ports.journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
+        let head = log_head(&*ports.journal, user, thread).await?;
         Ok(load_thread(ports, user, thread, head).await?.replay.thread)
     }
 }

@@ -15,7 +15,6 @@ use model::{TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// A request for a run.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
     /// The agent, or `provider/model`.
@@ -64,7 +63,6 @@ pub struct StartedRun {
     pub thread: ThreadId,
 }
 
-/// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("there is no agent `{0}`")]
@@ -84,11 +82,18 @@ pub enum StartError {
 /// The largest request, as JSON: its record has to hold it.
 pub const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
 
+impl NewRun {
+    /// Rejects a request that does not fit a record of the log.
+    pub fn check_size(&self) -> Result<(), StartError> {
+        let Self { input, tools, metadata, prior_history, model_settings, request_echo, .. } = self;
+        let size = serde_json::to_vec(&(input, tools, metadata, prior_history, model_settings, request_echo))
+            .map_or(usize::MAX, |text| text.len());
+        if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
+    }
+}
+
 impl Engine {
-    /// Starts a run, or enqueues it in its thread.
-    ///
-    /// # Errors
-    /// See [`StartError`]. Nothing has changed then.
+    /// Starts a run, or enqueues it in its thread. An error changes nothing.
     pub async fn start(&self, user: &UserId, new: NewRun) -> Result<StartedRun, StartError> {
         // Before any other check: whatever has changed since, the same request returns the same run.
         if let Some(known) = self.find_submission(user, new.idempotency.as_ref()).await? {
@@ -159,9 +164,6 @@ impl Engine {
     }
 
     /// The run of an earlier request with this key.
-    ///
-    /// # Errors
-    /// When the key was used for another request, or the directory cannot be read.
     pub async fn find_submission(
         &self,
         user: &UserId,
@@ -179,16 +181,7 @@ impl Engine {
         if agent.is_none() {
             return Err(StartError::UnknownAgent(new.agent.clone()));
         }
-        let size = serde_json::to_vec(&(
-            &new.input,
-            &new.tools,
-            &new.metadata,
-            &new.prior_history,
-            &new.model_settings,
-            &new.request_echo,
-        ))
-        .map_or(usize::MAX, |text| text.len());
-        if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
+        new.check_size()
     }
 
     async fn has_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StartError> {

@@ -4,6 +4,7 @@
 
 use crate::fixtures::{definitions, text_parts, with_agent, with_tool};
 use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
+use async_trait::async_trait;
 use engine::{Engine, NewRun, Ports};
 use futures_util::{StreamExt as _, stream};
 use model::definition::{ApprovalPolicy, Definitions};
@@ -12,7 +13,7 @@ use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, StopReaso
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, Journal, ModelClient, OnCommit, PageLimit,
-    RecordPage, StoreError,
+    RecordPage, StoreResult,
 };
 use model::record::RECORD_FORMAT;
 use model::task::TaskStatus;
@@ -165,32 +166,26 @@ async fn a_decision_holds_after_everything_else_has_changed() {
 /// A log as a later version would write it.
 struct Later(Arc<dyn Journal>);
 
+#[async_trait]
 impl Journal for Later {
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
-        self.0.claim(owner, thread, node)
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
+        self.0.claim(owner, thread, node).await
     }
 
     fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         self.0.append_with_callback(batch, landed)
     }
 
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
-        Box::pin(async move {
-            let mut page = self.0.read_page(owner, thread, after, limit).await?;
-            page.records.iter_mut().for_each(|record| record.format = RECORD_FORMAT + 1);
-            Ok(page)
-        })
+    ) -> StoreResult<RecordPage> {
+        let mut page = self.0.read_page(owner, thread, after, limit).await?;
+        page.records.iter_mut().for_each(|record| record.format = RECORD_FORMAT + 1);
+        Ok(page)
     }
 }
 
@@ -233,33 +228,29 @@ struct HeldJournal {
     refusals_left: AtomicUsize,
 }
 
+#[async_trait]
 impl Journal for HeldJournal {
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
         let refused = self.refusals_left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
         if refused {
             let held = ClaimOutcome::Held { node: NodeId::from("another"), until: self.clock.now() + 50 };
-            return Box::pin(async { Ok(held) });
+            return Ok(held);
         }
-        self.inner.claim(owner, thread, node)
+        self.inner.claim(owner, thread, node).await
     }
 
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         self.inner.append_with_callback(batch, on_commit)
     }
 
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
-        self.inner.read_page(owner, thread, after, limit)
+    ) -> StoreResult<RecordPage> {
+        self.inner.read_page(owner, thread, after, limit).await
     }
 }
 

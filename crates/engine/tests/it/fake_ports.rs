@@ -1,6 +1,7 @@
 //! The ports of a test engine: the real store behind a gate, the scripted model and counting tools under observation, a
 //! hook and a clock that the test controls.
 
+use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
 use model::definition::InputHook;
@@ -10,7 +11,7 @@ use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, FileReadOutcome, FileReadRequest,
     FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit, RecordPage,
-    StoreError, ToolRunner,
+    StoreResult, ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -121,14 +122,10 @@ impl GatedJournal {
     }
 }
 
+#[async_trait]
 impl Journal for GatedJournal {
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
-        self.inner.claim(owner, thread, node)
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
+        self.inner.claim(owner, thread, node).await
     }
 
     fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
@@ -149,18 +146,16 @@ impl Journal for GatedJournal {
         Box::pin(async { held.await.expect("it does not panic") })
     }
 
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
-        Box::pin(async move {
-            let page = self.inner.read_page(owner, thread, after, limit).await;
-            self.records_read.fetch_add(page.as_ref().map_or(0, |page| page.records.len()), SeqCst);
-            page
-        })
+    ) -> StoreResult<RecordPage> {
+        let page = self.inner.read_page(owner, thread, after, limit).await;
+        self.records_read.fetch_add(page.as_ref().map_or(0, |page| page.records.len()), SeqCst);
+        page
     }
 }
 

@@ -77,8 +77,8 @@ fn attribute_value(text: &str, name: &str) -> Option<String> {
 pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> ExtractedText {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut page = HtmlTextWriter::new(base);
-    page.is_xml = html.trim_start().starts_with("<?xml");
+    let is_xml = html.trim_start().starts_with("<?xml");
+    let mut page = HtmlTextWriter { base, is_xml, ..HtmlTextWriter::default() };
     let mut tokens = Tokenizer::new_with_emitter(html, emitter);
     while let Some(Ok(token)) = tokens.next() {
         match token {
@@ -106,14 +106,16 @@ pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> 
 }
 
 /// The whitespace between two words.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
 enum Gap {
+    #[default]
     None,
     Space,
     Line,
     Paragraph,
 }
 
+#[derive(Default)]
 struct HtmlTextWriter<'a> {
     /// The page's URL, against which links are resolved.
     base: Option<&'a Url>,
@@ -137,25 +139,7 @@ struct HtmlTextWriter<'a> {
     in_row: bool,
 }
 
-impl<'a> HtmlTextWriter<'a> {
-    fn new(base: Option<&'a Url>) -> Self {
-        Self {
-            base,
-            declared_base: None,
-            is_xml: false,
-            title: String::new(),
-            out: String::new(),
-            gap: Gap::None,
-            prefix: String::new(),
-            hidden: None,
-            in_title: false,
-            preformatted: 0,
-            lists: Vec::new(),
-            link: None,
-            in_row: false,
-        }
-    }
-
+impl HtmlTextWriter<'_> {
     fn open(&mut self, tag: &StartTag<()>) {
         let name: &[u8] = &tag.name;
         if let Some((unseen, depth)) = &mut self.hidden {

@@ -99,10 +99,8 @@ impl AttachmentStore {
         let key = FileKey::for_blob(owner, &hash, Uuid::now_v7())?;
         self.register_upload(&key).await?;
         let kept = self.upload_blob(&key, thread, hash, blob).await;
-        if !matches!(kept, Ok(AttachmentOutcome::Stored))
-            && let Err(error) = self.delete(owner, &key).await
-        {
-            tracing::warn!(path = key.as_str(), %error, "a partial blob was not deleted; this waits for the next start");
+        if !matches!(kept, Ok(AttachmentOutcome::Stored)) {
+            self.delete_partial(&key).await;
         }
         match kept? {
             AttachmentOutcome::Stored | AttachmentOutcome::Duplicate(_) => Ok(()),
@@ -128,14 +126,7 @@ impl AttachmentStore {
             return Err(error.into());
         }
         let bytes = upload.finish().await?;
-        let row = AttachmentRow {
-            path: key.as_str().to_owned(),
-            name: blob.name,
-            content_type: kind.content_type.to_owned(),
-            size_bytes: bytes,
-            created_at: self.clock.now(),
-            hash: Some(hash),
-        };
+        let row = AttachmentRow { hash: Some(hash), ..self.new_row(key, blob.name, kind.content_type, bytes) };
         let bytes_max = self.settings.user_bytes_max.filter(|_| blob.origin != BlobOrigin::RunOutput);
         Ok(self.directory.writer(key.owner())?.commit_blob(key.owner(), thread, row, bytes_max).await?)
     }

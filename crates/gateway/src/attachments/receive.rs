@@ -44,10 +44,8 @@ impl AttachmentStore {
         self.register_upload(&key).await.map_err(Rejection::from)?;
         let typed = TypedFile { name: sanitize_file_name(&file.name), file_type, head, image_check };
         let stored = self.store_chunks(&key, typed, chunks).await;
-        if stored.is_err()
-            && let Err(error) = self.delete(user, &key).await
-        {
-            tracing::warn!(path = key.as_str(), %error, "a partial upload was not deleted; this waits for the next start");
+        if stored.is_err() {
+            self.delete_partial(&key).await;
         }
         stored
     }
@@ -79,14 +77,7 @@ impl AttachmentStore {
             }
         }
         let size_bytes = upload.finish().await.map_err(|error| upload_rejection(error, bytes_max))?;
-        let row = AttachmentRow {
-            path: key.as_str().to_owned(),
-            name,
-            content_type: file_type.content_type.to_owned(),
-            size_bytes,
-            created_at: self.clock.now(),
-            hash: None,
-        };
+        let row = self.new_row(key, name, file_type.content_type, size_bytes);
         let user_bytes_max = self.settings.user_bytes_max;
         let writer = self.directory.writer(key.owner()).map_err(Rejection::from)?;
         let outcome = writer.commit_attachment(key.owner(), row.clone(), user_bytes_max).await;

@@ -3,7 +3,7 @@
 //!
 //! Everything else passes unchanged. A stream waits only while a file is being stored, so the order stays.
 
-use super::data_url::{self, is_data_url};
+use super::data_url::{self, DataUrlError, is_data_url};
 use super::{AttachmentStore, BlobOrigin, NewBlob};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -114,25 +114,20 @@ impl OutputWriter {
             let linked = writer.link_blob(&self.user, &self.thread, blob_hash(url)?).await;
             return linked.ok().flatten().map(|_| url.to_owned());
         }
-        match data_url::parse_data_url(url) {
-            Ok((declared, bytes)) => self.store_bytes(declared, bytes, name).await,
-            Err(error) => {
-                tracing::warn!(thread = %self.thread, %error, "an output file cannot be decoded");
-                None
-            }
-        }
+        let decoded = data_url::parse_data_url(url);
+        let warn =
+            |error: &DataUrlError| tracing::warn!(thread = %self.thread, %error, "an output file cannot be decoded");
+        let (declared, bytes) = decoded.inspect_err(warn).ok()?;
+        self.store_bytes(declared, bytes, name).await
     }
 
     async fn store_bytes(&self, declared: String, bytes: Bytes, name: Option<&str>) -> Option<String> {
         let name = name.map_or_else(|| default_file_name(&declared), str::to_owned);
         let blob = NewBlob { name, declared_type: Some(declared), bytes, origin: BlobOrigin::RunOutput };
-        match self.attachments.store_blob(&self.user, &self.thread, blob).await {
-            Ok(url) => Some(url),
-            Err(error) => {
-                tracing::warn!(thread = %self.thread, %error, "an output file cannot be stored");
-                None
-            }
-        }
+        let stored = self.attachments.store_blob(&self.user, &self.thread, blob).await;
+        stored
+            .inspect_err(|error| tracing::warn!(thread = %self.thread, %error, "an output file cannot be stored"))
+            .ok()
     }
 }
 

@@ -156,18 +156,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Stores for a thread the files that these parts refer to: each must be the user's own or in the request.
-    pub(crate) async fn store<'a>(
-        &self,
-        attachments: &Arc<AttachmentStore>,
-        user: &UserId,
-        thread: &ThreadId,
-        parts: impl Iterator<Item = &'a mut ContentPart> + Send,
-    ) -> Result<(), Rejection> {
-        self.store_as(BlobOrigin::NewThreadUpload, attachments, user, thread, parts).await
-    }
-
-    /// Like [`Self::store`], for an existing thread. If it has been deleted meanwhile, the files are released again.
+    /// Like [`Self::store_as`], for an existing thread. If it has been deleted meanwhile, the files are released again.
     pub async fn store_in_thread<'a>(
         &self,
         attachments: &Arc<AttachmentStore>,
@@ -184,7 +173,8 @@ impl Uploads {
         stored
     }
 
-    async fn store_as<'a>(
+    /// Stores for a thread the files that these parts refer to: each must be the user's own or in the request.
+    pub(crate) async fn store_as<'a>(
         &self,
         origin: BlobOrigin,
         attachments: &Arc<AttachmentStore>,

@@ -5,18 +5,20 @@
 //! an operation that is added to a writer trait needs no change here.
 
 use super::{Share, Shares, StoreUser, blob_hashes_in, viewer_user_id};
+use async_trait::async_trait;
 use model::event::Event;
 use model::ports::{
     AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox,
     InboxRow, Journal, ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, RunFilter, RunRow, ScheduledWakeup,
-    ShareRow, Spend, StoreError, StoreFuture, SubmitError, Submitted, ThreadRow, ThreadShares, Threads, UsageLedger,
+    ShareRow, Spend, StoreError, StoreResult, SubmitError, Submitted, ThreadRow, ThreadShares, Threads, UsageLedger,
     WriteAccess,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
 use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Number of a shared thread's runs that are read at a time.
@@ -37,207 +39,204 @@ impl WriteAccess for ScopedStore {
     }
 }
 
+#[async_trait]
 impl Journal for ScopedStore {
-    fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> StoreFuture<'a, ClaimOutcome> {
-        self.journal.claim(owner, thread, node)
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
+        self.journal.claim(owner, thread, node).await
     }
 
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         self.journal.append_with_callback(batch, on_commit)
     }
 
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> StoreFuture<'a, RecordPage> {
-        match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
-                let page = self.journal.read_page(&share.row.owner, thread, after, limit).await?;
-                Ok(share.clip_page(page))
-            }),
-            _ => self.journal.read_page(owner, thread, after, limit),
+    ) -> StoreResult<RecordPage> {
+        match self.share_of_thread(owner, thread) {
+            Some(share) => Ok(share.clip_page(self.journal.read_page(&share.row.owner, thread, after, limit).await?)),
+            None => self.journal.read_page(owner, thread, after, limit).await,
         }
     }
 }
 
+#[async_trait]
 impl Inbox for ScopedStore {
-    fn find_submission<'a>(
-        &'a self,
-        owner: &'a UserId,
-        idempotency: &'a IdempotencyKey,
-    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
-        self.directory.find_submission(owner, idempotency)
+    async fn find_submission(
+        &self,
+        owner: &UserId,
+        idempotency: &IdempotencyKey,
+    ) -> Result<Option<Submitted>, SubmitError> {
+        self.directory.find_submission(owner, idempotency).await
     }
 
-    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>> {
+    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
+        let Some(share) = self.share_of_thread(owner, thread) else { return self.directory.inbox(owner, thread).await };
+        let rows = self.directory.inbox(&share.row.owner, thread).await?;
+        // Rows of the inbox are newer than a frozen share.
+        Ok(if share.frozen_at().is_some() { Vec::new() } else { rows })
+    }
+
+    async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>> {
+        self.directory.claimable_threads().await
+    }
+
+    async fn scheduled_wakeups(&self) -> StoreResult<Vec<ScheduledWakeup>> {
+        self.directory.scheduled_wakeups().await
+    }
+
+    async fn runs(&self, owner: &UserId, filter: RunFilter, page: ListPage) -> StoreResult<Vec<RunRow>> {
         match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
-                let rows = self.directory.inbox(&share.row.owner, thread).await?;
-                // Rows of the inbox are newer than a frozen share.
-                Ok(if share.frozen_at().is_some() { Vec::new() } else { rows })
-            }),
-            _ => self.directory.inbox(owner, thread),
+            StoreUser::Viewer(share) => self.list_shared_runs(&share, filter, page).await,
+            _ => self.directory.runs(owner, filter, page).await,
         }
     }
 
-    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>> {
-        self.directory.claimable_threads()
-    }
-
-    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
-        self.directory.scheduled_wakeups()
-    }
-
-    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>> {
+    async fn run(&self, owner: &UserId, run: &TaskId) -> StoreResult<Option<RunRow>> {
         match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) => Box::pin(self.list_shared_runs(share, filter, page)),
-            _ => self.directory.runs(owner, filter, page),
-        }
-    }
-
-    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>> {
-        match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) => Box::pin(async move {
+            StoreUser::Viewer(share) => {
                 let row = self.directory.run(&share.row.owner, run).await?;
                 Ok(row.and_then(|row| share.clip_run(row)))
-            }),
-            _ => self.directory.run(owner, run),
+            }
+            _ => self.directory.run(owner, run).await,
         }
     }
 
-    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>> {
-        match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
+    async fn checkpoint(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<Checkpoint>> {
+        match self.share_of_thread(owner, thread) {
+            Some(share) => {
                 let found = self.directory.checkpoint(&share.row.owner, thread).await?;
                 Ok(found.filter(|found| share.frozen_at().is_none_or(|until| found.seq <= until)))
-            }),
-            _ => self.directory.checkpoint(owner, thread),
+            }
+            None => self.directory.checkpoint(owner, thread).await,
         }
     }
 }
 
+#[async_trait]
 impl Threads for ScopedStore {
-    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>> {
-        self.directory.threads(owner, page)
+    async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
+        self.directory.threads(owner, page).await
     }
 
-    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<ThreadRow>> {
-        match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) if share.covers_thread(thread) => Box::pin(async move {
-                let mut row = self.directory.thread(&share.row.owner, thread).await?;
-                if let (Some(row), Some(_)) = (&mut row, share.frozen_at()) {
-                    row.updated_at = row.updated_at.min(share.row.created_at);
-                }
-                Ok(row)
-            }),
-            _ => self.directory.thread(owner, thread),
+    async fn thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<ThreadRow>> {
+        let Some(share) = self.share_of_thread(owner, thread) else {
+            return self.directory.thread(owner, thread).await;
+        };
+        let mut row = self.directory.thread(&share.row.owner, thread).await?;
+        if let (Some(row), Some(_)) = (&mut row, share.frozen_at()) {
+            row.updated_at = row.updated_at.min(share.row.created_at);
         }
+        Ok(row)
     }
 
-    fn alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, Option<AliasRow>> {
+    async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>> {
         match self.shares.store_user(owner) {
-            StoreUser::Viewer(share) => Box::pin(async move {
+            StoreUser::Viewer(share) => {
                 let row = self.directory.alias(&share.row.owner, kind, name).await?;
                 Ok(row.filter(|row| share.covers_thread(&row.thread)))
-            }),
-            _ => self.directory.alias(owner, kind, name),
+            }
+            _ => self.directory.alias(owner, kind, name).await,
         }
     }
 }
 
+#[async_trait]
 impl PendingQuestions for ScopedStore {
-    fn approvals<'a>(
-        &'a self,
-        owner: &'a UserId,
-        filter: ApprovalFilter,
-        page: ListPage,
-    ) -> StoreFuture<'a, Vec<ApprovalRow>> {
-        self.directory.approvals(owner, filter, page)
+    async fn approvals(&self, owner: &UserId, filter: ApprovalFilter, page: ListPage) -> StoreResult<Vec<ApprovalRow>> {
+        self.directory.approvals(owner, filter, page).await
     }
 
-    fn approval<'a>(&'a self, owner: &'a UserId, key: &'a ApprovalKey) -> StoreFuture<'a, Option<ApprovalRow>> {
-        self.directory.approval(owner, key)
+    async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>> {
+        self.directory.approval(owner, key).await
     }
 }
 
+#[async_trait]
 impl ThreadShares for ScopedStore {
-    fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>> {
-        self.directory.shares(owner, thread)
+    async fn shares(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<ShareRow>> {
+        self.directory.shares(owner, thread).await
     }
 
-    fn active_shares(&self, at: Millis) -> StoreFuture<'_, Vec<ShareRow>> {
-        self.directory.active_shares(at)
+    async fn active_shares(&self, at: Millis) -> StoreResult<Vec<ShareRow>> {
+        self.directory.active_shares(at).await
     }
 }
 
+#[async_trait]
 impl UsageLedger for ScopedStore {
-    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend> {
-        self.directory.daily_spend(owner, day)
+    async fn daily_spend(&self, owner: &UserId, day: Day) -> StoreResult<Spend> {
+        self.directory.daily_spend(owner, day).await
     }
 }
 
+#[async_trait]
 impl DefinitionStore for ScopedStore {
-    fn definitions<'a>(&'a self, digest: &'a str) -> StoreFuture<'a, Option<String>> {
-        self.directory.definitions(digest)
+    async fn definitions(&self, digest: &str) -> StoreResult<Option<String>> {
+        self.directory.definitions(digest).await
     }
 }
 
+#[async_trait]
 impl Attachments for ScopedStore {
-    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>> {
-        self.directory.attachment(owner, path)
+    async fn attachment(&self, owner: &UserId, path: &str) -> StoreResult<Option<AttachmentRow>> {
+        self.directory.attachment(owner, path).await
     }
 
-    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64> {
-        self.directory.attachment_bytes_used(owner)
+    async fn attachment_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
+        self.directory.attachment_bytes_used(owner).await
     }
 
-    fn blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: Option<&'a ThreadId>,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
+    async fn blob(&self, owner: &UserId, thread: Option<&ThreadId>, hash: &str) -> StoreResult<Option<AttachmentRow>> {
         match self.shares.store_user(owner) {
             StoreUser::Viewer(share) if thread.is_none_or(|thread| share.covers_thread(thread)) => {
-                Box::pin(self.find_shared_blob(share, hash))
+                self.find_shared_blob(&share, hash).await
             }
-            _ => self.directory.blob(owner, thread, hash),
+            _ => self.directory.blob(owner, thread, hash).await,
         }
     }
 
-    fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
-        self.directory.unreferenced_attachments()
+    async fn unreferenced_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
+        self.directory.unreferenced_attachments().await
     }
 
-    fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
-        self.directory.stale_attachments()
+    async fn stale_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
+        self.directory.stale_attachments().await
     }
 }
 
 impl ScopedStore {
+    /// The share through which this user sees this thread.
+    fn share_of_thread(&self, user: &UserId, thread: &ThreadId) -> Option<Arc<Share>> {
+        match self.shares.store_user(user) {
+            StoreUser::Viewer(share) => Some(share).filter(|share| share.covers_thread(thread)),
+            StoreUser::User | StoreUser::FormerViewer => None,
+        }
+    }
+
     /// A blob of the shared thread. A frozen share shows only blobs that its records name.
-    async fn find_shared_blob(&self, share: Arc<Share>, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
+    async fn find_shared_blob(&self, share: &Share, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
         let (owner, thread) = (&share.row.owner, &share.row.thread);
         let Some(row) = self.directory.blob(owner, Some(thread), hash).await? else { return Ok(None) };
         if share.frozen_at().is_none() {
             return Ok(Some(row));
         }
-        let hashes = share.blob_hashes.get_or_try_init(|| self.shared_blob_hashes(&share)).await?;
+        let hashes = share.blob_hashes.get_or_try_init(|| self.shared_blob_hashes(share)).await?;
         Ok(hashes.contains(hash).then_some(row))
     }
 
     /// The hashes that the visible records of a share name.
     async fn shared_blob_hashes(&self, share: &Share) -> Result<HashSet<String>, StoreError> {
-        let (mut hashes, mut at) = (HashSet::new(), Seq::ZERO);
-        loop {
-            let page = self.read_page(&viewer_user_id(&share.row.id), &share.row.thread, at, PageLimit::WIDE).await?;
-            let Some(last) = page.records.last() else { return Ok(hashes) };
-            at = last.seq;
-            hashes.extend(page.records.iter().flat_map(blob_hashes_in));
-        }
+        let (viewer, mut hashes) = (viewer_user_id(&share.row.id), HashSet::new());
+        engine::for_each_record(self, &viewer, &share.row.thread, Seq::ZERO, |record| {
+            hashes.extend(blob_hashes_in(record));
+            ControlFlow::<()>::Continue(())
+        })
+        .await?;
+        Ok(hashes)
     }
 
     /// A run's state at the point where the share is frozen, from its records.
@@ -245,25 +244,22 @@ impl ScopedStore {
         let (Some(until), Some(first), TaskStatus::Running) = (share.frozen_at(), row.first_seq, row.status) else {
             return Ok(row.status);
         };
-        let (mut status, mut at) = (row.status, first.prev());
-        while at < until {
-            let page = self.read_page(&viewer_user_id(&share.row.id), &row.thread, at, PageLimit::WIDE).await?;
-            let Some(last) = page.records.last() else { break };
-            at = last.seq;
-            for record in page.records.iter().filter(|record| record.run == row.id) {
-                match record.event() {
-                    Event::Paused(paused) if paused.task_id == row.id => status = TaskStatus::Paused,
-                    Event::Resumed(resumed) if resumed.task_id == row.id => status = TaskStatus::Running,
-                    _ => {}
-                }
+        let (viewer, mut status) = (viewer_user_id(&share.row.id), row.status);
+        engine::for_each_record(self, &viewer, &row.thread, first.prev(), |record| {
+            match record.event() {
+                Event::Paused(paused) if paused.task_id == row.id => status = TaskStatus::Paused,
+                Event::Resumed(resumed) if resumed.task_id == row.id => status = TaskStatus::Running,
+                _ => {}
             }
-        }
+            if record.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+        .await?;
         Ok(status)
     }
 
     async fn list_shared_runs(
         &self,
-        share: Arc<Share>,
+        share: &Share,
         filter: RunFilter,
         page: ListPage,
     ) -> Result<Vec<RunRow>, StoreError> {
@@ -281,7 +277,7 @@ impl ScopedStore {
             let Some(oldest) = rows.last() else { break };
             before = Some(oldest.id.to_string());
             for mut row in rows.into_iter().filter_map(|row| share.clip_run(row)) {
-                row.status = self.status_when_frozen(&share, &row).await?;
+                row.status = self.status_when_frozen(share, &row).await?;
                 visible.extend(Some(row).filter(fits));
             }
         }

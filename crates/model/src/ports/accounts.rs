@@ -1,10 +1,11 @@
 //! Access keys and spending.
 
-use super::StoreFuture;
+use super::StoreResult;
 use crate::id::UserId;
 use crate::limits::CostMicros;
 use crate::seq::Millis;
 use crate::usage::Usage;
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 /// The access keys of all users, for authentication and for the operator. No user's request reaches these operations, so
@@ -13,15 +14,16 @@ use serde::{Deserialize, Serialize};
 /// 1. A key's id is unique.
 /// 2. A revoked key stays listed. Revoking is final; revoking again does not change the time.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait Accounts: Send + Sync {
     /// All keys, the oldest first, revoked ones included.
-    fn access_keys(&self) -> StoreFuture<'_, Vec<AccessKeyRow>>;
+    async fn access_keys(&self) -> StoreResult<Vec<AccessKeyRow>>;
 
     /// Creates a key.
-    fn create_access_key(&self, key: AccessKeyRow) -> StoreFuture<'_, ()>;
+    async fn create_access_key(&self, key: AccessKeyRow) -> StoreResult<()>;
 
     /// Revokes a key. Returns false when there is no key with this id.
-    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> StoreFuture<'a, bool>;
+    async fn revoke_access_key(&self, id: &str, at: Millis) -> StoreResult<bool>;
 }
 
 /// Daily spending of users.
@@ -30,9 +32,10 @@ pub trait Accounts: Send + Sync {
 /// 2. It outlives the threads that caused it: a daily limit must hold for users who delete their threads.
 /// 3. A sum that would overflow stays at its maximum.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait UsageLedger: Send + Sync {
     /// A user's spending on a day.
-    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend>;
+    async fn daily_spend(&self, owner: &UserId, day: Day) -> StoreResult<Spend>;
 }
 
 /// A UTC day, counted from 1970-01-01.

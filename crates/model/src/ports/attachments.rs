@@ -1,8 +1,9 @@
 //! Metadata of uploaded files, and of the blobs that threads use.
 
-use super::StoreFuture;
+use super::StoreResult;
 use crate::id::{ThreadId, UserId};
 use crate::seq::Millis;
+use async_trait::async_trait;
 
 /// The rows of files. The bytes are stored outside the store's transactions; a file exists if it has a committed row.
 ///
@@ -24,70 +25,62 @@ use crate::seq::Millis;
 ///    by `unreferenced_attachments` until it is deleted. A thread may use a file before the thread exists; links of threads
 ///    that were never created are removed when the store is opened.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait Attachments: Send + Sync {
     /// One file.
-    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>>;
+    async fn attachment(&self, owner: &UserId, path: &str) -> StoreResult<Option<AttachmentRow>>;
 
     /// The sum of a user's files in bytes.
-    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64>;
+    async fn attachment_bytes_used(&self, owner: &UserId) -> StoreResult<u64>;
 
     /// A blob of this owner; with a thread, only when that thread uses it.
-    fn blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: Option<&'a ThreadId>,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>>;
+    async fn blob(&self, owner: &UserId, thread: Option<&ThreadId>, hash: &str) -> StoreResult<Option<AttachmentRow>>;
 
     /// Owners and paths of files that no thread uses any longer.
-    fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>>;
+    async fn unreferenced_attachments(&self) -> StoreResult<Vec<(UserId, String)>>;
 
     /// Owners and paths of files that are reserved but not committed, or unreferenced, for the clean-up at start.
-    fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>>;
+    async fn stale_attachments(&self) -> StoreResult<Vec<(UserId, String)>>;
 }
 
 /// Changes the rows of files. The law is [`Attachments`]'.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait AttachmentWriter: Send + Sync {
     /// Reserves a path before its bytes are written.
-    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> StoreFuture<'a, ()>;
+    async fn reserve_attachment(&self, owner: &UserId, path: &str, at: Millis) -> StoreResult<()>;
 
     /// Commits a file whose bytes are durable, unless the user's files would then exceed `bytes_max`.
-    fn commit_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
+    async fn commit_attachment(
+        &self,
+        owner: &UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome>;
+    ) -> StoreResult<AttachmentOutcome>;
 
     /// Deletes a file or its reservation. Returns false when there is neither.
-    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool>;
+    async fn delete_attachment(&self, owner: &UserId, path: &str) -> StoreResult<bool>;
 
     /// Links a file to a thread. Returns `None` when there is no such file.
-    fn link_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        path: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>>;
+    async fn link_attachment(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        path: &str,
+    ) -> StoreResult<Option<AttachmentRow>>;
 
     /// Commits a blob whose bytes are durable and links it to a thread, unless the user's files would then exceed
     /// `bytes_max`. If the owner has a blob with this hash, that one is linked instead.
-    fn commit_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn commit_blob(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome>;
+    ) -> StoreResult<AttachmentOutcome>;
 
     /// Links a blob to a thread. Returns `None` when the owner has none with this hash.
-    fn link_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>>;
+    async fn link_blob(&self, owner: &UserId, thread: &ThreadId, hash: &str) -> StoreResult<Option<AttachmentRow>>;
 }
 
 /// A file.

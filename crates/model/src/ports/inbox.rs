@@ -1,10 +1,11 @@
 //! Inboxes and runs: commands to threads, and the state of the runs that they start.
 
-use super::{ApprovalRow, BoxFuture, Lease, ListPage, StoreError, StoreFuture};
+use super::{ApprovalRow, Lease, ListPage, StoreError, StoreResult};
 use crate::command::Command;
 use crate::id::{TaskId, ThreadId, UserId};
 use crate::seq::{Millis, Seq};
 use crate::task::TaskStatus;
+use async_trait::async_trait;
 
 /// Queued commands of threads, and the runs that they started.
 ///
@@ -17,40 +18,41 @@ use crate::task::TaskStatus;
 /// 4. A run's row changes only together with the records that change the run ([`super::DirectoryChange`]).
 /// 5. A submitted decision is checked against its question: see [`super::PendingQuestions`].
 #[warn(missing_docs)]
+#[async_trait]
 pub trait Inbox: Send + Sync {
     /// The result that `submit` would return for a known key, without writing anything. `None` for a new key.
-    fn find_submission<'a>(
-        &'a self,
-        owner: &'a UserId,
-        idempotency: &'a IdempotencyKey,
-    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>>;
+    async fn find_submission(
+        &self,
+        owner: &UserId,
+        idempotency: &IdempotencyKey,
+    ) -> Result<Option<Submitted>, SubmitError>;
 
     /// A thread's inbox rows, oldest first.
-    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>>;
+    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>>;
 
     /// Threads of all owners that an executor should claim: those with a run that is neither terminal nor paused, or
     /// with a non-empty inbox.
-    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>>;
+    async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>>;
 
     /// Threads of all owners with a scheduled wake-up ([`super::DirectoryChange::ScheduleWakeup`]), the earliest first.
-    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>>;
+    async fn scheduled_wakeups(&self) -> StoreResult<Vec<ScheduledWakeup>>;
 
     /// A user's runs.
-    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>>;
+    async fn runs(&self, owner: &UserId, filter: RunFilter, page: ListPage) -> StoreResult<Vec<RunRow>>;
 
     /// One run.
-    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>>;
+    async fn run(&self, owner: &UserId, run: &TaskId) -> StoreResult<Option<RunRow>>;
 
     /// The newest checkpoint of a thread. It is a cache: without one, folding the log gives the same state more slowly.
-    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>>;
+    async fn checkpoint(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<Checkpoint>>;
 }
 
 /// Writes to inboxes. The law is [`Inbox`]'s.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait InboxWriter: Send + Sync {
     /// Writes a command into its thread's inbox.
-    fn submit<'a>(&'a self, owner: &'a UserId, submission: Submission)
-    -> BoxFuture<'a, Result<Submitted, SubmitError>>;
+    async fn submit(&self, owner: &UserId, submission: Submission) -> Result<Submitted, SubmitError>;
 }
 
 /// A command to be written into an inbox.

@@ -1,11 +1,12 @@
 //! The log of every thread.
 
-use super::{ApprovalRow, BoxFuture, Checkpoint, Day, Spend, StoreFuture};
+use super::{ApprovalRow, BoxFuture, Checkpoint, Day, Spend, StoreResult};
 use crate::event::{ApprovalDecision, Initiator};
 use crate::id::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use crate::record::Record;
 use crate::seq::{Epoch, Millis, Seq};
 use crate::task::TaskStatus;
+use async_trait::async_trait;
 use std::sync::Arc;
 
 /// The log of every thread.
@@ -31,9 +32,10 @@ use std::sync::Arc;
 ///
 /// `store_conformance` contains this law as tests; every backend runs them.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait Journal: Send + Sync {
     /// Takes the thread over for this node: the previous holder can no longer append.
-    fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> StoreFuture<'a, ClaimOutcome>;
+    async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome>;
 
     /// Appends records and changes the directory, together or not at all.
     fn append(&self, batch: AppendBatch) -> BoxFuture<'_, AppendOutcome> {
@@ -44,13 +46,13 @@ pub trait Journal: Send + Sync {
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome>;
 
     /// Reads the records after `after`.
-    fn read_page<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> StoreFuture<'a, RecordPage>;
+    ) -> StoreResult<RecordPage>;
 }
 
 /// The right to append.

@@ -35,8 +35,8 @@ use std::pin::Pin;
 /// A boxed future, for methods of trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The future of a store operation.
-pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+/// The result of a store operation.
+pub type StoreResult<T> = Result<T, StoreError>;
 
 /// A boxed stream.
 pub type BoxStream<'a, T> = Pin<Box<dyn futures_core::Stream<Item = T> + Send + 'a>>;

@@ -1,9 +1,10 @@
 //! Pending questions to users.
 
-use super::{ListPage, StoreFuture};
+use super::{ListPage, StoreResult};
 use crate::event::{ActionRequest, ApprovalDecision, Initiator};
 use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use crate::seq::Millis;
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 /// Questions of runs to users, with their answers. Only approvals have rows; the results of client tools arrive through
@@ -19,17 +20,13 @@ use serde::{Deserialize, Serialize};
 /// 5. Listings are newest first, by the time of asking. A cursor stays valid when questions are answered; when its
 ///    question was deleted with the thread, the listing starts from the beginning.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait PendingQuestions: Send + Sync {
     /// A user's approvals.
-    fn approvals<'a>(
-        &'a self,
-        owner: &'a UserId,
-        filter: ApprovalFilter,
-        page: ListPage,
-    ) -> StoreFuture<'a, Vec<ApprovalRow>>;
+    async fn approvals(&self, owner: &UserId, filter: ApprovalFilter, page: ListPage) -> StoreResult<Vec<ApprovalRow>>;
 
     /// One approval.
-    fn approval<'a>(&'a self, owner: &'a UserId, key: &'a ApprovalKey) -> StoreFuture<'a, Option<ApprovalRow>>;
+    async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>>;
 }
 
 /// Selects approvals.

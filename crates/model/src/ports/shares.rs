@@ -1,8 +1,9 @@
 //! Shares: read access to a thread for others than its owner.
 
-use super::StoreFuture;
+use super::StoreResult;
 use crate::id::{ThreadId, UserId};
 use crate::seq::{Millis, Seq};
+use async_trait::async_trait;
 
 /// The shares of threads.
 ///
@@ -10,28 +11,24 @@ use crate::seq::{Millis, Seq};
 /// 2. Only the owner lists and revokes it. Revoking is final; revoking again does not change the time.
 /// 3. A share that expired or was revoked is listed, but not active.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait ThreadShares: Send + Sync {
     /// A thread's shares, the oldest first, inactive ones included.
-    fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>>;
+    async fn shares(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<ShareRow>>;
 
     /// The shares of all owners that are active at `at`, for authentication.
-    fn active_shares(&self, at: Millis) -> StoreFuture<'_, Vec<ShareRow>>;
+    async fn active_shares(&self, at: Millis) -> StoreResult<Vec<ShareRow>>;
 }
 
 /// Changes shares. The law is [`ThreadShares`]'.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait ShareWriter: Send + Sync {
     /// Creates a share.
-    fn create_share(&self, share: ShareRow) -> StoreFuture<'_, ()>;
+    async fn create_share(&self, share: ShareRow) -> StoreResult<()>;
 
     /// Revokes a share. Returns false when the thread has no share with this id.
-    fn revoke_share<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        id: &'a str,
-        at: Millis,
-    ) -> StoreFuture<'a, bool>;
+    async fn revoke_share(&self, owner: &UserId, thread: &ThreadId, id: &str, at: Millis) -> StoreResult<bool>;
 }
 
 /// A share. The store holds the digest of its token, never the token.

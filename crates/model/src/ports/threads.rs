@@ -1,8 +1,9 @@
 //! Threads and their aliases.
 
-use super::{AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreFuture};
+use super::{AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreResult};
 use crate::id::{ThreadId, UserId};
 use crate::seq::Millis;
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 /// Threads and their aliases.
@@ -14,36 +15,38 @@ use serde::{Deserialize, Serialize};
 /// 4. Changing a conversation is compare-and-set: of two changes that start from the same row, one is applied and the
 ///    other is an [`AliasUpdate::Conflict`] that changes nothing.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait Threads: Send + Sync {
     /// A user's threads.
-    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>>;
+    async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>>;
 
     /// One thread.
-    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<ThreadRow>>;
+    async fn thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<ThreadRow>>;
 
     /// The alias with this name.
-    fn alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, Option<AliasRow>>;
+    async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>>;
 }
 
 /// Changes threads and aliases. The law is [`Threads`]'.
 #[warn(missing_docs)]
+#[async_trait]
 pub trait ThreadWriter: Send + Sync {
     /// Deletes a thread with everything that belongs to it. Returns false when there is none.
-    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, bool>;
+    async fn delete_thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<bool>;
 
     /// Creates an alias unless it exists. Returns the row that exists afterwards.
-    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> StoreFuture<'a, AliasRow>;
+    async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow>;
 
     /// Replaces the data of a conversation if its row is still `current`.
-    fn update_conversation<'a>(
-        &'a self,
-        owner: &'a UserId,
-        current: &'a AliasRow,
+    async fn update_conversation(
+        &self,
+        owner: &UserId,
+        current: &AliasRow,
         data: ConversationData,
-    ) -> StoreFuture<'a, AliasUpdate>;
+    ) -> StoreResult<AliasUpdate>;
 
     /// Deletes an alias; its thread stays. Returns false when there is none.
-    fn delete_alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, bool>;
+    async fn delete_alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<bool>;
 }
 
 /// A thread's row.

@@ -17,7 +17,6 @@ use upstream::Ingest;
 /// The timing of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaybackSpeed {
-    /// The recorded timing.
     #[default]
     Original,
     /// Without pauses.
@@ -27,25 +26,15 @@ pub enum PlaybackSpeed {
 /// Why a folder of cassettes cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
-    /// A file or the folder cannot be read.
     #[error("{path}: {source}")]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A line is not in the format of a cassette.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{path}, line {line}: {why}")]
     Line {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// The cause.
         why: String,
     },
-    /// The folder has no cassette.
     #[error("{0}: no cassette (*{CASSETTE_SUFFIX}) in this folder")]
     Empty(PathBuf),
 }
@@ -68,9 +57,6 @@ struct RecordedExchange {
 
 impl CassetteProvider {
     /// Reads every cassette of a folder, sorted by name.
-    ///
-    /// # Errors
-    /// When the folder or a cassette cannot be read, or there is no cassette.
     pub fn open(folder: &Path, speed: PlaybackSpeed) -> Result<Self, CassetteError> {
         let unreadable = |source| CassetteError::Read { path: folder.to_owned(), source };
         let entries: Result<Vec<_>, _> = std::fs::read_dir(folder).map_err(unreadable)?.collect();

@@ -6,7 +6,6 @@ use super::settings::HttpProviderSettings;
 use reqwest::Url;
 use std::time::Duration;
 
-/// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up the HTTP client: {0}")]
 pub struct ProviderClientError(#[from] reqwest::Error);
@@ -16,13 +15,9 @@ pub struct ProviderClientError(#[from] reqwest::Error);
 pub struct ProviderClient(pub(super) reqwest::Client);
 
 impl ProviderClient {
-    /// The default time-out for connecting.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Uses the proxies of the environment and the system's trust store.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be built.
     pub fn new(connect_timeout: Duration) -> Result<Self, ProviderClientError> {
         // A redirect would take the API key to another host.
         let builder = || {

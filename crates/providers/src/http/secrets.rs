@@ -17,11 +17,9 @@ pub type SecretResolver = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Resolv
 pub struct ResolvedText {
     /// With the values in place of the references.
     pub text: String,
-    /// The resolved values.
     pub secret_values: Vec<String>,
 }
 
-/// The secrets resolved for one turn.
 #[derive(Default)]
 pub(super) struct TurnSecrets {
     /// Each as it is and JSON-escaped, the longest first, because one may be part of another.

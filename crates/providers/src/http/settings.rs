@@ -8,12 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The configuration of one service.
 #[derive(Clone)]
 pub struct HttpProviderSettings {
     /// The provider's name, the first half of `provider/model`.
     pub name: String,
-    /// The service's dialect.
     pub dialect: UpstreamDialect,
     /// Everything before the dialect's own path, with or without `/v1`.
     pub base_url: Url,
@@ -23,9 +21,7 @@ pub struct HttpProviderSettings {
     pub headers: BTreeMap<String, String>,
     /// Options for every turn, in the provider's own field names. An agent's options replace them.
     pub options: Arc<JsonObject>,
-    /// Time-outs of a turn.
     pub timeouts: HttpTimeouts,
-    /// Limits of a response.
     pub limits: ResponseLimits,
     /// The folder in which every exchange is recorded as a cassette.
     pub cassette_dir: Option<PathBuf>,
@@ -38,7 +34,6 @@ pub struct HttpTimeouts {
     pub first_byte: Duration,
     /// Between two chunks of the response.
     pub idle: Duration,
-    /// The complete turn.
     pub total: Duration,
 }
 
@@ -49,12 +44,10 @@ impl Default for HttpTimeouts {
     }
 }
 
-/// Limits of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimits {
     /// The longest line and the longest event.
     pub sse: sse::DecodeLimits,
-    /// The complete response.
     pub response_bytes_max: u64,
 }
 

@@ -7,40 +7,23 @@ use std::io;
 /// Why a scenario file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// The file cannot be read.
     #[error("{origin}: {source}")]
-    Read {
-        /// The file.
-        origin: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The file exceeds its limit.
+    Read { origin: String, source: io::Error },
     #[error("{origin}: longer than {SCENARIO_FILE_BYTES_MAX} bytes")]
-    TooLong {
-        /// The file.
-        origin: String,
-    },
-    /// The file is not TOML.
+    TooLong { origin: String },
     #[error("{origin}:{line}: {message}")]
     Syntax {
-        /// The file.
         origin: String,
         /// Counted from 1.
         line: usize,
-        /// From the TOML parser.
         message: String,
     },
-    /// The file is TOML, but not a valid scenario.
     #[error("{origin}:{line}: {position}{fault}")]
     Fault {
-        /// The file.
         origin: String,
         /// Counted from 1.
         line: usize,
-        /// The scenario, turn and step.
         position: ScenarioPosition,
-        /// What is wrong there.
         fault: ScenarioFault,
     },
 }
@@ -71,98 +54,38 @@ impl fmt::Display for ScenarioPosition {
 /// What is wrong with a part of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioFault {
-    /// A key that is not allowed here.
     #[error("unknown key `{key}`; expected {}", join_quoted(allowed, "or"))]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// The allowed ones.
-        allowed: &'static [&'static str],
-    },
-    /// A required key is missing.
+    UnknownKey { key: String, allowed: &'static [&'static str] },
     #[error("`{key}` is missing")]
-    MissingKey {
-        /// The key.
-        key: &'static str,
-    },
-    /// A step has no kind, or several.
+    MissingKey { key: &'static str },
     #[error("a step has exactly one of {}; this one has {}", join_quoted(allowed, "or"), join_quoted(found, "and"))]
     NotOneStepKey {
         /// The keys of which a step needs one.
         allowed: &'static [&'static str],
-        /// The keys of this step.
         found: Vec<String>,
     },
-    /// A value of the wrong type.
     #[error("`{key}` must be {wanted}, not {found}")]
-    WrongType {
-        /// The key.
-        key: String,
-        /// The expected type.
-        wanted: &'static str,
-        /// The actual type or value.
-        found: String,
-    },
-    /// An empty array or string.
+    WrongType { key: String, wanted: &'static str, found: String },
     #[error("`{key}` must not be empty")]
-    Empty {
-        /// The key.
-        key: String,
-    },
-    /// A number or a string beyond its limit.
+    Empty { key: String },
     #[error("`{key}` exceeds the maximum of {max}")]
-    TooLarge {
-        /// The key.
-        key: String,
-        /// The limit.
-        max: u64,
-    },
-    /// A string that is none of the allowed ones.
+    TooLarge { key: String, max: u64 },
     #[error("`{key}` is `{found}`; expected {}", join_quoted(allowed, "or"))]
-    UnknownValue {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        found: String,
-        /// The allowed ones.
-        allowed: &'static [&'static str],
-    },
-    /// A regular expression that does not compile.
+    UnknownValue { key: &'static str, found: String, allowed: &'static [&'static str] },
     #[error("`match` is not a regular expression: {message}")]
-    InvalidRegex {
-        /// From the compiler.
-        message: String,
-    },
-    /// A capture with the name of a built-in placeholder.
+    InvalidRegex { message: String },
     #[error("`match` captures `{name}`, which is reserved")]
-    ReservedName {
-        /// The name.
-        name: String,
-    },
-    /// A placeholder without a value.
+    ReservedName { name: String },
     #[error("`{key}` names `{name}`, which `match` does not capture")]
-    UnknownPlaceholder {
-        /// Where it is used.
-        key: String,
-        /// The name.
-        name: String,
-    },
-    /// An unreachable step.
+    UnknownPlaceholder { key: String, name: String },
     #[error("nothing follows an `error`: it ends the turn")]
     StepAfterError,
-    /// A turn that fails and has a stop reason.
     #[error("a turn that ends with an `error` has no `stop`")]
     StopWithError,
-    /// A conditional turn without an unconditional one after it.
     #[error("a turn with `when` needs one without it after it, for when it does not hold")]
     MissingFallbackTurn,
-    /// A condition without content.
     #[error("`when` is empty; expected {}", join_quoted(allowed, "and"))]
-    EmptyCondition {
-        /// The allowed keys.
-        allowed: &'static [&'static str],
-    },
-    /// An unreachable scenario.
+    EmptyCondition { allowed: &'static [&'static str] },
     #[error("never played: scenario {by} has no `match`, so it always comes first")]
     Shadowed {
         /// The scenario that always matches.

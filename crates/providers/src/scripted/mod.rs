@@ -38,7 +38,6 @@ pub struct ScriptedProvider {
 
 impl ScriptedProvider {
     /// `clock` gives the value of `{clock_us}`.
-    #[must_use]
     pub fn new(scenarios: Scenarios, clock: ClockUs) -> Self {
         Self { scenarios: Arc::new(scenarios), clock }
     }

@@ -35,10 +35,7 @@ const CONDITION_KEYS: &[&str] = &["status", "tool"];
 const STATUS_VALUES: &[&str] = &["completed", "failed", "rejected", "incomplete", "unknown"];
 
 impl Scenarios {
-    /// Parses scenarios. Errors name the file `origin`.
-    ///
-    /// # Errors
-    /// The first mistake, with its line and what is expected instead.
+    /// Parses scenarios. The error is the first mistake, with its line in the file `origin`.
     pub fn parse(text: &str, origin: &str) -> Result<Self, ScenarioError> {
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > SCENARIO_FILE_BYTES_MAX {
             return Err(ScenarioError::TooLong { origin: origin.to_owned() });
@@ -49,9 +46,6 @@ impl Scenarios {
     }
 
     /// Reads and parses a file.
-    ///
-    /// # Errors
-    /// As [`Self::parse`], and when the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let origin = path.display().to_string();
         let mut text = String::new();
@@ -110,7 +104,7 @@ fn find_shadowing(previous: &[Scenario], models: &[String]) -> Option<usize> {
 
 fn parse_scenario(fields: &TomlTable<'_>, models: Vec<String>) -> ParseResult<Scenario> {
     fields.deny_unknown_keys(&["model", "match", "defaults", "turn"])?;
-    let pattern = fields.get("match").map(|field| parse_pattern(&field)).transpose()?;
+    let pattern = fields.optional("match", parse_pattern)?;
     let captures = pattern.iter().flat_map(|pattern| pattern.capture_names().flatten()).map(str::to_owned);
     let mut names = Placeholders::new(captures);
     if let Some(defaults) = fields.get("defaults") {
@@ -154,8 +148,8 @@ fn parse_condition(field: &TomlField<'_>) -> ParseResult<TurnCondition> {
     let fields = field.as_table()?;
     fields.deny_unknown_keys(CONDITION_KEYS)?;
     let condition = TurnCondition {
-        statuses: fields.get("status").map(|field| parse_statuses(&field)).transpose()?.unwrap_or_default(),
-        has_tool: fields.get("tool").map(|field| field.as_bool()).transpose()?,
+        statuses: fields.optional("status", parse_statuses)?.unwrap_or_default(),
+        has_tool: fields.optional("tool", TomlField::as_bool)?,
     };
     if condition.statuses.is_empty() && condition.has_tool.is_none() {
         return Err(field.fault(ScenarioFault::EmptyCondition { allowed: CONDITION_KEYS }));
@@ -205,7 +199,7 @@ fn parse_turn(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
         None if calls => StopReason::ToolCalls,
         None => StopReason::Stop,
     };
-    let usage = fields.get("usage").map(|field| parse_usage(&field)).transpose()?;
+    let usage = fields.optional("usage", parse_usage)?;
     let is_complete = stop.is_complete() && !fails;
     assign_items(&mut steps, if is_complete { LastItem::Finished } else { LastItem::Truncated });
     Ok(ScenarioTurn { steps, usage, stop })
@@ -269,15 +263,15 @@ fn parse_step(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
         }
         "call" => {
             fields.deny_unknown_keys(&["call", "arguments", "every_ms"])?;
-            let arguments = fields.get("arguments").map(|field| parse_pieces(&field, names)).transpose()?;
+            let arguments = fields.optional("arguments", |field| parse_pieces(field, names))?;
             let arguments = arguments.unwrap_or_else(|| vec![Template::compile("{}", names)]);
             let name = Template::compile(&parse_non_empty(&field)?, names);
             parse_emit(fields, names, ItemStart::Call(name), StepDeltas::Arguments(arguments))
         }
         "hosted" => {
             fields.deny_unknown_keys(&["hosted", "states", "images", "every_ms"])?;
-            let states = fields.get("states").map(|field| parse_strings(&field)).transpose()?.unwrap_or_default();
-            let images = fields.get("images").map(|field| parse_images(&field)).transpose()?.unwrap_or_default();
+            let states = fields.optional("states", parse_strings)?.unwrap_or_default();
+            let images = fields.optional("images", parse_images)?.unwrap_or_default();
             parse_emit(
                 fields,
                 names,
@@ -302,9 +296,8 @@ fn parse_emit(
     start: ItemStart,
     deltas: StepDeltas,
 ) -> ParseResult<ScenarioStep> {
-    let repeat = fields.get("repeat").map(|field| field.as_number_or_placeholder(REPEAT_MAX, names)).transpose()?;
-    let interval_ms =
-        fields.get("every_ms").map(|field| field.as_number_or_placeholder(PAUSE_MS_MAX, names)).transpose()?;
+    let repeat = fields.optional("repeat", |field| field.as_number_or_placeholder(REPEAT_MAX, names))?;
+    let interval_ms = fields.optional("every_ms", |field| field.as_number_or_placeholder(PAUSE_MS_MAX, names))?;
     let interval_ms = interval_ms.unwrap_or(NumberOrPlaceholder::Fixed(0));
     Ok(ScenarioStep::Emit(EmitStep { slot: 0, starts: Some(start), deltas, repeat, interval_ms, is_last: false }))
 }
@@ -343,9 +336,9 @@ fn parse_failure(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Sc
     fields.deny_unknown_keys(&["code", "message", "retryable", "retry_after_ms", "times"])?;
     let code = parse_non_empty(&fields.require("code")?)?;
     let message = Template::compile(fields.require("message")?.as_str()?, names);
-    let retryable = fields.get("retryable").map(|field| field.as_bool()).transpose()?.unwrap_or(false);
-    let retry_after_ms = fields.get("retry_after_ms").map(|field| field.as_u64(PAUSE_MS_MAX)).transpose()?;
-    let times = fields.get("times").map(|field| field.as_u64(ERROR_TIMES_MAX)).transpose()?;
+    let retryable = fields.optional("retryable", TomlField::as_bool)?.unwrap_or(false);
+    let retry_after_ms = fields.optional("retry_after_ms", |field| field.as_u64(PAUSE_MS_MAX))?;
+    let times = fields.optional("times", |field| field.as_u64(ERROR_TIMES_MAX))?;
     let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::external(code, "") };
     Ok(ScenarioStep::Fail { failure: ModelFailure { error, retry_after_ms }, message, times })
 }

@@ -6,7 +6,7 @@
 
 use super::scenario::{EmitStep, ItemStart, ScenarioStep, StepDeltas};
 use super::select::{SelectedTurn, StepTiming};
-use super::template::{ClockUs, Template, TemplateContext, TemplateEscaping};
+use super::template::{ClockUs, Template, TemplateEscaping};
 use futures_core::Stream;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelTurnEnd};
 use model::usage::Usage;
@@ -169,12 +169,7 @@ impl PlaybackState {
         let index = usize::try_from(self.deltas_sent.saturating_sub(1)).ok()?;
         let render = |templates: &[Template], escaping| {
             let template = templates.get(index.checked_rem(templates.len())?)?;
-            Some(template.render(&TemplateContext {
-                values: &selected.values,
-                index: self.deltas_sent,
-                clock,
-                escaping,
-            }))
+            Some(selected.render(template, self.deltas_sent, clock, escaping))
         };
         Some(match &step.deltas {
             StepDeltas::Reasoning { part, pieces } => {
@@ -214,12 +209,7 @@ impl PlaybackState {
         }
         self.is_finished = true;
         let mut failure = failure.clone();
-        failure.error.message = message.render(&TemplateContext {
-            values: &selected.values,
-            index: 1,
-            clock,
-            escaping: TemplateEscaping::Plain,
-        });
+        failure.error.message = selected.render(message, 1, clock, TemplateEscaping::Plain);
         PlaybackStep::Event(ModelEvent::Failed(failure))
     }
 
@@ -244,12 +234,7 @@ fn item_of_start(start: &ItemStart, selected: &SelectedTurn, clock: &ClockUs) ->
         ItemStart::Reasoning => ModelItemKind::Reasoning,
         ItemStart::Hosted(name) => ModelItemKind::HostedCall { name: name.clone() },
         ItemStart::Call(name) => {
-            let name = name.render(&TemplateContext {
-                values: &selected.values,
-                index: 1,
-                clock,
-                escaping: TemplateEscaping::Plain,
-            });
+            let name = selected.render(name, 1, clock, TemplateEscaping::Plain);
             ModelItemKind::ToolCall { name, provider_call_id: None }
         }
     }

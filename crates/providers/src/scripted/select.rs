@@ -8,7 +8,7 @@ use super::scenario::{
     EmitStep, ItemStart, NumberOrPlaceholder, Scenario, ScenarioStep, ScenarioTurn, Scenarios, TurnChoice,
     TurnCondition,
 };
-use super::template::{REF_INDEX, RESULT_INDEX, TOOL_INDEX};
+use super::template::{ClockUs, REF_INDEX, RESULT_INDEX, TOOL_INDEX, Template, TemplateContext, TemplateEscaping};
 use crate::user_text::{LastUserMessage, last_user_message, untagged_text};
 use model::content::ContentPart;
 use model::definition::handoff_tool_name;
@@ -30,6 +30,18 @@ pub(super) struct SelectedTurn {
     pub(super) attempt: u32,
     /// For the estimated usage.
     pub(super) prompt_chars: u64,
+}
+
+impl SelectedTurn {
+    pub(super) fn render(
+        &self,
+        template: &Template,
+        index: u64,
+        clock: &ClockUs,
+        escaping: TemplateEscaping,
+    ) -> String {
+        template.render(&TemplateContext { values: &self.values, index, clock, escaping })
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

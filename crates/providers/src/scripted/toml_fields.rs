@@ -59,6 +59,14 @@ impl<'a> TomlTable<'a> {
         self.table.get(key).map(|value| TomlField { source: self.source, key, value })
     }
 
+    pub(super) fn optional<T>(
+        &self,
+        key: &'a str,
+        parse: impl FnOnce(&TomlField<'a>) -> Result<T, ScenarioError>,
+    ) -> Result<Option<T>, ScenarioError> {
+        self.get(key).map(|field| parse(&field)).transpose()
+    }
+
     pub(super) fn require(&self, key: &'static str) -> Result<TomlField<'a>, ScenarioError> {
         self.get(key).ok_or_else(|| self.source.fault(&self.span, ScenarioFault::MissingKey { key }))
     }

@@ -2,136 +2,111 @@
 
 use super::{AttachmentEntry, MemoryStore, MemoryTables};
 use crate::validation;
-use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreError, StoreFuture};
+use async_trait::async_trait;
+use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreError, StoreResult};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use std::collections::BTreeSet;
 
+#[async_trait]
 impl Attachments for MemoryStore {
-    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>> {
-        Box::pin(async move { Ok(self.lock_tables().find_attachment(owner, path).cloned()) })
+    async fn attachment(&self, owner: &UserId, path: &str) -> StoreResult<Option<AttachmentRow>> {
+        Ok(self.lock_tables().find_attachment(owner, path).cloned())
     }
 
-    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64> {
-        Box::pin(async move { Ok(self.lock_tables().stored_bytes(owner)) })
+    async fn attachment_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
+        Ok(self.lock_tables().stored_bytes(owner))
     }
 
-    fn blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: Option<&'a ThreadId>,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let uses = |thread: &ThreadId, row: &AttachmentRow| {
-                tables.attachment_links.contains(&(owner.clone(), thread.clone(), row.path.clone()))
-            };
-            let found = tables.find_blob(owner, hash);
-            Ok(found.filter(|row| thread.is_none_or(|thread| uses(thread, row))).cloned())
-        })
+    async fn blob(&self, owner: &UserId, thread: Option<&ThreadId>, hash: &str) -> StoreResult<Option<AttachmentRow>> {
+        let tables = self.lock_tables();
+        let uses = |thread: &ThreadId, row: &AttachmentRow| {
+            tables.attachment_links.contains(&(owner.clone(), thread.clone(), row.path.clone()))
+        };
+        let found = tables.find_blob(owner, hash);
+        Ok(found.filter(|row| thread.is_none_or(|thread| uses(thread, row))).cloned())
     }
 
-    fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
-        Box::pin(
-            async move { Ok(self.lock_tables().paths_where(|file| matches!(file, AttachmentEntry::Unreferenced))) },
-        )
+    async fn unreferenced_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
+        Ok(self.lock_tables().paths_where(|file| matches!(file, AttachmentEntry::Unreferenced)))
     }
 
-    fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
-        Box::pin(
-            async move { Ok(self.lock_tables().paths_where(|file| !matches!(file, AttachmentEntry::Committed(_)))) },
-        )
+    async fn stale_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
+        Ok(self.lock_tables().paths_where(|file| !matches!(file, AttachmentEntry::Committed(_))))
     }
 }
 
+#[async_trait]
 impl AttachmentWriter for MemoryStore {
-    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, _at: Millis) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            self.lock_tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(AttachmentEntry::Reserved);
-            Ok(())
-        })
+    async fn reserve_attachment(&self, owner: &UserId, path: &str, _at: Millis) -> StoreResult<()> {
+        self.lock_tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(AttachmentEntry::Reserved);
+        Ok(())
     }
 
-    fn commit_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
+    async fn commit_attachment(
+        &self,
+        owner: &UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome> {
-        Box::pin(async move {
-            if row.hash.is_some() {
-                return Err(validation::blob_without_thread_error(&row.path));
-            }
-            self.lock_tables().insert_attachment(owner, row, bytes_max)
-        })
+    ) -> StoreResult<AttachmentOutcome> {
+        if row.hash.is_some() {
+            return Err(validation::blob_without_thread_error(&row.path));
+        }
+        self.lock_tables().insert_attachment(owner, row, bytes_max)
     }
 
-    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool> {
+    async fn delete_attachment(&self, owner: &UserId, path: &str) -> StoreResult<bool> {
         let key = (owner.clone(), path.to_owned());
-        Box::pin(async move {
-            let mut tables = self.lock_tables();
-            tables.attachment_links.retain(|(of, _, used)| of != owner || used != path);
-            Ok(tables.attachments.remove(&key).is_some())
-        })
+        let mut tables = self.lock_tables();
+        tables.attachment_links.retain(|(of, _, used)| of != owner || used != path);
+        Ok(tables.attachments.remove(&key).is_some())
     }
 
-    fn link_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        path: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
-        Box::pin(async move {
-            let mut tables = self.lock_tables();
-            let found = tables.find_attachment(owner, path).cloned();
-            Ok(tables.add_link(owner, thread, found))
-        })
+    async fn link_attachment(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        path: &str,
+    ) -> StoreResult<Option<AttachmentRow>> {
+        let mut tables = self.lock_tables();
+        let found = tables.find_attachment(owner, path).cloned();
+        Ok(tables.add_link(owner, thread, found))
     }
 
-    fn commit_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn commit_blob(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome> {
-        Box::pin(async move {
-            let Some(hash) = row.hash.clone() else {
-                return Err(validation::blob_without_hash_error(&row.path));
-            };
-            let mut tables = self.lock_tables();
-            if let Some(known) = tables.find_blob(owner, &hash).cloned() {
-                tables.attachment_links.insert((owner.clone(), thread.clone(), known.path.clone()));
-                return Ok(if known.path == row.path {
-                    AttachmentOutcome::Stored
-                } else {
-                    AttachmentOutcome::Duplicate(known)
-                });
-            }
-            let path = row.path.clone();
-            if tables.find_attachment(owner, &path).is_some() {
-                return Err(validation::path_taken_error(&path));
-            }
-            let kept = tables.insert_attachment(owner, row, bytes_max)?;
-            if kept == AttachmentOutcome::Stored {
-                tables.attachment_links.insert((owner.clone(), thread.clone(), path));
-            }
-            Ok(kept)
-        })
+    ) -> StoreResult<AttachmentOutcome> {
+        let Some(hash) = row.hash.clone() else {
+            return Err(validation::blob_without_hash_error(&row.path));
+        };
+        let mut tables = self.lock_tables();
+        if let Some(known) = tables.find_blob(owner, &hash).cloned() {
+            tables.attachment_links.insert((owner.clone(), thread.clone(), known.path.clone()));
+            return Ok(if known.path == row.path {
+                AttachmentOutcome::Stored
+            } else {
+                AttachmentOutcome::Duplicate(known)
+            });
+        }
+        let path = row.path.clone();
+        if tables.find_attachment(owner, &path).is_some() {
+            return Err(validation::path_taken_error(&path));
+        }
+        let kept = tables.insert_attachment(owner, row, bytes_max)?;
+        if kept == AttachmentOutcome::Stored {
+            tables.attachment_links.insert((owner.clone(), thread.clone(), path));
+        }
+        Ok(kept)
     }
 
-    fn link_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
-        Box::pin(async move {
-            let mut tables = self.lock_tables();
-            let found = tables.find_blob(owner, hash).cloned();
-            Ok(tables.add_link(owner, thread, found))
-        })
+    async fn link_blob(&self, owner: &UserId, thread: &ThreadId, hash: &str) -> StoreResult<Option<AttachmentRow>> {
+        let mut tables = self.lock_tables();
+        let found = tables.find_blob(owner, hash).cloned();
+        Ok(tables.add_link(owner, thread, found))
     }
 }
 

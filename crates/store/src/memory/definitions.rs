@@ -1,19 +1,20 @@
 //! Definitions by digest.
 
 use super::MemoryStore;
-use model::ports::{DefinitionStore, DefinitionWriter, StoreFuture};
+use async_trait::async_trait;
+use model::ports::{DefinitionStore, DefinitionWriter, StoreResult};
 
+#[async_trait]
 impl DefinitionStore for MemoryStore {
-    fn definitions<'a>(&'a self, digest: &'a str) -> StoreFuture<'a, Option<String>> {
-        Box::pin(async move { Ok(self.lock_tables().definitions.get(digest).cloned()) })
+    async fn definitions(&self, digest: &str) -> StoreResult<Option<String>> {
+        Ok(self.lock_tables().definitions.get(digest).cloned())
     }
 }
 
+#[async_trait]
 impl DefinitionWriter for MemoryStore {
-    fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            self.lock_tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
-            Ok(())
-        })
+    async fn put_definitions(&self, digest: &str, body: &str) -> StoreResult<()> {
+        self.lock_tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
+        Ok(())
     }
 }

@@ -2,95 +2,80 @@
 
 use super::{MemoryStore, MemoryTables, MemoryThread, run_of_start};
 use crate::validation;
+use async_trait::async_trait;
 use model::command::Command;
 use model::ports::{
-    ApprovalAnswer, BoxFuture, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, Lease, ListPage, RunFilter,
-    RunRow, ScheduledWakeup, StoreError, StoreFuture, Submission, SubmitError, Submitted, ThreadMode,
+    ApprovalAnswer, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, Lease, ListPage, RunFilter, RunRow,
+    ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError, Submitted, ThreadMode,
 };
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 
+#[async_trait]
 impl Inbox for MemoryStore {
-    fn find_submission<'a>(
-        &'a self,
-        owner: &'a UserId,
-        idempotency: &'a IdempotencyKey,
-    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let known = tables.idempotency.get(&(owner.clone(), idempotency.key.clone()));
-            match known {
-                None => Ok(None),
-                Some((digest, _, _)) if *digest != idempotency.request_digest => Err(SubmitError::KeyReused),
-                Some((_, task, thread)) => {
-                    Ok(Some(Submitted::Duplicate { task: task.clone(), thread: thread.clone() }))
-                }
-            }
-        })
+    async fn find_submission(
+        &self,
+        owner: &UserId,
+        idempotency: &IdempotencyKey,
+    ) -> Result<Option<Submitted>, SubmitError> {
+        let tables = self.lock_tables();
+        let known = tables.idempotency.get(&(owner.clone(), idempotency.key.clone()));
+        match known {
+            None => Ok(None),
+            Some((digest, _, _)) if *digest != idempotency.request_digest => Err(SubmitError::KeyReused),
+            Some((_, task, thread)) => Ok(Some(Submitted::Duplicate { task: task.clone(), thread: thread.clone() })),
+        }
     }
 
-    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
-            Ok(thread.inbox.clone())
-        })
+    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
+        let tables = self.lock_tables();
+        let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
+        Ok(thread.inbox.clone())
     }
 
-    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>> {
-        Box::pin(async move {
-            let goes_on = |run: &RunRow| !run.status.is_terminal() && run.status != TaskStatus::Paused;
-            let tables = self.lock_tables();
-            let wanting = |thread: &MemoryThread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on);
-            let found = tables.threads.iter().filter(|(_, thread)| wanting(thread));
-            Ok(found.map(|(id, thread)| (thread.owner.clone(), id.clone())).collect())
-        })
+    async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>> {
+        let goes_on = |run: &RunRow| !run.status.is_terminal() && run.status != TaskStatus::Paused;
+        let tables = self.lock_tables();
+        let wanting = |thread: &MemoryThread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on);
+        let found = tables.threads.iter().filter(|(_, thread)| wanting(thread));
+        Ok(found.map(|(id, thread)| (thread.owner.clone(), id.clone())).collect())
     }
 
-    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let wake = |(id, thread): (&ThreadId, &MemoryThread)| {
-                thread.wake_at.map(|at| ScheduledWakeup { owner: thread.owner.clone(), thread: id.clone(), at })
-            };
-            let mut wakes: Vec<ScheduledWakeup> = tables.threads.iter().filter_map(wake).collect();
-            wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
-            Ok(wakes)
-        })
+    async fn scheduled_wakeups(&self) -> StoreResult<Vec<ScheduledWakeup>> {
+        let tables = self.lock_tables();
+        let wake = |(id, thread): (&ThreadId, &MemoryThread)| {
+            thread.wake_at.map(|at| ScheduledWakeup { owner: thread.owner.clone(), thread: id.clone(), at })
+        };
+        let mut wakes: Vec<ScheduledWakeup> = tables.threads.iter().filter_map(wake).collect();
+        wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
+        Ok(wakes)
     }
 
-    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
-            let mut runs: Vec<&RunRow> = mine.flat_map(|thread| &thread.runs).collect();
-            runs.sort_by(|one, other| other.id.cmp(&one.id));
-            runs.retain(|run| filter.status.is_empty() || filter.status.contains(&run.status));
-            runs.retain(|run| filter.thread.as_ref().is_none_or(|thread| run.thread == *thread));
-            runs.retain(|run| page.before.as_ref().is_none_or(|before| run.id.as_str() < before.as_str()));
-            Ok(runs.into_iter().take(page.limit).cloned().collect())
-        })
+    async fn runs(&self, owner: &UserId, filter: RunFilter, page: ListPage) -> StoreResult<Vec<RunRow>> {
+        let tables = self.lock_tables();
+        let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
+        let mut runs: Vec<&RunRow> = mine.flat_map(|thread| &thread.runs).collect();
+        runs.sort_by(|one, other| other.id.cmp(&one.id));
+        runs.retain(|run| filter.status.is_empty() || filter.status.contains(&run.status));
+        runs.retain(|run| filter.thread.as_ref().is_none_or(|thread| run.thread == *thread));
+        runs.retain(|run| page.before.as_ref().is_none_or(|before| run.id.as_str() < before.as_str()));
+        Ok(runs.into_iter().take(page.limit).cloned().collect())
     }
 
-    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>> {
-        Box::pin(async move { Ok(self.lock_tables().find_run(owner, run).cloned()) })
+    async fn run(&self, owner: &UserId, run: &TaskId) -> StoreResult<Option<RunRow>> {
+        Ok(self.lock_tables().find_run(owner, run).cloned())
     }
 
-    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>> {
-        Box::pin(
-            async move { Ok(self.lock_tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone())) },
-        )
+    async fn checkpoint(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<Checkpoint>> {
+        Ok(self.lock_tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone()))
     }
 }
 
+#[async_trait]
 impl InboxWriter for MemoryStore {
-    fn submit<'a>(
-        &'a self,
-        owner: &'a UserId,
-        submission: Submission,
-    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
-        Box::pin(async move { self.lock_tables().submit(owner, submission, self.inbox_rows_max) })
+    async fn submit(&self, owner: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
+        self.lock_tables().submit(owner, submission, self.inbox_rows_max)
     }
 }
 

@@ -1,33 +1,28 @@
 //! Approvals.
 
 use super::MemoryStore;
-use model::ports::{ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreFuture};
+use async_trait::async_trait;
+use model::ports::{ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreResult};
 use model::seq::Millis;
 use model::{ApprovalKey, UserId};
 use std::cmp::Reverse;
 
+#[async_trait]
 impl PendingQuestions for MemoryStore {
-    fn approvals<'a>(
-        &'a self,
-        owner: &'a UserId,
-        filter: ApprovalFilter,
-        page: ListPage,
-    ) -> StoreFuture<'a, Vec<ApprovalRow>> {
-        Box::pin(async move {
-            let tables = self.lock_tables();
-            let before = page.before.and_then(|key| tables.find_approval(owner, &ApprovalKey::from(key)));
-            let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
-            let mut questions: Vec<&ApprovalRow> = mine.flat_map(|thread| &thread.approvals).collect();
-            questions.sort_by_key(|question| Reverse(approval_sort_key(question)));
-            questions
-                .retain(|question| before.is_none_or(|before| approval_sort_key(question) < approval_sort_key(before)));
-            questions.retain(|question| filter.matches(question));
-            Ok(questions.into_iter().take(page.limit).cloned().collect())
-        })
+    async fn approvals(&self, owner: &UserId, filter: ApprovalFilter, page: ListPage) -> StoreResult<Vec<ApprovalRow>> {
+        let tables = self.lock_tables();
+        let before = page.before.and_then(|key| tables.find_approval(owner, &ApprovalKey::from(key)));
+        let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
+        let mut questions: Vec<&ApprovalRow> = mine.flat_map(|thread| &thread.approvals).collect();
+        questions.sort_by_key(|question| Reverse(approval_sort_key(question)));
+        questions
+            .retain(|question| before.is_none_or(|before| approval_sort_key(question) < approval_sort_key(before)));
+        questions.retain(|question| filter.matches(question));
+        Ok(questions.into_iter().take(page.limit).cloned().collect())
     }
 
-    fn approval<'a>(&'a self, owner: &'a UserId, key: &'a ApprovalKey) -> StoreFuture<'a, Option<ApprovalRow>> {
-        Box::pin(async move { Ok(self.lock_tables().find_approval(owner, key).cloned()) })
+    async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>> {
+        Ok(self.lock_tables().find_approval(owner, key).cloned())
     }
 }
 

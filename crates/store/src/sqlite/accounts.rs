@@ -4,29 +4,33 @@ use super::SqliteStore;
 use super::columns::{get_opt_u64, get_text, get_u64};
 use super::write_task::TaskCost;
 use crate::validation;
+use async_trait::async_trait;
 use model::UserId;
-use model::ports::{AccessKeyRow, Accounts, StoreError, StoreFuture};
+use model::ports::{AccessKeyRow, Accounts, StoreError, StoreResult};
 use model::seq::Millis;
 use rusqlite::{Connection, Row};
 
+#[async_trait]
 impl Accounts for SqliteStore {
-    fn access_keys(&self) -> StoreFuture<'_, Vec<AccessKeyRow>> {
-        Box::pin(self.readers.query(|conn| {
+    async fn access_keys(&self) -> StoreResult<Vec<AccessKeyRow>> {
+        self.query(|conn| {
             let sql = "SELECT id, user, digest, created_at, revoked_at FROM keys ORDER BY created_at, id";
             conn.prepare_cached(sql)?.query_map((), access_key_row)?.collect()
-        }))
+        })
+        .await
     }
 
-    fn create_access_key(&self, key: AccessKeyRow) -> StoreFuture<'_, ()> {
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| insert_access_key(tx.conn, &key)))
+    async fn create_access_key(&self, key: AccessKeyRow) -> StoreResult<()> {
+        self.call_writer(TaskCost::ROW, move |tx| insert_access_key(tx.conn, &key)).await
     }
 
-    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> StoreFuture<'a, bool> {
+    async fn revoke_access_key(&self, id: &str, at: Millis) -> StoreResult<bool> {
         let id = id.to_owned();
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
             Ok(Ok(tx.conn.prepare_cached(sql)?.execute((id, at.cast_signed()))? > 0))
-        }))
+        })
+        .await
     }
 }
 

@@ -5,122 +5,121 @@ use super::attachment_links::{self, owner_and_path, set_stored_bytes, stored_byt
 use super::columns::{get_opt_u64, get_text, get_u64};
 use super::write_task::TaskCost;
 use crate::validation;
-use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreError, StoreFuture};
+use async_trait::async_trait;
+use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreError, StoreResult};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
+#[async_trait]
 impl Attachments for SqliteStore {
-    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, Option<AttachmentRow>> {
+    async fn attachment(&self, owner: &UserId, path: &str) -> StoreResult<Option<AttachmentRow>> {
         let (owner, path) = (owner.clone(), path.to_owned());
-        Box::pin(self.readers.query(move |conn| find_attachment(conn, &owner, &path)))
+        self.query(move |conn| find_attachment(conn, &owner, &path)).await
     }
 
-    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> StoreFuture<'a, u64> {
+    async fn attachment_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| stored_bytes(conn, &owner)))
+        self.query(move |conn| stored_bytes(conn, &owner)).await
     }
 
-    fn blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: Option<&'a ThreadId>,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
+    async fn blob(&self, owner: &UserId, thread: Option<&ThreadId>, hash: &str) -> StoreResult<Option<AttachmentRow>> {
         let (owner, thread, hash) = (owner.clone(), thread.cloned(), hash.to_owned());
-        Box::pin(self.readers.query(move |conn| match thread {
+        self.query(move |conn| match thread {
             None => find_blob(conn, &owner, &hash),
             Some(thread) => {
                 let sql = format!(
-                    "{SELECT} WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL AND EXISTS
-                     (SELECT 1 FROM attachment_uses u WHERE u.owner = ?1 AND u.thread = ?3 AND u.path = attachments.path)"
+                    "{SELECT} a WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL AND EXISTS
+                     (SELECT 1 FROM attachment_uses u WHERE u.owner = ?1 AND u.thread = ?3 AND u.path = a.path)"
                 );
                 let wanted = (owner.as_str(), hash, thread.as_str());
                 conn.prepare_cached(&sql)?.query_row(wanted, attachment_row).optional()
             }
-        }))
+        })
+        .await
     }
 
-    fn unreferenced_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
+    async fn unreferenced_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
         let sql = "SELECT owner, path FROM attachments WHERE released = 1 ORDER BY owner, path";
-        Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()))
+        self.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()).await
     }
 
-    fn stale_attachments(&self) -> StoreFuture<'_, Vec<(UserId, String)>> {
+    async fn stale_attachments(&self) -> StoreResult<Vec<(UserId, String)>> {
         let sql = "SELECT owner, path FROM attachments WHERE bytes IS NULL ORDER BY owner, path";
-        Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()))
+        self.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()).await
     }
 }
 
+#[async_trait]
 impl AttachmentWriter for SqliteStore {
-    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> StoreFuture<'a, ()> {
+    async fn reserve_attachment(&self, owner: &UserId, path: &str, at: Millis) -> StoreResult<()> {
         let (owner, path) = (owner.clone(), path.to_owned());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let sql = "INSERT OR IGNORE INTO attachments VALUES (?1, ?2, '', '', NULL, ?3, NULL, 0)";
             tx.conn.prepare_cached(sql)?.execute((owner.as_str(), path, at.cast_signed()))?;
             Ok(Ok(()))
-        }))
+        })
+        .await
     }
 
-    fn commit_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
+    async fn commit_attachment(
+        &self,
+        owner: &UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome> {
+    ) -> StoreResult<AttachmentOutcome> {
         let owner = owner.clone();
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             if row.hash.is_some() {
                 return Ok(Err(validation::blob_without_thread_error(&row.path)));
             }
             insert_attachment(tx.conn, &owner, &row, bytes_max)
-        }))
+        })
+        .await
     }
 
-    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> StoreFuture<'a, bool> {
+    async fn delete_attachment(&self, owner: &UserId, path: &str) -> StoreResult<bool> {
         let (owner, path) = (owner.clone(), path.to_owned());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let deleted = delete_attachment(tx.conn, &owner, &path)?;
-            tx.has_deleted_content |= matches!(deleted, Some(AttachmentState::Committed(_)));
+            tx.effects.has_deleted_content |= matches!(deleted, Some(AttachmentState::Committed(_)));
             Ok(Ok(deleted.is_some()))
-        }))
+        })
+        .await
     }
 
-    fn link_attachment<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        path: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
+    async fn link_attachment(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        path: &str,
+    ) -> StoreResult<Option<AttachmentRow>> {
         let (owner, thread, path) = (owner.clone(), thread.clone(), path.to_owned());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let found = find_attachment(tx.conn, &owner, &path)?;
             attachment_links::link_found(tx.conn, &owner, &thread, found).map(Ok)
-        }))
+        })
+        .await
     }
 
-    fn commit_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
+    async fn commit_blob(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> StoreFuture<'a, AttachmentOutcome> {
+    ) -> StoreResult<AttachmentOutcome> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| commit_blob(tx.conn, &owner, &thread, &row, bytes_max)))
+        self.call_writer(TaskCost::ROW, move |tx| commit_blob(tx.conn, &owner, &thread, &row, bytes_max)).await
     }
 
-    fn link_blob<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        hash: &'a str,
-    ) -> StoreFuture<'a, Option<AttachmentRow>> {
+    async fn link_blob(&self, owner: &UserId, thread: &ThreadId, hash: &str) -> StoreResult<Option<AttachmentRow>> {
         let (owner, thread, hash) = (owner.clone(), thread.clone(), hash.to_owned());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let found = find_blob(tx.conn, &owner, &hash)?;
             attachment_links::link_found(tx.conn, &owner, &thread, found).map(Ok)
-        }))
+        })
+        .await
     }
 }
 

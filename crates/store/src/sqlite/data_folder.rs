@@ -18,7 +18,6 @@ const APPLICATION_ID_OFFSET: usize = 68;
 /// Why a data folder cannot be opened, as one line for the operator. The folder is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
-    /// Another process holds the lock.
     #[error("data folder {0} is in use by another process: stop that one, or use another folder")]
     Locked(PathBuf),
     #[error("{0} is not a folder: use another path for the data folder")]
@@ -26,10 +25,8 @@ pub enum StoreOpenError {
     /// The operating system denied access.
     #[error("data folder {path} cannot be used: {reason}")]
     Denied { path: PathBuf, reason: String },
-    /// A newer version wrote it.
     #[error("data folder {path} has format {found} and this version knows {known}: use the version that wrote it")]
     Newer { path: PathBuf, found: u32, known: u32 },
-    /// The folder has no database of Headwater.
     #[error("{0} is not a database of Headwater: use another data folder")]
     Foreign(PathBuf),
     #[error("{path} is damaged ({reason}): restore it from a backup")]

@@ -5,10 +5,11 @@ use super::transaction::{INSERT_QUEUED_RUN, WriteTransaction};
 use super::write_task::TaskCost;
 use super::{SqliteStore, page, questions, record_row};
 use crate::validation;
+use async_trait::async_trait;
 use model::command::Command;
 use model::ports::{
-    ApprovalAnswer, BoxFuture, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
-    ScheduledWakeup, StoreError, StoreFuture, Submission, SubmitError, Submitted, ThreadMode,
+    ApprovalAnswer, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
+    ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError, Submitted, ThreadMode,
 };
 use model::seq::Seq;
 use model::task::TaskStatus;
@@ -23,85 +24,82 @@ const EXPIRE_EVERY: u32 = 256;
 /// Maximum number of keys that one deletion removes.
 const EXPIRE_MAX: u32 = 1_000;
 
+#[async_trait]
 impl Inbox for SqliteStore {
-    fn find_submission<'a>(
-        &'a self,
-        owner: &'a UserId,
-        idempotency: &'a IdempotencyKey,
-    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
+    async fn find_submission(
+        &self,
+        owner: &UserId,
+        idempotency: &IdempotencyKey,
+    ) -> Result<Option<Submitted>, SubmitError> {
         let (owner, key) = (owner.clone(), idempotency.clone());
-        Box::pin(async move {
-            let found = self.readers.query(move |conn| find_submission(conn, &owner, &key)).await?;
-            found.transpose()
-        })
+        let found = self.query(move |conn| find_submission(conn, &owner, &key)).await?;
+        found.transpose()
     }
 
-    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<InboxRow>> {
+    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.readers.with_connection(move |conn| list_inbox(conn, &owner, &thread)))
+        self.readers.with_connection(move |conn| list_inbox(conn, &owner, &thread)).await
     }
 
-    fn claimable_threads(&self) -> StoreFuture<'_, Vec<(UserId, ThreadId)>> {
-        Box::pin(self.readers.query(|conn| {
+    async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>> {
+        self.query(|conn| {
             let sql = "SELECT owner, id FROM threads WHERE num IN
                        (SELECT thread FROM runs WHERE ended_at IS NULL AND status <> 'paused'
                         UNION SELECT thread FROM inbox) ORDER BY num";
             let pair = |row: &Row<'_>| Ok((UserId::from(get_text(row, 0)?), ThreadId::from(get_text(row, 1)?)));
             conn.prepare_cached(sql)?.query_map((), pair)?.collect()
-        }))
+        })
+        .await
     }
 
-    fn scheduled_wakeups(&self) -> StoreFuture<'_, Vec<ScheduledWakeup>> {
-        Box::pin(self.readers.query(|conn| {
+    async fn scheduled_wakeups(&self) -> StoreResult<Vec<ScheduledWakeup>> {
+        self.query(|conn| {
             let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
             conn.prepare_cached(sql)?.query_map((), wakeup_row)?.collect()
-        }))
+        })
+        .await
     }
 
-    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> StoreFuture<'a, Vec<RunRow>> {
+    async fn runs(&self, owner: &UserId, filter: RunFilter, page: ListPage) -> StoreResult<Vec<RunRow>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| list_runs(conn, &owner, &filter, &page)))
+        self.query(move |conn| list_runs(conn, &owner, &filter, &page)).await
     }
 
-    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> StoreFuture<'a, Option<RunRow>> {
+    async fn run(&self, owner: &UserId, run: &TaskId) -> StoreResult<Option<RunRow>> {
         let (owner, run) = (owner.clone(), run.clone());
-        let read = self.readers.query(move |conn| {
+        let read = self.query(move |conn| {
             let sql = format!("{SELECT_RUNS} WHERE r.owner = ?1 AND r.id = ?2");
             conn.prepare_cached(&sql)?.query_row((owner.as_str(), run.as_str()), run_row).optional()
         });
-        Box::pin(async move {
-            let row = read.await?;
-            // A commit is visible to readers before its records are in the index, and the caller may read these records
-            // next.
-            if let Some(row) = &row
-                && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.is_behind(&row.thread, seq))
-            {
-                // The writer replies after it has updated the index. Damage is reported by reads of the log.
-                let _head = self.check_head(&row.thread).await;
-            }
-            Ok(row)
-        })
+        let row = read.await?;
+        // A commit is visible to readers before its records are in the index, and the caller may read these records
+        // next.
+        if let Some(row) = &row
+            && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.is_behind(&row.thread, seq))
+        {
+            // The writer replies after it has updated the index. Damage is reported by reads of the log.
+            let _head = self.check_head(&row.thread).await;
+        }
+        Ok(row)
     }
 
-    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<Checkpoint>> {
+    async fn checkpoint(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<Checkpoint>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.readers.query(move |conn| {
+        self.query(move |conn| {
             let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
                        WHERE t.id = ?1 AND t.owner = ?2";
             let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(get_u64(row, 0)?), body: get_text(row, 1)? });
             conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
-        }))
+        })
+        .await
     }
 }
 
+#[async_trait]
 impl InboxWriter for SqliteStore {
-    fn submit<'a>(
-        &'a self,
-        owner: &'a UserId,
-        submission: Submission,
-    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
+    async fn submit(&self, owner: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
         let owner = owner.clone();
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| tx.submit(&owner, &submission)))
+        self.call_writer(TaskCost::ROW, move |tx| tx.submit(&owner, &submission)).await
     }
 }
 
@@ -172,17 +170,15 @@ impl WriteTransaction<'_> {
             }
         };
         if let Command::Start(start) = &submission.command {
-            let mut insert = self.conn.prepare_cached(INSERT_QUEUED_RUN)?;
-            insert.execute((start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
+            self.execute(INSERT_QUEUED_RUN, (start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
         }
         let command = to_json_column(&submission.command)?;
         let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
         let row = insert.insert((thread, at, command))?;
         if let Some(IdempotencyKey { key, request_digest: digest }) = &submission.idempotency_key {
             let task = submission.command.task_id().as_str();
-            let mut insert =
-                self.conn.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-            insert.execute((owner.as_str(), key, digest, task, thread, at))?;
+            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            self.execute(sql, (owner.as_str(), key, digest, task, thread, at))?;
         }
         self.state.submissions_since_expiry += 1;
         if self.state.submissions_since_expiry >= EXPIRE_EVERY {

@@ -35,9 +35,6 @@ pub struct LoggedRun {
 }
 
 /// Finds a run of any owner in a data folder. A server may have the folder open.
-///
-/// # Errors
-/// When the folder has no Headwater database or a newer schema.
 pub fn find_logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, StoreOpenError> {
     let database = database_path(dir)?;
     let refused = |error: &rusqlite::Error| StoreOpenError::from_sqlite(&database, error);
@@ -50,16 +47,12 @@ pub fn find_logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, Sto
 
 impl LoggedRun {
     /// The records in order. The iterator ends after an error.
-    #[must_use]
     pub fn records(&self) -> LoggedRecords<'_> {
         let after = self.seq_range.map_or(Seq::ZERO, |(first, _)| first.prev());
         LoggedRecords { run: self, page: Vec::new().into_iter(), after, failed: false }
     }
 
     /// The row of the owner's blob with this hash.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
     pub fn find_blob(&self, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
         with_shared_database(&self.database, unavailable_error, |conn| {
             find_blob(conn, &self.owner, hash).map_err(|error| unavailable_error(&error))

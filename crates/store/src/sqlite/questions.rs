@@ -5,9 +5,10 @@
 use super::SqliteStore;
 use super::columns::{from_json_column, get_text, get_u64, page_bounds, to_json_column};
 use crate::validation;
+use async_trait::async_trait;
 use model::ports::{
     AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalFilter, ApprovalRow, DirectoryChange, ListPage,
-    PendingQuestions, StoreFuture, Submission, SubmitError, Submitted,
+    PendingQuestions, StoreResult, Submission, SubmitError, Submitted,
 };
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -15,20 +16,16 @@ use rusqlite::{Connection, OptionalExtension, Row};
 const SELECT: &str = "SELECT a.key, t.id, a.run, a.task, a.call, a.action, a.requested_at, a.expires_at, a.answer
                       FROM approvals a JOIN threads t ON t.num = a.thread";
 
+#[async_trait]
 impl PendingQuestions for SqliteStore {
-    fn approvals<'a>(
-        &'a self,
-        owner: &'a UserId,
-        filter: ApprovalFilter,
-        page: ListPage,
-    ) -> StoreFuture<'a, Vec<ApprovalRow>> {
+    async fn approvals(&self, owner: &UserId, filter: ApprovalFilter, page: ListPage) -> StoreResult<Vec<ApprovalRow>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| list_approvals(conn, &owner, filter, &page)))
+        self.query(move |conn| list_approvals(conn, &owner, filter, &page)).await
     }
 
-    fn approval<'a>(&'a self, owner: &'a UserId, key: &'a ApprovalKey) -> StoreFuture<'a, Option<ApprovalRow>> {
+    async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>> {
         let (owner, key) = (owner.clone(), key.clone());
-        Box::pin(self.readers.query(move |conn| find_approval(conn, &owner, &key)))
+        self.query(move |conn| find_approval(conn, &owner, &key)).await
     }
 }
 

@@ -43,14 +43,6 @@ impl ReaderPool {
         reading.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Like [`Self::with_connection`], for queries whose errors name no thread.
-    pub(crate) async fn query<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.with_connection(|conn| work(conn).map_err(|error| super::record_row::unavailable_error(&error))).await
-    }
-
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.permits.close();

@@ -12,7 +12,6 @@ use rusqlite::{Connection, OptionalExtension};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct RecordScan {
     /// Threads with live rows or damage.

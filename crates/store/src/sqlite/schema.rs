@@ -161,7 +161,6 @@ CREATE TABLE attachment_uses (
 CREATE INDEX uses_of_attachment ON attachment_uses (owner, path);
 ";
 
-/// Why a migration failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]

@@ -5,7 +5,8 @@ use super::columns::{get_opt_u64, get_text, get_u64};
 use super::page;
 use super::write_task::TaskCost;
 use crate::validation;
-use model::ports::{ShareRow, ShareWriter, StoreError, StoreFuture, ThreadShares};
+use async_trait::async_trait;
+use model::ports::{ShareRow, ShareWriter, StoreError, StoreResult, ThreadShares};
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, Row};
@@ -13,43 +14,42 @@ use rusqlite::{Connection, Row};
 const SELECT: &str = "SELECT s.id, t.id, t.owner, s.digest, s.until, s.created_at, s.expires_at, s.revoked_at
                       FROM shares s JOIN threads t ON t.num = s.thread";
 
+#[async_trait]
 impl ThreadShares for SqliteStore {
-    fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Vec<ShareRow>> {
+    async fn shares(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<ShareRow>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.readers.query(move |conn| {
+        self.query(move |conn| {
             let sql = format!("{SELECT} WHERE t.id = ?1 AND t.owner = ?2 ORDER BY s.created_at, s.id");
             conn.prepare_cached(&sql)?.query_map((thread.as_str(), owner.as_str()), share_row)?.collect()
-        }))
+        })
+        .await
     }
 
-    fn active_shares(&self, at: Millis) -> StoreFuture<'_, Vec<ShareRow>> {
-        Box::pin(self.readers.query(move |conn| {
+    async fn active_shares(&self, at: Millis) -> StoreResult<Vec<ShareRow>> {
+        self.query(move |conn| {
             let sql = format!("{SELECT} WHERE s.revoked_at IS NULL AND s.expires_at > ?1 ORDER BY s.created_at, s.id");
             conn.prepare_cached(&sql)?.query_map([at.cast_signed()], share_row)?.collect()
-        }))
+        })
+        .await
     }
 }
 
+#[async_trait]
 impl ShareWriter for SqliteStore {
-    fn create_share(&self, share: ShareRow) -> StoreFuture<'_, ()> {
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| insert_share(tx.conn, &share)))
+    async fn create_share(&self, share: ShareRow) -> StoreResult<()> {
+        self.call_writer(TaskCost::ROW, move |tx| insert_share(tx.conn, &share)).await
     }
 
-    fn revoke_share<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        id: &'a str,
-        at: Millis,
-    ) -> StoreFuture<'a, bool> {
+    async fn revoke_share(&self, owner: &UserId, thread: &ThreadId, id: &str, at: Millis) -> StoreResult<bool> {
         let (owner, thread, id) = (owner.clone(), thread.clone(), id.to_owned());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let sql = "UPDATE shares SET revoked_at = coalesce(revoked_at, ?4)
                        WHERE id = ?1 AND thread = (SELECT num FROM threads WHERE id = ?2 AND owner = ?3)";
             let revoked =
                 tx.conn.prepare_cached(sql)?.execute((id, thread.as_str(), owner.as_str(), at.cast_signed()))?;
             Ok(Ok(revoked > 0))
-        }))
+        })
+        .await
     }
 }
 

@@ -2,16 +2,18 @@
 
 use super::SqliteStore;
 use super::columns::get_u64;
+use async_trait::async_trait;
 use model::UserId;
 use model::limits::CostMicros;
-use model::ports::{Day, Spend, StoreFuture, UsageLedger};
+use model::ports::{Day, Spend, StoreResult, UsageLedger};
 use model::usage::Usage;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+#[async_trait]
 impl UsageLedger for SqliteStore {
-    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> StoreFuture<'a, Spend> {
+    async fn daily_spend(&self, owner: &UserId, day: Day) -> StoreResult<Spend> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| find_daily_spend(conn, &owner, day)))
+        self.query(move |conn| find_daily_spend(conn, &owner, day)).await
     }
 }
 

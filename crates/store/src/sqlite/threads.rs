@@ -5,76 +5,80 @@ use super::record_index::{Extent, IndexUpdate};
 use super::transaction::WriteTransaction;
 use super::write_task::TaskCost;
 use super::{SqliteStore, aliases, attachment_links, page};
+use async_trait::async_trait;
 use model::ports::{
-    AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreFuture, ThreadRow, ThreadWriter, Threads,
+    AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreResult, ThreadRow, ThreadWriter, Threads,
 };
 use model::seq::Seq;
 use model::{ThreadId, UserId};
 use rusqlite::{OptionalExtension, Row};
 
+#[async_trait]
 impl Threads for SqliteStore {
-    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> StoreFuture<'a, Vec<ThreadRow>> {
+    async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| {
+        self.query(move |conn| {
             let sql = "SELECT id, created_at, updated_at FROM threads
                        WHERE owner = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
             let (before, limit) = page_bounds(&page);
             conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
-        }))
+        })
+        .await
     }
 
-    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, Option<ThreadRow>> {
+    async fn thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<ThreadRow>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.readers.query(move |conn| {
+        self.query(move |conn| {
             let sql = "SELECT id, created_at, updated_at FROM threads WHERE id = ?1 AND owner = ?2";
             conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), thread_row).optional()
-        }))
+        })
+        .await
     }
 
-    fn alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, Option<AliasRow>> {
+    async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>> {
         let (owner, name) = (owner.clone(), name.to_owned());
-        Box::pin(self.readers.query(move |conn| aliases::find_alias(conn, &owner, kind, &name)))
+        self.query(move |conn| aliases::find_alias(conn, &owner, kind, &name)).await
     }
 }
 
+#[async_trait]
 impl ThreadWriter for SqliteStore {
-    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> StoreFuture<'a, bool> {
+    async fn delete_thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| tx.delete_thread(&owner, &thread).map(Ok)))
+        self.call_writer(TaskCost::ROW, move |tx| tx.delete_thread(&owner, &thread).map(Ok)).await
     }
 
-    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> StoreFuture<'a, AliasRow> {
+    async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow> {
         let (owner, cost) = (owner.clone(), TaskCost::row_with_text(&row.data.to_stored()));
-        Box::pin(self.call_writer(cost, move |tx| aliases::insert_alias(tx.conn, &owner, row).map(Ok)))
+        self.call_writer(cost, move |tx| aliases::insert_alias(tx.conn, &owner, row).map(Ok)).await
     }
 
-    fn update_conversation<'a>(
-        &'a self,
-        owner: &'a UserId,
-        current: &'a AliasRow,
+    async fn update_conversation(
+        &self,
+        owner: &UserId,
+        current: &AliasRow,
         data: ConversationData,
-    ) -> StoreFuture<'a, AliasUpdate> {
+    ) -> StoreResult<AliasUpdate> {
         let (owner, current) = (owner.clone(), current.clone());
         let cost = TaskCost::row_with_text(&data.to_stored());
-        Box::pin(
-            self.call_writer(cost, move |tx| aliases::update_conversation(tx.conn, &owner, &current, &data).map(Ok)),
-        )
+        self.call_writer(cost, move |tx| aliases::update_conversation(tx.conn, &owner, &current, &data).map(Ok)).await
     }
 
-    fn delete_alias<'a>(&'a self, owner: &'a UserId, kind: AliasKind, name: &'a str) -> StoreFuture<'a, bool> {
+    async fn delete_alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<bool> {
         let (owner, name) = (owner.clone(), name.to_owned());
-        Box::pin(self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::ROW, move |tx| {
             let deleted = aliases::delete_alias(tx.conn, &owner, kind, &name)?;
-            tx.has_deleted_content |= deleted;
+            tx.effects.has_deleted_content |= deleted;
             Ok(Ok(deleted))
-        }))
+        })
+        .await
     }
 }
 
 impl WriteTransaction<'_> {
     /// Deletes a thread with all its rows. Links may exist even if the thread does not.
     fn delete_thread(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
-        self.has_deleted_content |= attachment_links::unlink_thread(self.conn, owner, thread)?;
+        self.effects.has_deleted_content |= attachment_links::unlink_thread(self.conn, owner, thread)?;
         let Some(num) = page::find_owned_thread(self.conn, owner, thread)? else { return Ok(false) };
         if self.state.index.read_plan(thread, Seq::ZERO, 0).is_some_and(|plan| plan.damaged_at.is_some()) {
             // The index lacks some rows of a damaged thread: scan the table.
@@ -88,15 +92,14 @@ impl WriteTransaction<'_> {
             delete.execute((pos, end, num))?;
         }
         for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "shares"] {
-            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
+            self.execute(&format!("DELETE FROM {table} WHERE thread = ?1"), [num])?;
         }
-        let mut aliases = self.conn.prepare_cached("DELETE FROM names WHERE thread = ?1 AND owner = ?2")?;
-        aliases.execute((thread.as_str(), owner.as_str()))?;
-        self.conn.prepare_cached("DELETE FROM threads WHERE num = ?1")?.execute([num])?;
+        self.execute("DELETE FROM names WHERE thread = ?1 AND owner = ?2", (thread.as_str(), owner.as_str()))?;
+        self.execute("DELETE FROM threads WHERE num = ?1", [num])?;
         self.state.threads.remove(thread);
         self.state.epochs.remove(&num);
-        self.index_updates.push(IndexUpdate::ThreadDeleted { thread: thread.clone() });
-        self.has_deleted_content = true;
+        self.effects.index_updates.push(IndexUpdate::ThreadDeleted { thread: thread.clone() });
+        self.effects.has_deleted_content = true;
         Ok(true)
     }
 
@@ -104,7 +107,7 @@ impl WriteTransaction<'_> {
     fn thread_extents(&self, thread: &ThreadId, num: i64) -> Vec<Extent> {
         let published = self.state.index.read_plan(thread, Seq::ZERO, usize::MAX).filter(|plan| plan.num == num);
         let mut extents = published.map(|plan| plan.extents).unwrap_or_default();
-        extents.extend(self.index_updates.iter().filter_map(|update| match update {
+        extents.extend(self.effects.index_updates.iter().filter_map(|update| match update {
             IndexUpdate::Appended { num: appended_to, extent, .. } if *appended_to == num => Some(*extent),
             IndexUpdate::Appended { .. }
             | IndexUpdate::ThreadCreated { .. }

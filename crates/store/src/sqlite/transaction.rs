@@ -14,7 +14,7 @@ use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, Dir
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Params};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -75,27 +75,22 @@ impl CachedThread {
 }
 
 /// Updates that the writer applies after the commit.
-pub(super) struct CommitEffects {
-    pub(super) index_updates: Vec<IndexUpdate>,
-    pub(super) ended_runs: Vec<EndedRun>,
-    pub(super) records: u64,
-    pub(super) bytes: u64,
-    pub(super) has_deleted_content: bool,
+#[derive(Default)]
+pub(crate) struct CommitEffects {
+    pub(crate) index_updates: Vec<IndexUpdate>,
+    /// Runs that end in this transaction.
+    pub(crate) ended_runs: Vec<EndedRun>,
+    /// Number and size of the records written.
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
+    pub(crate) has_deleted_content: bool,
 }
 
 pub(crate) struct WriteTransaction<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) state: &'a mut WriterState,
-    /// Published to the index after the commit.
-    pub(crate) index_updates: Vec<IndexUpdate>,
-    /// Runs that end in this transaction.
-    pub(crate) ended_runs: Vec<EndedRun>,
-    /// Number of records written.
-    pub(crate) records: u64,
-    /// Their size.
-    pub(crate) bytes: u64,
-    /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
-    pub(crate) has_deleted_content: bool,
+    pub(crate) effects: CommitEffects,
 }
 
 impl<'a> WriteTransaction<'a> {
@@ -103,20 +98,7 @@ impl<'a> WriteTransaction<'a> {
         if state.threads.len() > CACHED_THREADS_MAX {
             state.threads.clear();
         }
-        Self {
-            conn,
-            state,
-            index_updates: Vec::new(),
-            ended_runs: Vec::new(),
-            records: 0,
-            bytes: 0,
-            has_deleted_content: false,
-        }
-    }
-
-    pub(super) fn into_effects(self) -> CommitEffects {
-        let Self { index_updates, ended_runs, records, bytes, has_deleted_content, .. } = self;
-        CommitEffects { index_updates, ended_runs, records, bytes, has_deleted_content }
+        Self { conn, state, effects: CommitEffects::default() }
     }
 
     pub(super) fn claim(
@@ -154,7 +136,11 @@ impl<'a> WriteTransaction<'a> {
         let live = CachedThread { num, owner: owner.clone(), head: Seq::ZERO, damaged_at: None, runs: Vec::new() };
         let lease = self.new_lease(&live);
         self.cache_thread(thread, live);
-        self.index_updates.push(IndexUpdate::ThreadCreated { thread: thread.clone(), num, owner: owner.clone() });
+        self.effects.index_updates.push(IndexUpdate::ThreadCreated {
+            thread: thread.clone(),
+            num,
+            owner: owner.clone(),
+        });
         lease
     }
 
@@ -270,18 +256,20 @@ impl<'a> WriteTransaction<'a> {
                 private,
             ))?;
             self.state.next_pos += 1;
-            self.records += 1;
-            self.bytes += record.size_bytes() as u64;
+            self.effects.records += 1;
+            self.effects.bytes += record.size_bytes() as u64;
         }
         for change in &batch.changes {
             self.apply_change(live, change)?;
             match change {
                 DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
-                    self.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
+                    self.effects.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
                 }
                 // A dropped run has no rows: if the thread has no others, the index can remove its entry.
                 DirectoryChange::RunDropped { .. } => {
-                    self.index_updates.push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
+                    self.effects
+                        .index_updates
+                        .push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
                 }
                 _ => {}
             }
@@ -291,7 +279,7 @@ impl<'a> WriteTransaction<'a> {
             let extent = Extent { seq: live.head.next().0, pos: first, count };
             live.head = live.head.plus(count);
             let (thread, owner) = (batch.thread.clone(), live.owner.clone());
-            self.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent });
+            self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent });
         }
         Ok(())
     }
@@ -312,36 +300,31 @@ impl<'a> WriteTransaction<'a> {
 
     fn apply_change(&self, live: &CachedThread, change: &DirectoryChange) -> rusqlite::Result<()> {
         let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
-        let touched = |at: i64| {
-            let mut touch = self.conn.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE num = ?1")?;
-            touch.execute((thread, at)).map(drop)
-        };
+        let touched = |at: i64| self.execute("UPDATE threads SET updated_at = ?2 WHERE num = ?1", (thread, at));
         match change {
             DirectoryChange::RunStarted { run, agent, first, at } => {
                 let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
-                self.conn.prepare_cached(sql)?.execute((num(run), agent, first.0.cast_signed()))?;
+                self.execute(sql, (num(run), agent, first.0.cast_signed()))?;
                 touched(at.cast_signed())
             }
             DirectoryChange::RunStatus { run, status, last, at } => {
                 let ended = status.is_terminal().then_some(at.cast_signed());
                 let sql = "UPDATE runs SET status = ?2, last = ?3, ended_at = ?4 WHERE num = ?1";
-                let mut update = self.conn.prepare_cached(sql)?;
-                update.execute((num(run), status.as_str(), last.0.cast_signed(), ended))?;
+                self.execute(sql, (num(run), status.as_str(), last.0.cast_signed(), ended))?;
                 ended.map_or(Ok(()), touched)
             }
             DirectoryChange::RunDropped { run, at } => {
                 let sql = "UPDATE runs SET status = 'cancelled', ended_at = ?2 WHERE num = ?1";
-                self.conn.prepare_cached(sql)?.execute((num(run), at.cast_signed()))?;
+                self.execute(sql, (num(run), at.cast_signed()))?;
                 touched(at.cast_signed())
             }
             DirectoryChange::ConsumeInboxRow { row } => {
-                let mut consume = self.conn.prepare_cached("DELETE FROM inbox WHERE id = ?1")?;
-                consume.execute([row.cast_signed()]).map(drop)
+                self.execute("DELETE FROM inbox WHERE id = ?1", [row.cast_signed()])
             }
             DirectoryChange::Checkpoint(new) => {
                 let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3)
                            ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
-                self.conn.prepare_cached(sql)?.execute((thread, new.seq.0.cast_signed(), &new.body)).map(drop)
+                self.execute(sql, (thread, new.seq.0.cast_signed(), &new.body))
             }
             DirectoryChange::ApprovalRequested(question) => {
                 questions::open_approval(self.conn, &live.owner, thread, question)
@@ -352,10 +335,13 @@ impl<'a> WriteTransaction<'a> {
             }
             DirectoryChange::AddSpend { day, spent } => spend::add_spend(self.conn, &live.owner, *day, *spent),
             DirectoryChange::ScheduleWakeup { at } => {
-                let mut wake = self.conn.prepare_cached("UPDATE threads SET wake_at = ?2 WHERE num = ?1")?;
-                wake.execute((thread, at.map(u64::cast_signed))).map(drop)
+                self.execute("UPDATE threads SET wake_at = ?2 WHERE num = ?1", (thread, at.map(u64::cast_signed)))
             }
         }
+    }
+
+    pub(crate) fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute(params).map(drop)
     }
 
     /// Takes a thread from the cache or loads it. [`Self::cache_thread`] puts it back.
@@ -397,8 +383,7 @@ impl<'a> WriteTransaction<'a> {
     }
 
     fn is_in_inbox(&self, thread: i64, row: u64) -> rusqlite::Result<bool> {
-        self.conn
-            .prepare_cached("SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2")?
-            .exists((row.cast_signed(), thread))
+        let sql = "SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2";
+        self.conn.prepare_cached(sql)?.exists((row.cast_signed(), thread))
     }
 }

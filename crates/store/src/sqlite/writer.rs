@@ -5,18 +5,16 @@
 //! ended runs. After an SQLite error it drops the connection and scans the database again before the next task, because
 //! a sync that failed once may report success the next time.
 
-use super::WriterCounters;
 use super::data_folder::DataFolder;
 use super::dead_rows::SweepScope;
 use super::reader_pool::ReaderPool;
 use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackedBlocks, pack_ended_runs};
 use super::transaction::{WriteTransaction, WriterState};
 use super::write_task::{ReplySender, TaskCost, WriteTask, WriterMessage};
-use super::{record_row, record_scan, schema};
+use super::{WriterStats, lock, record_row, record_scan, schema};
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -75,7 +73,7 @@ pub(crate) struct SqliteWriter {
     pub(crate) folder: DataFolder,
     pub(crate) state: WriterState,
     pub(crate) readers: Arc<ReaderPool>,
-    pub(crate) counters: Arc<WriterCounters>,
+    pub(crate) stats: Arc<Mutex<WriterStats>>,
     pub(crate) limits: GroupLimits,
     /// The number of tasks in the last eight commits: a moving average, times eight.
     pub(crate) avg_group_size: usize,
@@ -180,7 +178,7 @@ impl SqliteWriter {
         let committed = in_transaction(&conn, |conn| {
             let mut transaction = WriteTransaction::new(conn, &mut self.state);
             tasks.iter_mut().try_for_each(|task| task.apply(&mut transaction))?;
-            Ok(transaction.into_effects())
+            Ok(transaction.effects)
         });
         match committed {
             Ok(effects) => {
@@ -189,13 +187,15 @@ impl SqliteWriter {
                 self.state.ended_runs.extend(effects.ended_runs);
                 self.wal_needs_truncate |= effects.has_deleted_content;
                 let wrote = conn.total_changes() != changes_before;
-                self.counters.commits.fetch_add(u64::from(wrote), Relaxed);
                 if wrote {
                     self.last_commit = Some(Instant::now());
                 }
                 self.conn = Some(conn);
-                self.counters.records.fetch_add(effects.records, Relaxed);
-                self.counters.bytes.fetch_add(effects.bytes, Relaxed);
+                let mut stats = lock(&self.stats);
+                stats.commits += u64::from(wrote);
+                stats.records += effects.records;
+                stats.bytes += effects.bytes;
+                drop(stats);
                 send_replies(tasks, Ok(()));
             }
             Err(error) => {
@@ -225,7 +225,7 @@ impl SqliteWriter {
         match in_transaction(&conn, |conn| pack_ended_runs(conn, index, ended_runs, &mut begun, bytes_max)) {
             Ok(PackedBlocks { index_updates, bytes }) => {
                 self.conn = Some(conn);
-                self.counters.blocks.fetch_add(index_updates.len() as u64, Relaxed);
+                lock(&self.stats).blocks += index_updates.len() as u64;
                 self.state.dead_rows.add_bytes(bytes as u64);
                 for (thread, extent) in self.state.index.publish(index_updates) {
                     self.state.dead_rows.add(thread, extent);
@@ -296,7 +296,7 @@ impl SqliteWriter {
     /// Reopens the database after an error; the connection was dropped.
     fn handle_failure(&mut self, error: &rusqlite::Error) {
         tracing::error!(%error, "a write failed; the database is opened again");
-        self.counters.failures.fetch_add(1, Relaxed);
+        lock(&self.stats).failures += 1;
         self.conn = self.take_connection();
     }
 

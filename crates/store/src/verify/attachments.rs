@@ -3,7 +3,7 @@
 //!
 //! Links of missing threads are not damage: a crash leaves them, and the next start removes them.
 
-use super::VerifyReport;
+use super::{VerifyReport, for_each_row};
 use crate::sqlite::{
     ATTACHMENTS_SINCE, BLOBS_SINCE, DataFolder, MIGRATIONS, StoreOpenError, attachment_row, open_offline,
     owner_and_path, schema_version,
@@ -32,9 +32,6 @@ pub struct StoredFiles {
 }
 
 /// Lists the files in the database of a data folder, read-only.
-///
-/// # Errors
-/// When the folder has no Headwater database, has a newer schema, or is locked by a server.
 pub fn list_stored_files(dir: &Path) -> Result<StoredFiles, StoreOpenError> {
     let folder = DataFolder::lock_existing(dir)?;
     let sql = |error: rusqlite::Error| StoreOpenError::from_sqlite(&folder.database, &error);
@@ -84,14 +81,13 @@ pub(super) fn check_attachment_sums(conn: &Connection, report: &mut VerifyReport
 
 /// Reports invalid and duplicate blobs, and links that do not match the files.
 pub(super) fn check_attachment_links(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
-    let mut select = conn.prepare("SELECT path, hash FROM attachments WHERE hash IS NOT NULL ORDER BY path")?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
+    for_each_row(conn, "SELECT path, hash FROM attachments WHERE hash IS NOT NULL ORDER BY path", |row| {
         let (path, hash): (String, String) = (row.get(0)?, row.get(1)?);
         if !is_sha256_hex(&hash) {
             report.add_problem(format!("the blob {path} has no hash that there can be"));
         }
-    }
+        Ok(())
+    })?;
     let twice = "SELECT min(path) FROM attachments WHERE hash IS NOT NULL
                  GROUP BY owner, hash HAVING count(*) > 1 ORDER BY 1";
     for_each_text(conn, twice, |path| report.add_problem(format!("the owner of the blob {path} has it twice")))?;
@@ -107,12 +103,7 @@ pub(super) fn check_attachment_links(conn: &Connection, report: &mut VerifyRepor
 }
 
 fn for_each_text(conn: &Connection, sql: &str, mut found: impl FnMut(String)) -> rusqlite::Result<()> {
-    let mut select = conn.prepare(sql)?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
-        found(row.get(0)?);
-    }
-    Ok(())
+    for_each_row(conn, sql, |row| row.get(0).map(&mut found))
 }
 
 pub(super) fn linked_blob_hashes(

@@ -9,8 +9,9 @@
 //! ```
 
 use crate::arguments::parse_arguments;
+use crate::new_builtin::new_builtin;
 use crate::output::{invalid_arguments_output, text_output};
-use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::definition::Tool;
 use model::error::ErrorCode;
 use model::tool::ToolOutput;
 use serde::Deserialize;
@@ -29,24 +30,20 @@ struct Arguments {
 }
 
 pub(super) fn definition() -> Tool {
-    let spec = ToolSpec {
-        name: NAME.to_owned(),
-        description: "Works out an expression with + - * / % ^ and parentheses.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "expression": {
-                    "type": "string",
-                    "minLength": 1,
-                    "maxLength": EXPRESSION_BYTES_MAX,
-                    "description": "Such as `2 * (3.5 + 4)^2`."
-                }
-            },
-            "required": ["expression"],
-            "additionalProperties": false
-        }),
-    };
-    Tool { display_name: Some("Calculator".to_owned()), idempotent: true, ..Tool::new(spec, ToolExecutor::Builtin) }
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "expression": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": EXPRESSION_BYTES_MAX,
+                "description": "Such as `2 * (3.5 + 4)^2`."
+            }
+        },
+        "required": ["expression"],
+        "additionalProperties": false
+    });
+    new_builtin(NAME, "Calculator", "Works out an expression with + - * / % ^ and parentheses.", parameters)
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {

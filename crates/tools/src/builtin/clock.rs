@@ -1,9 +1,10 @@
 //! `clock`: the current time, which models do not know.
 
 use crate::arguments::parse_arguments;
+use crate::new_builtin::new_builtin;
 use crate::output::{invalid_arguments_output, text_output};
 use jiff::Timestamp;
-use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::definition::Tool;
 use model::seq::Millis;
 use model::tool::ToolOutput;
 use serde::Deserialize;
@@ -18,18 +19,14 @@ struct Arguments {
 }
 
 pub(super) fn definition() -> Tool {
-    let spec = ToolSpec {
-        name: NAME.to_owned(),
-        description: "Tells the current date and time in UTC.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "timezone": { "type": "string", "enum": ["UTC"], "description": "Only UTC is known." }
-            },
-            "additionalProperties": false
-        }),
-    };
-    Tool { display_name: Some("Clock".to_owned()), idempotent: true, ..Tool::new(spec, ToolExecutor::Builtin) }
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "timezone": { "type": "string", "enum": ["UTC"], "description": "Only UTC is known." }
+        },
+        "additionalProperties": false
+    });
+    new_builtin(NAME, "Clock", "Tells the current date and time in UTC.", parameters)
 }
 
 pub(super) fn run(arguments: &str, now: Millis) -> ToolOutput {

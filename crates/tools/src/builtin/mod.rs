@@ -14,7 +14,6 @@ use model::tool::{ToolEvent, ToolRequest};
 use std::sync::Arc;
 
 /// `None` when no builtin tool has this name.
-#[must_use]
 pub fn builtin_definition(name: &str) -> Option<Tool> {
     match name {
         calculator::NAME => Some(calculator::definition()),
@@ -24,7 +23,6 @@ pub fn builtin_definition(name: &str) -> Option<Tool> {
 }
 
 /// The demo's tools come last.
-#[must_use]
 pub fn builtin_names() -> Vec<&'static str> {
     [calculator::NAME, clock::NAME].into_iter().chain(demo::NAMES).collect()
 }

@@ -1,8 +1,9 @@
 //! `tool_a`, `tool_b`, `tool_c`: each waits for a fixed time, to show parallel calls.
 
 use crate::arguments::parse_arguments;
+use crate::new_builtin::new_builtin;
 use crate::output::{invalid_arguments_output, text_output};
-use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::definition::Tool;
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
@@ -33,16 +34,8 @@ struct Arguments {}
 
 pub(super) fn definition(name: &str) -> Option<Tool> {
     let DelayTool { delay_ms, display_name, .. } = delay_tool(name)?;
-    let spec = ToolSpec {
-        name: name.to_owned(),
-        description: format!("Waits {delay_ms} ms."),
-        parameters: json!({ "type": "object", "properties": {}, "additionalProperties": false }),
-    };
-    Some(Tool {
-        display_name: Some(display_name.to_owned()),
-        idempotent: true,
-        ..Tool::new(spec, ToolExecutor::Builtin)
-    })
+    let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    Some(new_builtin(name, display_name, &format!("Waits {delay_ms} ms."), parameters))
 }
 
 pub(super) async fn run(name: &str, arguments: &str) -> Option<ToolOutput> {

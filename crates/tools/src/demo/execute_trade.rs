@@ -1,8 +1,9 @@
 //! `execute_trade`: pretends to place an order, after an approval.
 
 use crate::arguments::parse_arguments;
+use crate::new_builtin::new_builtin;
 use crate::output::{invalid_arguments_output, text_output};
-use model::definition::{ApprovalPolicy, Tool, ToolExecutor, ToolSpec};
+use model::definition::{ApprovalPolicy, Tool};
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
@@ -19,24 +20,20 @@ struct Arguments {
 }
 
 pub(super) fn definition() -> Tool {
-    let spec = ToolSpec {
-        name: NAME.to_owned(),
-        description: "Places an order at the stock exchange.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "symbol": { "type": "string", "minLength": 1, "description": "What to buy, such as `VNM`." },
-                "quantity": { "type": "integer", "minimum": 1, "description": "How many." }
-            },
-            "required": ["symbol", "quantity"],
-            "additionalProperties": false
-        }),
-    };
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "symbol": { "type": "string", "minLength": 1, "description": "What to buy, such as `VNM`." },
+            "quantity": { "type": "integer", "minimum": 1, "description": "How many." }
+        },
+        "required": ["symbol", "quantity"],
+        "additionalProperties": false
+    });
     Tool {
-        display_name: Some("Trade".to_owned()),
         approval: ApprovalPolicy::Always,
         approval_timeout_seconds: APPROVAL_TIMEOUT_SECONDS,
-        ..Tool::new(spec, ToolExecutor::Builtin)
+        idempotent: false,
+        ..new_builtin(NAME, "Trade", "Places an order at the stock exchange.", parameters)
     }
 }
 

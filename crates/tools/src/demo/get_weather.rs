@@ -1,9 +1,10 @@
 //! `get_weather`: always 15 degrees and sunny, as text and as an image.
 
 use crate::arguments::parse_arguments;
+use crate::new_builtin::new_builtin;
 use crate::output::invalid_arguments_output;
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
-use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::definition::Tool;
 use model::item::Block;
 use model::tool::ToolOutput;
 use serde::Deserialize;
@@ -27,19 +28,15 @@ struct Arguments {
 }
 
 pub(super) fn definition() -> Tool {
-    let spec = ToolSpec {
-        name: NAME.to_owned(),
-        description: "Tells the current weather at a place, with a picture of the sky.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "location": { "type": "string", "minLength": 1, "description": "City and country, such as `Paris, France`." }
-            },
-            "required": ["location"],
-            "additionalProperties": false
-        }),
-    };
-    Tool { display_name: Some("Weather".to_owned()), idempotent: true, ..Tool::new(spec, ToolExecutor::Builtin) }
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "location": { "type": "string", "minLength": 1, "description": "City and country, such as `Paris, France`." }
+        },
+        "required": ["location"],
+        "additionalProperties": false
+    });
+    new_builtin(NAME, "Weather", "Tells the current weather at a place, with a picture of the sky.", parameters)
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {

@@ -1,9 +1,10 @@
 //! `slow`: takes a given number of seconds and reports progress.
 
 use crate::arguments::parse_arguments;
+use crate::new_builtin::new_builtin;
 use crate::output::{invalid_arguments_output, text_output};
 use futures_util::{StreamExt, stream};
-use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::definition::Tool;
 use model::ports::BoxStream;
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput};
 use serde::Deserialize;
@@ -25,24 +26,15 @@ struct Arguments {
 }
 
 pub(super) fn definition() -> Tool {
-    let spec = ToolSpec {
-        name: NAME.to_owned(),
-        description: "Takes a given number of seconds.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "seconds": { "type": "integer", "minimum": 0, "maximum": SECONDS_MAX, "description": "How many." }
-            },
-            "required": ["seconds"],
-            "additionalProperties": false
-        }),
-    };
-    Tool {
-        display_name: Some("Slow".to_owned()),
-        idempotent: true,
-        timeout_ms: Some(TIMEOUT_MS),
-        ..Tool::new(spec, ToolExecutor::Builtin)
-    }
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "seconds": { "type": "integer", "minimum": 0, "maximum": SECONDS_MAX, "description": "How many." }
+        },
+        "required": ["seconds"],
+        "additionalProperties": false
+    });
+    Tool { timeout_ms: Some(TIMEOUT_MS), ..new_builtin(NAME, "Slow", "Takes a given number of seconds.", parameters) }
 }
 
 pub(super) fn run(arguments: String) -> BoxStream<'static, ToolEvent> {
