@@ -7,11 +7,12 @@ use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
 use crate::id::{CallId, ItemId};
 use crate::json::JsonObject;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// An item of a task's output.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
     Reasoning(Reasoning),
@@ -24,7 +25,7 @@ pub enum Item {
     FileProcessing(FileProcessing),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
     InProgress,
@@ -35,7 +36,7 @@ pub enum ItemStatus {
 }
 
 /// Why an item is incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
     /// A token limit or a content filter.
@@ -49,7 +50,7 @@ pub enum IncompleteReason {
 }
 
 /// The model's reasoning, as summary parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reasoning {
     /// `rs_…`
     pub id: ItemId,
@@ -65,7 +66,7 @@ pub struct Reasoning {
     pub agent: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SummaryPart {
     Text {
@@ -88,7 +89,7 @@ impl SummaryPart {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// `fc_…`
     pub id: ItemId,
@@ -116,7 +117,7 @@ pub struct ToolCall {
 }
 
 /// What executes a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     Tool,
@@ -126,7 +127,7 @@ pub enum CallKind {
 }
 
 /// Whether a person must approve a call, as far as is known before its arguments are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalGate {
     Never,
@@ -135,7 +136,7 @@ pub enum ApprovalGate {
     Always,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
     /// `fco_…`
     pub id: ItemId,
@@ -163,7 +164,7 @@ pub struct ToolResult {
     pub agent: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
     InProgress,
@@ -179,7 +180,7 @@ pub enum ResultStatus {
 }
 
 /// A message of the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// `msg_…`
     pub id: ItemId,
@@ -199,7 +200,7 @@ pub struct Message {
     pub agent: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     User,
@@ -208,7 +209,7 @@ pub enum Role {
 }
 
 /// A tool that the provider ran, such as a web search or image generation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostedCall {
     /// `hc_…`
     pub id: ItemId,
@@ -232,7 +233,7 @@ pub struct HostedCall {
 }
 
 /// Files that are read before the model is called.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProcessing {
     /// `fp_…`
     pub id: ItemId,
@@ -247,7 +248,7 @@ pub struct FileProcessing {
 }
 
 /// One file of a [`FileProcessing`] item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessedFile {
     pub url: String,
     pub status: FileStatus,
@@ -256,7 +257,7 @@ pub struct ProcessedFile {
     pub message: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileStatus {
     Processing,
@@ -333,7 +334,7 @@ impl Message {
 
 /// An element of an item's `block_list`. Blocks other than text and images are the items of a sub-agent; they exist
 /// only in rendered objects, never in an event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
     Text(TextBlock),

@@ -9,4 +9,4 @@ mod project;
 mod wire;
 
 pub use project::{RecordScope, TaskProjection, resume_seq};
-pub use wire::{TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};
+pub use wire::{EventFrame, TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

@@ -19,6 +19,7 @@ mod lingering_close;
 mod listen;
 mod middleware;
 mod native_api;
+mod openapi;
 mod origin_policy;
 mod pagination;
 mod problem;
@@ -31,6 +32,7 @@ mod stateless;
 mod stream_limiter;
 mod stream_request;
 mod tickets;
+mod vendor_objects;
 mod viewer_routes;
 mod ws;
 

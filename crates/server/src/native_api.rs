@@ -8,16 +8,19 @@ use gateway::limits::InputLimits;
 use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::event::ClientTool;
 use model::limits::CostMicros;
+use schemars::generate::SchemaGenerator;
+use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt;
 
 /// User input: a text or a list of parts.
 #[derive(Debug, Default)]
 pub(crate) struct TaskInput(Vec<InputPart>);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum InputPart {
     Text { text: String },
@@ -25,7 +28,8 @@ enum InputPart {
     File { file: InputFile },
 }
 
-#[derive(Debug, Deserialize)]
+/// A `bucket` and a `path` of an uploaded file, or a `url`.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct InputFile {
     #[serde(default)]
@@ -38,12 +42,26 @@ struct InputFile {
     name: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct InputImage {
+    /// `https:`, `http:`, `/v1/blobs/…`, or `data:image/…;base64,…`, which is stored as a blob.
     url: String,
     #[serde(default)]
+    #[schemars(extend("enum" = ["auto", "low", "high", "original", null]))]
     detail: Option<String>,
+}
+
+/// By hand, because the text and the list are alternatives without a tag.
+impl JsonSchema for TaskInput {
+    fn schema_name() -> Cow<'static, str> {
+        "Input".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let parts = generator.subschema_for::<Vec<InputPart>>();
+        json_schema!({ "description": "A text or a list of parts.", "anyOf": [{ "type": "string" }, parts] })
+    }
 }
 
 impl TaskInput {
@@ -107,7 +125,7 @@ impl<'de> Deserialize<'de> for TaskInput {
 }
 
 /// A tool that the client runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeclaredClientTool {
     name: String,

@@ -7,18 +7,19 @@ use crate::item::Role;
 use crate::json::JsonObject;
 use crate::seq::Millis;
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// `task.created`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCreated {
     pub task_id: TaskId,
     pub task: Box<TaskSpec>,
 }
 
 /// The request behind a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskSpec {
     pub thread_id: ThreadId,
     /// The agent that runs the task.
@@ -49,7 +50,7 @@ pub struct TaskSpec {
 }
 
 /// How much of a task a front end shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DisplayMode {
     /// Everything, tool calls and reasoning included.
@@ -60,7 +61,7 @@ pub enum DisplayMode {
 }
 
 /// One message of the input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputMessage {
     /// `msg_…`
     pub id: ItemId,
@@ -69,7 +70,7 @@ pub struct InputMessage {
 }
 
 /// A tool that the client declared and runs itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
     pub name: String,
@@ -81,7 +82,7 @@ pub struct ClientTool {
 }
 
 /// The ids that a client of another protocol uses for a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientIds {
     pub protocol: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,13 +92,13 @@ pub struct ClientIds {
 }
 
 /// `task.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskStarted {
     pub task_id: TaskId,
 }
 
 /// `task.step.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepStarted {
     pub task_id: TaskId,
     /// The turn, counted from 1.
@@ -107,7 +108,7 @@ pub struct StepStarted {
 }
 
 /// `task.step.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepDone {
     pub task_id: TaskId,
     pub step: u32,
@@ -120,7 +121,7 @@ pub struct StepDone {
 }
 
 /// Why a turn ended: complete, limited or interrupted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// Complete: the model finished its answer.
@@ -154,7 +155,7 @@ impl StopReason {
 }
 
 /// `task.retrying`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRetrying {
     pub task_id: TaskId,
     pub step: u32,
@@ -167,7 +168,7 @@ pub struct StepRetrying {
 }
 
 /// `task.agent.updated`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentUpdated {
     pub task_id: TaskId,
     /// The agent that takes over.
@@ -177,14 +178,14 @@ pub struct AgentUpdated {
 }
 
 /// `task.input.added`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputAdded {
     pub task_id: TaskId,
     pub input: Vec<InputMessage>,
 }
 
 /// `task.cancelling`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCancelling {
     pub task_id: TaskId,
     pub mode: CancelMode,
@@ -192,7 +193,7 @@ pub struct TaskCancelling {
 }
 
 /// When a cancellation takes effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelMode {
     /// At once; open items become incomplete.
@@ -203,7 +204,7 @@ pub enum CancelMode {
 }
 
 /// Who or what caused a change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Initiator {
     /// A client or a person.
@@ -231,7 +232,7 @@ impl Initiator {
 }
 
 /// `task.recovered`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecovered {
     pub task_id: TaskId,
     /// The turn that runs again.
@@ -243,7 +244,7 @@ pub struct TaskRecovered {
 }
 
 /// `task.completed`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCompleted {
     pub task_id: TaskId,
     /// Total of its steps, descendants included.
@@ -256,7 +257,7 @@ pub struct TaskCompleted {
 }
 
 /// `task.incomplete`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskIncomplete {
     pub task_id: TaskId,
     pub reason: LimitReason,
@@ -267,7 +268,7 @@ pub struct TaskIncomplete {
 }
 
 /// Which limit ended a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitReason {
     /// `steps_max` was reached.
@@ -297,7 +298,7 @@ impl LimitReason {
 }
 
 /// `task.failed`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskFailed {
     pub task_id: TaskId,
     pub error: ErrorInfo,
@@ -308,7 +309,7 @@ pub struct TaskFailed {
 }
 
 /// `task.cancelled`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCancelled {
     pub task_id: TaskId,
     pub mode: CancelMode,

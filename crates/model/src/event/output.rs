@@ -5,11 +5,12 @@
 use crate::content::{Annotation, ImageBlock, TextBlock};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Block, FileStatus, Item, SummaryPart};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// `task.output_item.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemEvent {
     pub task_id: TaskId,
     /// Index in `output`.
@@ -19,7 +20,7 @@ pub struct ItemEvent {
 }
 
 /// `task.reasoning_summary_item.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryEvent {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -32,7 +33,7 @@ pub struct SummaryEvent {
 }
 
 /// `task.reasoning_summary_text.delta`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -44,7 +45,7 @@ pub struct SummaryDelta {
 }
 
 /// `task.tool_call_arguments.delta`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArgumentsDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -54,7 +55,7 @@ pub struct ArgumentsDelta {
 }
 
 /// `task.tool_call_arguments.done`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArgumentsDone {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -66,7 +67,7 @@ pub struct ArgumentsDone {
 }
 
 /// `task.hosted_call.updated`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostedCallUpdated {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -80,7 +81,7 @@ pub struct HostedCallUpdated {
 }
 
 /// `task.file_processing.updated`. Status `processing` means that a lost attempt is repeated.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProcessingUpdated {
     pub task_id: TaskId,
     /// Index in `output`.
@@ -93,7 +94,7 @@ pub struct FileProcessingUpdated {
 }
 
 /// `task.text.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextEvent {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -106,14 +107,14 @@ pub struct TextEvent {
 }
 
 /// A text block as an event carries it, with its `type`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaggedTextBlock {
     Text(TextBlock),
 }
 
 /// An image block as an event carries it, with its `type`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaggedImageBlock {
     Image(ImageBlock),
@@ -150,7 +151,7 @@ impl From<TaggedImageBlock> for Block {
 }
 
 /// `task.text.delta`: more text of the block at `block_index` of the item at `output_index`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -165,7 +166,7 @@ pub struct TextDelta {
 }
 
 /// `task.text.annotation.added`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnotationAdded {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -179,7 +180,7 @@ pub struct AnnotationAdded {
 }
 
 /// `task.image.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageEvent {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -192,7 +193,7 @@ pub struct ImageEvent {
 }
 
 /// `task.image.delta`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -207,7 +208,7 @@ pub struct ImageDelta {
 }
 
 /// `task.tool.started`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolStarted {
     pub task_id: TaskId,
     pub call_id: CallId,
@@ -218,7 +219,7 @@ pub struct ToolStarted {
 }
 
 /// `task.tool.progress`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolProgress {
     pub task_id: TaskId,
     pub call_id: CallId,

@@ -1,11 +1,12 @@
 //! Shared state, and events that pass through unchanged.
 
 use crate::id::TaskId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// `task.state.snapshot`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateSnapshot {
     pub task_id: TaskId,
     /// The complete state; replaces the one before.
@@ -13,7 +14,7 @@ pub struct StateSnapshot {
 }
 
 /// `task.state.delta`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateDelta {
     pub task_id: TaskId,
     /// RFC 6902 operations on the state.
@@ -21,7 +22,7 @@ pub struct StateDelta {
 }
 
 /// `task.custom`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CustomEvent {
     pub task_id: TaskId,
     /// The application's name for the event.
@@ -30,7 +31,7 @@ pub struct CustomEvent {
 }
 
 /// `task.provider_event`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderEvent {
     pub task_id: TaskId,
     /// The upstream event, unchanged.

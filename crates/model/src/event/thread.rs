@@ -3,10 +3,11 @@
 use crate::id::TaskId;
 use crate::json::JsonObject;
 use crate::seq::Seq;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `thread.history.compacted`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryCompacted {
     /// The last record that the summary covers.
     pub up_to: Seq,
@@ -17,7 +18,7 @@ pub struct HistoryCompacted {
 }
 
 /// `thread.run.hidden`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunHidden {
     pub run_id: TaskId,
 }

@@ -4,6 +4,7 @@ use model::event::{ActionRequest, ReviewConfig};
 use model::item::Role;
 use model::json::JsonObject;
 use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ pub const EVENT_TYPES: [&str; 9] = [
 ];
 
 /// The members that all events have.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunIds<'a> {
     /// The name by which the client addresses the thread.
@@ -29,7 +30,7 @@ pub struct RunIds<'a> {
 }
 
 /// One event of the stream.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub enum AgentRunEvent<'a> {
     RunStarted(RunIds<'a>),
@@ -101,7 +102,7 @@ impl AgentRunEvent<'_> {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WorkerAgentOutput {
     pub status: WorkerStatus,
     pub answer: String,
@@ -117,7 +118,7 @@ pub struct WorkerAgentOutput {
     pub ui_hints: Option<JsonObject>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerStatus {
     Success,
@@ -127,7 +128,7 @@ pub enum WorkerStatus {
     Failed,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolAgentOutput {
     pub tool_name: String,
     pub tool_call_id: String,
@@ -143,7 +144,7 @@ pub struct ToolAgentOutput {
     pub error: Option<OutputError>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     Success,
@@ -153,7 +154,7 @@ pub enum ToolStatus {
     Failure,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputError {
     pub code: String,
     pub message: String,
@@ -165,7 +166,7 @@ pub struct OutputError {
 }
 
 /// The pending request of a call.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PendingHint<'a> {
     Approval {
@@ -183,7 +184,7 @@ pub(super) enum PendingHint<'a> {
 }
 
 /// The additional members of a message in the history.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WorkerMetadata<'a> {
     pub(super) stage: &'a str,
@@ -191,7 +192,7 @@ pub(super) struct WorkerMetadata<'a> {
 }
 
 /// The additional members of a tool message in the history.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToolMetadata<'a> {
     pub(super) tool_agent_output: &'a ToolAgentOutput,
@@ -199,13 +200,13 @@ pub(super) struct ToolMetadata<'a> {
 }
 
 /// A file or image that a client sent with a message.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ImageAttachment<'a> {
     pub(super) url: &'a str,
 }
 
 /// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HistoryMessage {
     pub id: ItemId,
     /// The record that completed the message. A client can stream from there.
@@ -219,7 +220,7 @@ pub struct HistoryMessage {
     pub at: Millis,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageRole {
     User,

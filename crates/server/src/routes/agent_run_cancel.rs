@@ -1,6 +1,8 @@
 //! `POST /api/v1/agent/runs/{thread}/cancel`: cancels the active run of a thread. A queued run starts then.
 
+use super::AgentRunNames;
 use super::ThreadNamePath;
+use super::task_cancel::CancelRequest;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
@@ -13,17 +15,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use gateway::task_commands::cancel_active_run;
 use gateway::thread_names::find_named_thread;
-use model::event::CancelMode;
 use model::ports::AliasKind;
-use serde::Deserialize;
-use serde_json::json;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Request {
-    #[serde(default)]
-    mode: CancelMode,
-}
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -37,9 +29,9 @@ pub(crate) async fn handle(
     let json = JsonBody::read_optional(&headers, body, &app.limits).await?;
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
-    let Request { mode } = json.into_object()?;
+    let CancelRequest { mode } = json.into_object()?;
     let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
     let run = cancel_active_run(&app.gateway, &caller.user, thread, mode, idempotency).await?;
-    let names = json!({ "threadId": name, "runId": run });
+    let names = AgentRunNames { run_id: &run, thread_id: &name };
     Ok((StatusCode::ACCEPTED, axum::Json(names)).into_response())
 }

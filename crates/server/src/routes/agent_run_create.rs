@@ -1,5 +1,6 @@
 //! `POST /api/v1/agent/runs`: sends a message to an agent.
 
+use super::AgentRunNames;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
@@ -23,25 +24,31 @@ use model::json::JsonObject;
 use model::ports::AliasData;
 use model::{ThreadId, UserId};
 use protocol::agent_runs::AGENT_RUNS_PROJECTION;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Request {
+#[schemars(rename = "NewAgentRun")]
+pub(crate) struct Request {
     message: String,
+    /// The thread to continue. A new name of the client's own starts a thread.
     thread_id: Option<String>,
+    /// By default the agent of the thread's last run, else the one that no other agent calls.
     agent: Option<String>,
-    /// Maps, because serde accepts a list for a struct.
+    // Maps, because serde accepts a list for a struct.
     #[serde(default)]
+    #[schemars(with = "Vec<Attachment>")]
     attachments: Vec<JsonObject>,
     #[serde(default)]
     metadata: JsonObject,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Attachment {
+#[schemars(rename = "AttachmentRef")]
+pub(crate) struct Attachment {
     bucket: String,
     path: String,
 }
@@ -129,7 +136,7 @@ async fn run_response(
         let stream = start_of_agent_runs(&app.gateway, &caller.user, thread, None, Some(&started.task)).await?;
         sse::sse_response_with_permit(app, caller, stream, SseStyle::STANDARD, permit)
     } else {
-        let names = json!({ "threadId": name, "runId": started.task });
+        let names = AgentRunNames { run_id: &started.task, thread_id: name };
         (StatusCode::ACCEPTED, axum::Json(names)).into_response()
     };
     if let Ok(location) = HeaderValue::try_from(format!("/api/v1/agent/runs/{name}/events")) {

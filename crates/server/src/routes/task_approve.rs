@@ -10,22 +10,28 @@ use crate::query_params;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse as _, Response};
 use gateway::approvals::decide_approval_of_task;
-use gateway::native_json::approval_json;
+use gateway::native_json::ApprovalObject;
 use gateway::start_run::check_request_size;
 use model::event::{ApprovalDecision, ApprovalDecisionKind};
 use model::json::JsonObject;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schemars(rename = "ApprovalRequest")]
+pub(crate) struct Request {
     decision: ApprovalDecisionKind,
+    /// The reason. The model reads that of a rejection.
     #[serde(default)]
     message: Option<String>,
+    /// The new arguments; with `edit` only.
     #[serde(default)]
     arguments: Option<JsonObject>,
+    /// Approve later calls of this tool in this run without asking.
     #[serde(default)]
     always: bool,
 }
@@ -37,14 +43,14 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read(&headers, body, &app.limits).await?;
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
     let decision = json.into_object::<Request>()?.into_decision()?;
     let approval = decide_approval_of_task(&app.gateway, &caller.user, &task, &key, decision, idempotency).await?;
-    Ok(axum::Json(approval_json(&approval)))
+    Ok(axum::Json(ApprovalObject::from(&approval)).into_response())
 }
 
 impl Request {

@@ -13,13 +13,14 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use gateway::task_commands::cancel_task;
 use model::event::CancelMode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+pub(crate) struct CancelRequest {
     #[serde(default)]
-    mode: CancelMode,
+    pub(crate) mode: CancelMode,
 }
 
 pub(crate) async fn handle(
@@ -33,7 +34,7 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read_optional(&headers, body, &app.limits).await?;
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/cancel"), &json.digest())?;
-    let Request { mode } = json.into_object()?;
+    let CancelRequest { mode } = json.into_object()?;
     cancel_task(&app.gateway, &caller.user, &task, mode, idempotency).await?;
     task_response(&app, &caller.user, &task, StatusCode::ACCEPTED).await
 }

@@ -23,32 +23,45 @@ use gateway::task_commands::{Settled, wait_until_settled};
 use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::{TaskId, ThreadId, UserId};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schemars(rename = "NewTask")]
+pub(crate) struct Request {
+    /// An agent of the configuration, or `provider/model`.
     model: String,
+    /// May be omitted to continue a run that was cancelled or reached a limit.
     #[serde(default)]
     input: TaskInput,
+    /// The thread to continue; a new one by default.
     thread_id: Option<String>,
+    /// The run to continue after, if it is not the last one of the thread: edit and regenerate.
     previous: Option<String>,
+    /// The token of a share: starts a thread that continues the shared one.
     share: Option<String>,
+    /// Respond with the events of the task. Not together with `wait`.
     #[serde(default)]
     stream: bool,
+    /// Respond when the task has ended or paused.
     #[serde(default)]
     wait: bool,
+    /// Tools that the client runs: the run pauses for their results.
     #[serde(default)]
     tools: Vec<DeclaredClientTool>,
     #[serde(default)]
     on_busy: OnBusyParam,
+    /// The client's own data, returned with the task.
     #[serde(default)]
     metadata: JsonObject,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+/// What happens if the thread is busy: wait, refuse, cancel the active run, or add the input to it.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum OnBusyParam {
+#[schemars(rename = "OnBusy")]
+pub(crate) enum OnBusyParam {
     #[default]
     Enqueue,
     Reject,

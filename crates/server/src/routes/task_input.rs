@@ -13,11 +13,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use gateway::task_commands::send_input;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schemars(rename = "InputRequest")]
+pub(crate) struct Request {
     input: TaskInput,
 }
 

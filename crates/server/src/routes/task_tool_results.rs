@@ -20,14 +20,17 @@ use model::command::ClientToolResult;
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::id::is_valid_id;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::HashSet;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ToolResultBody {
+#[schemars(rename = "ToolResultRequest")]
+pub(crate) struct ToolResultBody {
     call_id: String,
     content: TaskInput,
+    /// The tool failed. Without `content`, the model reads this.
     #[serde(default)]
     error: Option<String>,
 }

@@ -8,9 +8,19 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use model::ports::{Day, Spend};
-use serde_json::{Value, json};
+use model::usage::Usage;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DayUsage {
+    /// In the currency of the configured prices; 0 without prices.
+    cost: f64,
+    day: String,
+    usage: Usage,
+}
+
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<DayUsage>, Problem> {
     let [day] = query_params::parse_query(&uri, ["day"])?;
     let ports = app.gateway.engine.ports();
     let day = match day {
@@ -19,5 +29,5 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
             .ok_or_else(|| Problem::invalid_param("day", "must be a date since 1970, such as 2025-01-31"))?,
     };
     let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
-    Ok(Json(json!({ "day": dates::format_day(day), "usage": usage, "cost": native_api::amount_as_f64(cost) })))
+    Ok(Json(DayUsage { cost: native_api::amount_as_f64(cost), day: dates::format_day(day), usage }))
 }
