@@ -68,7 +68,7 @@ fn add_server_routes(api: &mut Api) {
              ticket is valid once, for 60 seconds, on event streams and `/ws`, with the access of its creator. A stream \
              that reconnects needs a new ticket and `?after=` with the last id.",
         )
-        .optional_body::<ticket_create::Request>()
+        .optional_body::<ticket_create::NewTicket>()
         .json::<ticket_create::Ticket>(201, "The ticket.")
         .errors(&[TooManyTickets]);
     api.get("/v1/usage", usage::handle, "getUsage", "Get the usage of a day")

@@ -30,7 +30,7 @@ fn add_task_routes(api: &mut Api) {
         )
         .stream_format()
         .starts_run()
-        .body::<task_create::Request>()
+        .body::<task_create::NewTask>()
         .json::<TaskObject>(200, "With `wait`: the task, ended or paused. With `stream`: its events from the first on.")
         .events::<EventFrame>("")
         .accepted_task::<TaskObject>("The task, often still `queued`.")
@@ -73,7 +73,7 @@ fn add_input_routes(api: &mut Api) {
             "The model reads it at its next turn. If the run has ended, the input starts the thread's next run.",
         )
         .starts_run()
-        .body::<task_input::Request>()
+        .body::<task_input::InputRequest>()
         .accepted_task::<TaskObject>("The task that receives the input.")
         .errors(&[Unsupported]);
     api.post("/v1/tasks/{task}/approvals/{key}", task_approve::handle, "decideApproval", "Decide an approval request")
@@ -82,7 +82,7 @@ fn add_input_routes(api: &mut Api) {
              counts. The task may be the run's or that of the sub-agent that made the call.",
         )
         .idempotent()
-        .body::<task_approve::Request>()
+        .body::<task_approve::ApprovalRequest>()
         .json::<ApprovalObject>(200, "The request with its decision.")
         .errors(&[ApprovalNotFound, AlreadyDecided, Expired, AlreadyEnded, InvalidArguments, RequestTooLarge]);
     api.post("/v1/tasks/{task}/tool_results", task_tool_results::handle, "giveToolResults", "Submit tool results")
@@ -122,7 +122,7 @@ fn add_thread_routes(api: &mut Api) {
              its agent runs and history, and `resume` on `/ws`. Other resources are 404, and changes 403 \
              `share_read_only`.",
         )
-        .body::<share_create::Request>()
+        .body::<share_create::ShareRequest>()
         .json::<ShareObject>(201, "The share with its `token`, which is shown only here.")
         .errors(&[TooManyShares]);
     api.delete("/v1/threads/{thread}/shares/{share}", share_revoke::handle, "revokeShare", "Revoke a share")
@@ -148,7 +148,7 @@ fn add_agent_routes(api: &mut Api) {
              stream, which starts with this run or with an older one that has not ended.",
         )
         .starts_run()
-        .body::<agent_run_create::Request>()
+        .body::<agent_run_create::NewAgentRun>()
         .events::<AgentRunEvent>("The events.")
         .json::<AgentRunNames>(202, "The run is durable.")
         .response_header(200, "Location")

@@ -30,8 +30,7 @@ use serde_json::Value;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(rename = "NewAgentRun")]
-pub(crate) struct Request {
+pub(crate) struct NewAgentRun {
     message: String,
     /// The thread to continue. A new name of the client's own starts a thread.
     thread_id: Option<String>,
@@ -64,7 +63,7 @@ pub(crate) async fn handle(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /api/v1/agent/runs", &json.digest())?;
-    let request: Request = json.into_object()?;
+    let request: NewAgentRun = json.into_object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
     let permit = prefers_event_stream(&headers).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
@@ -74,8 +73,8 @@ pub(crate) async fn handle(
     run_response(&app, &caller, permit, &name, &started).await
 }
 
-async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
-    let Request { message, thread_id, agent, attachments, metadata } = request;
+async fn new_run(app: &App, user: &UserId, request: NewAgentRun) -> Result<NewRun, Problem> {
+    let NewAgentRun { message, thread_id, agent, attachments, metadata } = request;
     let input = parse_input(app, message, attachments)?;
     let thread = match &thread_id {
         None => None,

@@ -17,8 +17,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "NewShare")]
-pub(crate) struct Request {
+pub(crate) struct ShareRequest {
     mode: ShareMode,
     /// A week by default, a leap year at most.
     #[serde(default)]
@@ -34,7 +33,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let Request { mode, expires_in_seconds } = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
+    let ShareRequest { mode, expires_in_seconds } = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
     let created = create_share(&app.gateway, &caller.user, thread, mode, expires_in_seconds).await?;
     let CreatedShare { row, token } = created;
     let object = ShareObject::new(&row, Some(&token));

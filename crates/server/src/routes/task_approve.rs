@@ -22,8 +22,7 @@ use serde_json::Value;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ApprovalRequest")]
-pub(crate) struct Request {
+pub(crate) struct ApprovalRequest {
     decision: ApprovalDecisionKind,
     /// The reason. The model reads that of a rejection.
     #[serde(default)]
@@ -48,12 +47,12 @@ pub(crate) async fn handle(
     let json = JsonBody::read(&headers, body, &app.limits).await?;
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
-    let decision = json.into_object::<Request>()?.into_decision()?;
+    let decision = json.into_object::<ApprovalRequest>()?.into_decision()?;
     let approval = decide_approval_of_task(&app.gateway, &caller.user, &task, &key, decision, idempotency).await?;
     Ok(axum::Json(ApprovalObject::from(&approval)).into_response())
 }
 
-impl Request {
+impl ApprovalRequest {
     fn into_decision(self) -> Result<ApprovalDecision, Problem> {
         let Self { decision: kind, message, arguments, always } = self;
         if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {

@@ -28,8 +28,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "NewTask")]
-pub(crate) struct Request {
+pub(crate) struct NewTask {
     /// An agent of the configuration, or `provider/model`.
     model: String,
     /// May be omitted to continue a run that was cancelled or reached a limit.
@@ -81,7 +80,7 @@ pub(crate) async fn handle(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
-    let request: Request = json.into_object()?;
+    let request: NewTask = json.into_object()?;
     if request.stream && request.wait {
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
     }
@@ -106,7 +105,7 @@ pub(crate) async fn handle(
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
 
-async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, Uploads), Problem> {
+async fn new_run(app: &App, user: &UserId, request: NewTask) -> Result<(NewRun, Uploads), Problem> {
     let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
     let unknown = || Problem::new(ErrorCode::UnknownPrevious, "the thread has no such run");
     let previous = request.previous.map(|id| TaskId::parse(&id)).transpose().map_err(|_| unknown())?;

@@ -18,8 +18,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "InputRequest")]
-pub(crate) struct Request {
+pub(crate) struct InputRequest {
     input: TaskInput,
 }
 
@@ -35,7 +34,7 @@ pub(crate) async fn handle(
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let _large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
-    let input = json.into_object::<Request>()?.input.into_parts(&app.gateway.limits)?;
+    let input = json.into_object::<InputRequest>()?.input.into_parts(&app.gateway.limits)?;
     let started = Box::pin(send_input(&app.gateway, &caller.user, &task, input, idempotency)).await?;
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
