@@ -1,6 +1,8 @@
 //! Routes with their documentation: one statement adds a route to the router and to the OpenAPI document. Schemas come
 //! from the types that parse and serialize the bodies, errors from [`ErrorCode`], and path parameters from the path.
 
+#![expect(clippy::indexing_slicing, reason = "on JSON objects, which these values are, it inserts what is missing")]
+
 mod conventions;
 
 pub(crate) use conventions::{date, thread_name};
@@ -217,6 +219,7 @@ fn forbid_null_members(schema: &mut Schema) {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Parameter<'a> {
     location: &'static str,
     name: &'a str,
@@ -234,7 +237,8 @@ impl Operation<'_> {
         let required = location == "path";
         if let Some(parameters) = self.value["parameters"].as_array_mut() {
             parameters.retain(|known| known["name"] != name);
-            let mut parameter = json!({ "name": name, "in": location, "required": required, "schema": schema });
+            let mut parameter = json!({ "name": name, "in": location, "required": required });
+            parameter["schema"] = schema;
             if !description.is_empty() {
                 parameter["description"] = json!(description);
             }
