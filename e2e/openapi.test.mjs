@@ -7,13 +7,13 @@ import { pageModule } from './lib/page-module.mjs';
 import { runHeadwater, startServer } from './lib/server.mjs';
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
-const document = JSON.parse(read('crates/server/openapi.json'));
+const document = JSON.parse((await runHeadwater(['openapi'])).stdout);
 
 test('the model, the document and the page know the same events', async () => {
   const model = [...read('crates/model/src/event.rs').matchAll(/rename = "((?:task|thread)\.[a-z_.]+)"/g)].map(([, type]) => type);
   const { EVENT_TYPES } = await pageModule();
   assert.ok(model.length > 40);
-  assert.deepEqual(Object.keys(document.components.schemas.Event.discriminator.mapping).sort(), model.sort());
+  assert.deepEqual(document.components.schemas.Event.oneOf.map((event) => event.properties.type.const).sort(), model.sort());
   assert.deepEqual([...EVENT_TYPES].sort(), model);
 });
 
@@ -24,5 +24,4 @@ test('the server and the command line give the document', async () => {
   } finally {
     await server.stop();
   }
-  assert.deepEqual(JSON.parse((await runHeadwater(['openapi'])).stdout), document);
 });

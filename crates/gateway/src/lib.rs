@@ -12,6 +12,7 @@ pub mod attachments;
 pub mod blocks_session;
 pub mod client_tools;
 mod context;
+pub mod conversations;
 pub mod documents;
 pub mod fork_share;
 pub mod json_schema;

@@ -3,7 +3,7 @@
 //! The text names no path, table or stack; details for operators are logged here. A missing object and another user's
 //! give the same bytes. Transports convert a [`Rejection`]: HTTP into a status and a problem document.
 
-use crate::native_json::approval_json;
+use crate::native_json::ApprovalObject;
 use engine::{AnswerError, StartError, WatchError};
 use files::{FileKeyError, FileStoreError, ImageTooLarge};
 use model::cursor::CursorError;
@@ -13,7 +13,7 @@ use model::id::IdError;
 use model::json::JsonObject;
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
 use protocol::client_input::InvalidField;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Display;
 
 /// Details may quote client input of any length.
@@ -119,7 +119,7 @@ impl From<SubmitError> for Rejection {
                     Some(answer) => (ErrorCode::AlreadyDecided, describe_decision(answer)),
                     None => (ErrorCode::Expired, "the approval has expired".to_owned()),
                 };
-                Self::new(code, detail).with_extension("approval", approval_json(&approval))
+                Self::new(code, detail).with_extension("approval", json!(ApprovalObject::from(&*approval)))
             }
             SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()),
             SubmitError::Store(error) => error.into(),

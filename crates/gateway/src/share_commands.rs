@@ -1,6 +1,7 @@
 //! Creating and revoking shares.
 
 use crate::context::Gateway;
+use crate::native_json::ShareMode;
 use crate::rejection::Rejection;
 use crate::run_lookup::log_head;
 use crate::run_to_completion::run_to_completion;
@@ -14,14 +15,6 @@ const LIFETIME_SECONDS_DEFAULT: u64 = 7 * 24 * 60 * 60;
 const LIFETIME_SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
 /// Shares of one thread, revoked ones included.
 const SHARES_MAX: usize = 1_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShareMode {
-    /// Viewers see the thread as it grows.
-    Live,
-    /// Viewers see the thread as it is now.
-    Frozen,
-}
 
 /// A share, and its token, which is stored nowhere.
 pub struct CreatedShare {

@@ -3,12 +3,13 @@
 //! In a `block_list` an image is `image`, in `content` it is `image_url`.
 
 use crate::blob::BLOB_URL_PREFIX;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 #[skip_serializing_none]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextBlock {
     /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
     pub text: Option<String>,
@@ -29,7 +30,7 @@ impl TextBlock {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageBlock {
     pub image_url: ImageUrl,
     /// The number of the reference group that the block belongs to.
@@ -39,7 +40,7 @@ pub struct ImageBlock {
 
 /// The address of an image: an `https:` or `http:` URL, or `/v1/blobs/…`. Models receive it as a `data:` URL. Empty
 /// while the image is being generated.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageUrl {
     pub url: String,
     #[serde(default, deserialize_with = "deserialize_known_detail", skip_serializing_if = "Option::is_none")]
@@ -47,7 +48,7 @@ pub struct ImageUrl {
 }
 
 /// The resolution at which a model looks at an image. `None` leaves it to the provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageDetail {
     Low,
@@ -140,7 +141,7 @@ impl ImageUrl {
 
 /// A citation in a text. Offsets count Unicode code points; ends are exclusive.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Annotation {
     /// `[^7]`: the thread's reference group 7.
@@ -159,7 +160,7 @@ pub enum Annotation {
 
 /// A part of a message's or a tool result's `content`, as the model reads it.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
     Text {
@@ -201,7 +202,7 @@ impl ContentPart {
 
 /// The file of a [`ContentPart::File`]: by bucket and path, or by URL.
 #[skip_serializing_none]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileRef {
     /// The bucket of the attachment store.

@@ -4,6 +4,7 @@ mod code;
 
 pub use code::{ErrorCode, ErrorScope};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
@@ -11,7 +12,8 @@ use std::borrow::Cow;
 
 /// An error as records store it and clients read it.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Error")]
 pub struct ErrorInfo {
     /// A string on the wire and in the log: tools and scenario files bring codes of their own.
     pub code: String,

@@ -19,11 +19,12 @@ pub use state::*;
 pub use thread::*;
 
 use crate::id::TaskId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One typed change to a task or a thread.
 #[warn(missing_docs, reason = "the enum is the reference of the event log")]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Event {
     /// The task was created. Carries the input and the agent that runs it.

@@ -4,6 +4,7 @@
 //! task, `msg_R3` its third numbered object, and a call, its result and its approval share one number (`call_R2`,
 //! `fc_R2`, `fco_R2`, `apr_R2`). So every id identifies its run, and numbers can be counted from the log alone.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ const SUFFIX_BYTES: usize = 32;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
+        $(#[$doc])*
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -53,8 +54,10 @@ macro_rules! ids {
 
 ids! {
     /// A conversation of one user: `thr_…`.
+    #[schemars(extend("pattern" = "^thr_[A-Za-z0-9_-]{1,60}$"))]
     ThreadId;
     /// A run's root task (`task_R`), or a sub-agent (the `call_R…` of the call that started it).
+    #[schemars(extend("pattern" = "^(task|call)_[A-Za-z0-9_-]{1,59}$"))]
     TaskId;
     /// An item of a task's output.
     ItemId;

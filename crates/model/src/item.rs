@@ -7,12 +7,13 @@ use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
 use crate::id::{CallId, ItemId};
 use crate::json::JsonObject;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 /// An item of a task's output.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
     Reasoning(Reasoning),
@@ -25,7 +26,7 @@ pub enum Item {
     FileProcessing(FileProcessing),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
     InProgress,
@@ -36,7 +37,7 @@ pub enum ItemStatus {
 }
 
 /// Why an item is incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
     /// A token limit or a content filter.
@@ -51,7 +52,7 @@ pub enum IncompleteReason {
 
 /// The model's reasoning, as summary parts.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reasoning {
     /// `rs_…`
     pub id: ItemId,
@@ -62,7 +63,7 @@ pub struct Reasoning {
     pub agent: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SummaryPart {
     Text {
@@ -84,7 +85,7 @@ impl SummaryPart {
 }
 
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// `fc_…`
     pub id: ItemId,
@@ -104,7 +105,7 @@ pub struct ToolCall {
 }
 
 /// What executes a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     Tool,
@@ -114,7 +115,7 @@ pub enum CallKind {
 }
 
 /// Whether a person must approve a call, as far as is known before its arguments are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalGate {
     Never,
@@ -124,7 +125,7 @@ pub enum ApprovalGate {
 }
 
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
     /// `fco_…`
     pub id: ItemId,
@@ -144,7 +145,7 @@ pub struct ToolResult {
     pub agent: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
     InProgress,
@@ -161,7 +162,7 @@ pub enum ResultStatus {
 
 /// A message of the model.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// `msg_…`
     pub id: ItemId,
@@ -175,7 +176,7 @@ pub struct Message {
     pub agent: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     User,
@@ -185,7 +186,7 @@ pub enum Role {
 
 /// A tool that the provider ran, such as a web search or image generation.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostedCall {
     /// `hc_…`
     pub id: ItemId,
@@ -204,7 +205,7 @@ pub struct HostedCall {
 
 /// Files that are read before the model is called.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProcessing {
     /// `fp_…`
     pub id: ItemId,
@@ -215,7 +216,7 @@ pub struct FileProcessing {
 }
 
 /// One file of a [`FileProcessing`] item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessedFile {
     pub url: String,
     pub status: FileStatus,
@@ -224,7 +225,7 @@ pub struct ProcessedFile {
     pub message: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileStatus {
     Processing,
@@ -298,7 +299,7 @@ impl Message {
 
 /// An element of an item's `block_list`. Blocks other than text and images are the items of a sub-agent; they exist
 /// only in rendered objects, never in an event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
     Text(TextBlock),

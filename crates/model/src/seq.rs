@@ -1,5 +1,6 @@
 //! Sequence numbers, epochs and timestamps.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -7,7 +8,7 @@ use std::fmt;
 pub type Millis = u64;
 
 /// A record's position in its thread: 1, 2, 3… without a gap. Zero is "before the first".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -38,7 +39,7 @@ impl fmt::Display for Seq {
 }
 
 /// The term of a thread's executor. Only the holder of the newest one can append (law 8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 

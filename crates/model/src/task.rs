@@ -7,9 +7,10 @@ use crate::item::Item;
 use crate::json::JsonObject;
 use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     #[default]
@@ -70,7 +71,8 @@ impl Event {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Task")]
 pub struct TaskObject {
     pub task_id: TaskId,
     pub thread_id: ThreadId,

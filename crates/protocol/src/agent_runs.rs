@@ -14,7 +14,7 @@ pub mod wire;
 pub use history::MessageHistory;
 pub use project::AgentRunsProjection;
 pub use request::CreateAgentRunRequest;
-pub use wire::{HistoryMessage, MessageRole};
+pub use wire::{AgentRunEvent, HistoryMessage, MessageRole};
 
 /// The name of this projection in cursors, and of the aliases that its clients give to threads.
 pub const AGENT_RUNS_PROJECTION: &str = "agent-runs";

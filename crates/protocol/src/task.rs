@@ -14,4 +14,4 @@ pub use request::{
     CancelRequest, CreateTaskRequest, DecideApprovalRequest, DeclaredClientTool, OnBusyParam, SendInputRequest,
     SubmittedToolResult, TaskInput, parse_tool_results,
 };
-pub use wire::{TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};
+pub use wire::{EventFrame, TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

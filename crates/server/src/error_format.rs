@@ -1,14 +1,14 @@
 //! The body of an error response, by the protocol of the route. Handlers return a [`Problem`]; a middleware replaces its
 //! body where clients expect OpenAI's or Anthropic's.
-//!
-//! [`Problem`]: crate::problem::Problem
 
-use crate::problem::ProblemSummary;
+use crate::problem::{Problem, ProblemSummary};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use model::error::ErrorCode;
-use serde_json::{Value, json};
+use schemars::generate::SchemaGenerator;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
@@ -35,6 +35,32 @@ impl ErrorFormat {
         }
     }
 
+    /// The status of an error in this format.
+    pub(crate) fn http_status(self, status: StatusCode) -> StatusCode {
+        match (self, status) {
+            // Anthropic has a status of its own for an overloaded server.
+            (Self::Anthropic, StatusCode::SERVICE_UNAVAILABLE) => StatusCode::from_u16(529).unwrap_or(status),
+            // These SDKs expect 400 for an invalid body.
+            (Self::OpenAi | Self::Anthropic, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
+            _ => status,
+        }
+    }
+
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Native => "application/problem+json",
+            Self::OpenAi | Self::Anthropic => "application/json",
+        }
+    }
+
+    pub(crate) fn schema(self, generator: &mut SchemaGenerator) -> Schema {
+        match self {
+            Self::Native => generator.subschema_for::<Problem>(),
+            Self::OpenAi => generator.subschema_for::<OpenAiError>(),
+            Self::Anthropic => generator.subschema_for::<AnthropicError>(),
+        }
+    }
+
     /// Leaves responses alone that are not errors.
     pub(crate) fn format_error(self, mut response: Response, request_id: &HeaderValue) -> Response {
         let Some(problem) = response.extensions_mut().remove::<ProblemSummary>() else { return response };
@@ -43,23 +69,48 @@ impl ErrorFormat {
             Self::OpenAi => openai_error(response.status(), &problem),
             Self::Anthropic => anthropic_error(response.status(), &problem, request_id),
         };
-        // Anthropic has a status of its own for an overloaded server.
-        if self == Self::Anthropic && response.status() == StatusCode::SERVICE_UNAVAILABLE {
-            *response.status_mut() = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-        }
-        // These SDKs expect 400 for an invalid body.
-        if response.status() == StatusCode::UNPROCESSABLE_ENTITY {
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-        }
+        *response.status_mut() = self.http_status(response.status());
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        *response.body_mut() = Body::from(body.to_string());
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type()));
+        *response.body_mut() = Body::from(body);
         response
     }
 }
 
-fn openai_error(status: StatusCode, problem: &ProblemSummary) -> Value {
+/// An error of OpenAI's API.
+#[derive(Serialize, JsonSchema)]
+struct OpenAiError<'a> {
+    error: OpenAiErrorDetails<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OpenAiErrorDetails<'a> {
+    code: &'a str,
+    message: &'a str,
+    /// The field of the request that is at fault.
+    param: Option<&'a str>,
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
+/// An error of Anthropic's API.
+#[derive(Serialize, JsonSchema)]
+struct AnthropicError<'a> {
+    error: AnthropicErrorDetails<'a>,
+    request_id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AnthropicErrorDetails<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
+fn openai_error(status: StatusCode, problem: &ProblemSummary) -> String {
     let kind = match status.as_u16() {
         401 => "authentication_error",
         403 => "permission_error",
@@ -73,10 +124,12 @@ fn openai_error(status: StatusCode, problem: &ProblemSummary) -> Value {
         ErrorCode::UnknownAgent => ErrorCode::ModelNotFound,
         code => code,
     };
-    json!({ "error": { "message": problem.detail, "type": kind, "param": problem.field, "code": code.as_str() } })
+    let ProblemSummary { detail, field, .. } = problem;
+    let error = OpenAiErrorDetails { code: code.as_str(), message: detail, param: field.as_deref(), kind };
+    serde_json::to_string(&OpenAiError { error }).unwrap_or_default()
 }
 
-fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &HeaderValue) -> Value {
+fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &HeaderValue) -> String {
     let kind = match status.as_u16() {
         401 => "authentication_error",
         403 => "permission_error",
@@ -87,19 +140,17 @@ fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &He
         500.. => "api_error",
         _ => "invalid_request_error",
     };
-    json!({
-        "type": "error",
-        "error": { "type": kind, "message": problem.detail },
-        "request_id": request_id.to_str().unwrap_or_default(),
-    })
+    let error = AnthropicErrorDetails { message: &problem.detail, kind };
+    let request_id = request_id.to_str().unwrap_or_default();
+    serde_json::to_string(&AnthropicError { error, request_id, kind: "error" }).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Problem;
     use axum::response::IntoResponse as _;
     use http_body_util::BodyExt as _;
+    use serde_json::{Value, json};
 
     async fn error_response(path: &str) -> (StatusCode, Value) {
         let problem = Problem::invalid_field("input", "this is no list");

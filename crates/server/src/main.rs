@@ -18,6 +18,7 @@ mod json_response;
 mod lingering_close;
 mod listen;
 mod middleware;
+mod openapi;
 mod origin_policy;
 mod pagination;
 mod problem;
@@ -30,6 +31,7 @@ mod stateless;
 mod stream_limiter;
 mod stream_request;
 mod tickets;
+mod vendor_objects;
 mod viewer_routes;
 mod ws;
 

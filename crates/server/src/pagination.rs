@@ -4,7 +4,8 @@ use crate::problem::Problem;
 use crate::query_params::parse_decimal;
 use model::id::ID_BYTES_MAX;
 use model::ports::ListPage;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 const LIMIT_MAX: usize = 100;
 const LIMIT_DEFAULT: usize = 20;
@@ -25,8 +26,19 @@ pub(crate) fn parse_page_query(limit: Option<String>, before: Option<String>) ->
     Ok((limit, ListPage { before, limit: limit + 1 }))
 }
 
-pub(crate) fn page_json(mut rows: Vec<Value>, limit: usize) -> Value {
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    json!({ "data": rows, "has_more": has_more })
+/// A page of a listing.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
+pub(crate) struct Page<T> {
+    data: Vec<T>,
+    /// Whether there are older entries.
+    has_more: bool,
+}
+
+impl<T> Page<T> {
+    /// From the rows of a query, which may be one more than the page has.
+    pub(crate) fn new(rows: impl ExactSizeIterator<Item = T>, limit: usize) -> Self {
+        let has_more = rows.len() > limit;
+        Self { data: rows.take(limit).collect(), has_more }
+    }
 }

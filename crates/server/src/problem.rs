@@ -8,12 +8,19 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use files::{FileKeyError, FileStoreError};
 use gateway::Rejection;
+use gateway::native_json::ApprovalObject;
 use model::cursor::CursorError;
-use model::error::{ErrorCode, truncate_text};
+use model::error::{ErrorCode, ErrorScope, truncate_text};
 use model::id::IdError;
 use model::ports::{StoreError, SubmitError};
+use model::task::TaskStatus;
+use model::{CallId, Seq, TaskId, ThreadId};
 use protocol::client_input::InvalidField;
+use schemars::generate::SchemaGenerator;
+use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 /// Details may quote client input of any length.
@@ -134,6 +141,42 @@ impl IntoResponse for Problem {
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         response.extensions_mut().insert(summary);
         response
+    }
+}
+
+/// By hand, because extensions are members of the body beside those that every problem has.
+impl JsonSchema for Problem {
+    fn schema_name() -> Cow<'static, str> {
+        "Problem".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        // Arguments of an edited call are checked like those of a model's call.
+        let is_answered =
+            |code: &&ErrorCode| code.scope() == ErrorScope::Request || **code == ErrorCode::InvalidArguments;
+        let codes: BTreeSet<&str> = ErrorCode::ALL.iter().filter(is_answered).map(|code| code.as_str()).collect();
+        json_schema!({
+            "type": "object",
+            "description": "RFC 9457. Programs rely on `status` and `code`; docs/errors.md describes every code.",
+            "required": ["type", "title", "status", "code", "detail"],
+            "properties": {
+                "type": { "const": "about:blank" },
+                "title": { "type": "string", "description": "The status in words." },
+                "status": { "type": "integer" },
+                "code": { "type": "string", "enum": codes },
+                "detail": { "type": "string", "description": "For people." },
+                "agents": { "type": "array", "items": { "type": "string" }, "description": "With `unknown_agent`." },
+                "approval": generator.subschema_for::<ApprovalObject<'_>>(),
+                "call_id": generator.subschema_for::<CallId>(),
+                "bytes_max": { "type": "integer", "description": "The limit, with `body_too_large`." },
+                "pixels_max": { "type": "integer", "description": "The limit, with `image_too_large`." },
+                "head": generator.subschema_for::<Seq>(),
+                "task_id": generator.subschema_for::<TaskId>(),
+                "task_status": generator.subschema_for::<TaskStatus>(),
+                "thread_id": generator.subschema_for::<ThreadId>(),
+                "seq": generator.subschema_for::<Seq>(),
+            },
+        })
     }
 }
 

@@ -1,23 +1,36 @@
-//! The table of routes.
+//! The table of routes. The router and the OpenAPI document are both built from it.
+
+mod compatible;
+mod native;
 
 use crate::app::App;
 use crate::middleware;
+use crate::openapi::{Api, date};
 use crate::problem::Problem;
-use crate::routes;
+use crate::routes::*;
 use crate::ws;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
-use gateway::attachments::RAW_ATTACHMENT_PATH;
+use model::error::ErrorCode::{InvalidHandshake, NotFound, Stopping, TooManyStreams, TooManyTickets, UpgradeRequired};
+use model::json::JsonObject;
 use std::any::Any;
+use std::sync::LazyLock;
 use tower_http::catch_panic::CatchPanicLayer;
 
+static OPENAPI_JSON: LazyLock<String> = LazyLock::new(|| api().into_document());
+
+/// The OpenAPI document.
+pub(crate) fn openapi_json() -> &'static str {
+    &OPENAPI_JSON
+}
+
 pub(crate) fn router(app: &App) -> Router {
-    native_routes()
-        .merge(compatible_routes())
+    let Api { keyed, public, .. } = api();
+    keyed
         .route_layer(from_fn_with_state(app.clone(), middleware::require_caller))
-        .merge(public_routes())
+        .merge(public)
+        .merge(page::router())
         .method_not_allowed_fallback(async || middleware::method_not_allowed())
         .fallback(async || Problem::not_found())
         .layer(CatchPanicLayer::custom(panic_response))
@@ -25,76 +38,52 @@ pub(crate) fn router(app: &App) -> Router {
         .with_state(app.clone())
 }
 
-fn native_routes() -> Router<App> {
-    Router::new()
-        .route("/v1/tasks", post(routes::task_create::handle).get(routes::task_list::handle))
-        .route("/v1/tasks/{task}", get(routes::task_get::handle))
-        .route("/v1/tasks/{task}/events", get(routes::task_events::handle))
-        .route("/v1/tasks/{task}/cancel", post(routes::task_cancel::handle))
-        .route("/v1/tasks/{task}/input", post(routes::task_input::handle))
-        .route("/v1/tasks/{task}/approvals/{key}", post(routes::task_approve::handle))
-        .route("/v1/tasks/{task}/tool_results", post(routes::task_tool_results::handle))
-        .route("/v1/approvals", get(routes::approval_list::handle))
-        .route("/v1/usage", get(routes::usage::handle))
-        .route("/v1/threads", get(routes::thread_list::handle))
-        .route("/v1/threads/{thread}", get(routes::thread_get::handle).delete(routes::thread_delete::handle))
-        .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
-        .route("/v1/threads/{thread}/shares", get(routes::share_list::handle).post(routes::share_create::handle))
-        .route("/v1/threads/{thread}/shares/{share}", delete(routes::share_revoke::handle))
-        .route("/v1/blobs/{hash}", get(routes::blob_get::handle))
-        .route("/v1/tickets", post(routes::ticket_create::handle))
-        .route("/ws", get(ws::handle))
-        .route("/api/v1/agent/runs", post(routes::agent_run_create::handle))
-        .route("/api/v1/agent/runs/{thread}/events", get(routes::agent_run_events::handle))
-        .route("/api/v1/agent/runs/{thread}/cancel", post(routes::agent_run_cancel::handle))
-        .route("/api/v1/agent/history", get(routes::agent_history::handle))
-        .route("/api/v1/agent/attachments", post(routes::attachment_create::handle))
-        .route("/api/v1/agent/attachments/signed-url", get(routes::attachment_signed_url::handle))
+fn api() -> Api {
+    let mut api = Api::new();
+    native::add_routes(&mut api);
+    api.group("blocks", "A thread as content blocks over one socket.");
+    add_socket_route(&mut api);
+    compatible::add_routes(&mut api);
+    api.group("server", "Tickets, usage, health and metrics.");
+    add_server_routes(&mut api);
+    api
 }
 
-/// Routes of other vendors' APIs.
-fn compatible_routes() -> Router<App> {
-    Router::new()
-        .route("/v1/responses", post(routes::responses::create::handle))
-        .route(
-            "/v1/responses/{response}",
-            get(routes::responses::get::handle).delete(routes::responses::delete::handle),
+fn add_socket_route(api: &mut Api) {
+    api.get("/ws", ws::handle, "openSocket", "Open a conversation as content blocks, over a WebSocket")
+        .description(
+            "Messages are JSON texts. In: `chat`, `resume`, `stop`, `approval_response`, `ping`. Out: a turn's \
+             `message_start`, `content_block_start`, `content_block_delta`, `content_block_stop`, `message_delta` and \
+             `message_stop`, each with `message_id` and `cursor`; `error` and `pong`. docs/protocols.md has their shapes.",
         )
-        .route("/v1/responses/{response}/cancel", post(routes::responses::cancel::handle))
-        .route("/v1/responses/{response}/input_items", get(routes::responses::input_items::handle))
-        .route("/v1/conversations", post(routes::conversations::create))
-        .route(
-            "/v1/conversations/{conversation}",
-            get(routes::conversations::get).post(routes::conversations::update).delete(routes::conversations::delete),
-        )
-        .route(
-            "/v1/conversations/{conversation}/items",
-            get(routes::conversations::items::list).post(routes::conversations::items::create),
-        )
-        .route(
-            "/v1/conversations/{conversation}/items/{item}",
-            get(routes::conversations::items::get).delete(routes::conversations::items::delete),
-        )
-        .route("/v1/chat/completions", post(routes::chat_create::handle))
-        .route("/v1/messages", post(routes::message_create::handle))
-        .route("/v1/models", get(routes::models::list))
-        .route("/v1/models/{*model}", get(routes::models::get))
+        .ticket()
+        .empty(101, "The socket is open.")
+        .errors(&[InvalidHandshake, UpgradeRequired, TooManyStreams]);
 }
 
-/// Routes without a key.
-fn public_routes() -> Router<App> {
-    Router::new()
-        .route("/healthz", get(routes::health::alive))
-        .route("/readyz", get(routes::health::ready))
-        .route("/metrics", get(routes::metrics::handle))
-        .route("/openapi.json", get(routes::page::openapi_json))
-        .route(RAW_ATTACHMENT_PATH, get(routes::attachment_raw::handle))
-        .route("/", get(routes::page::index))
-        .route("/app.js", get(routes::page::app_js))
-        .route("/draw.js", get(routes::page::draw_js))
-        .route("/fold.js", get(routes::page::fold_js))
-        .route("/follow.js", get(routes::page::follow_js))
-        .route("/style.css", get(routes::page::style_css))
+fn add_server_routes(api: &mut Api) {
+    api.post("/v1/tickets", ticket_create::handle, "createTicket", "Create a ticket for one stream or socket")
+        .description(
+            "For browsers, whose `EventSource` and `WebSocket` cannot send a key: append `?ticket=hwt_…` to the URL. A \
+             ticket is valid once, for 60 seconds, on event streams and `/ws`, with the access of its creator. A stream \
+             that reconnects needs a new ticket and `?after=` with the last id.",
+        )
+        .optional_body::<ticket_create::NewTicket>()
+        .json::<ticket_create::Ticket>(201, "The ticket.")
+        .errors(&[TooManyTickets]);
+    api.get("/v1/usage", usage::handle, "getUsage", "Get the usage of a day")
+        .description("The usage of all runs on that day (UTC), deleted threads included.")
+        .query("day", "Today by default.", date())
+        .json::<usage::DayUsage>(200, "The usage.");
+    api.public_get("/metrics", metrics::handle, "metrics", "Get Prometheus metrics, from this machine only")
+        .text("Text format 0.0.4.")
+        .errors(&[NotFound]);
+    api.public_get("/healthz", health::alive, "isAlive", "Check that the process is alive").text("It is.");
+    api.public_get("/readyz", health::ready, "isReady", "Check that the server accepts work")
+        .text("It does.")
+        .errors(&[Stopping]);
+    let document = async || page::asset("application/json", openapi_json());
+    api.public_get("/openapi.json", document, "openapi", "Get this document").json::<JsonObject>(200, "OpenAPI 3.1.");
 }
 
 /// A bug costs one response, not the process.
@@ -103,6 +92,16 @@ fn panic_response(cause: Box<dyn Any + Send>) -> Response {
     let text = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
     tracing::error!(cause = text, "a request panicked");
-    metrics::counter!("headwater_panics_total").increment(1);
+    ::metrics::counter!("headwater_panics_total").increment(1);
     Problem::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_has_one_meaning() {
+        assert_eq!(api().conflicting_schemas(), Vec::<String>::new());
+    }
 }

@@ -45,6 +45,8 @@ use gateway::task_commands::find_task;
 use model::id::is_valid_id;
 use model::ports::SubmitError;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A path segment that is no valid id names nothing.
 pub(crate) struct TaskPath(pub(crate) TaskId);
@@ -98,6 +100,14 @@ async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) ->
     let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| Problem::not_found())?;
     let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
     found.ok_or_else(Problem::not_found)
+}
+
+/// How a client refers to a run of the agent runs protocol.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AgentRunNames<'a> {
+    run_id: &'a TaskId,
+    thread_id: &'a str,
 }
 
 /// The current state of a task, in response to a command.

@@ -29,28 +29,25 @@ use serde_json::Value;
 /// Tells SDKs whether to retry.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// The projection of one of these protocols.
-pub(crate) trait StatelessResponse: Projection + Clone + 'static {
-    fn object(&self) -> Value;
-    fn failure(&self) -> Option<&RunFailure>;
-    /// Whether the segment has ended, with an object or a failure.
-    fn is_over(&self) -> bool;
-}
-
-pub(crate) struct StatelessProtocol<A> {
+/// What differs between these protocols; `P` is the projection.
+pub(crate) struct StatelessProtocol<P> {
     pub(crate) route: &'static str,
     pub(crate) sse_style: SseStyle,
     pub(crate) parse_request: fn(&JsonObject) -> Result<StatelessRequest, InvalidField>,
     /// From a run, its segment, and whether the stream includes usage.
-    pub(crate) new_response: fn(TaskId, u32, bool) -> A,
+    pub(crate) new_response: fn(TaskId, u32, bool) -> P,
+    pub(crate) object: fn(&P) -> Value,
+    pub(crate) failure: fn(&P) -> Option<&RunFailure>,
+    /// Whether the segment has ended, with an object or a failure.
+    pub(crate) is_over: fn(&P) -> bool,
 }
 
-pub(crate) async fn handle<A: StatelessResponse>(
+pub(crate) async fn handle<P: Projection + Clone + 'static>(
     app: App,
     caller: Caller,
     headers: HeaderMap,
     body: Body,
-    protocol: StatelessProtocol<A>,
+    protocol: StatelessProtocol<P>,
 ) -> Result<Response, Problem> {
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let body_permit = json.take_permit();
@@ -84,25 +81,28 @@ pub(crate) async fn handle<A: StatelessResponse>(
         return Ok(sse::sse_response_with_permit(&app, &caller, start, protocol.sse_style, permit));
     }
     app.check_stream_end(wait_for_end(&app.gateway, &caller.user, start).await?)?;
-    read_full_response(&app, &caller.user, &resolved, response).await
+    read_full_response(&app, &caller.user, &resolved, response, &protocol).await
 }
 
 /// Reads a segment that has ended as one object.
-async fn read_full_response(
+async fn read_full_response<P: Projection>(
     app: &App,
     user: &UserId,
     resolved: &ResolvedRun,
-    mut response: impl StatelessResponse,
+    mut response: P,
+    protocol: &StatelessProtocol<P>,
 ) -> Result<Response, Problem> {
-    let end = project_segment(&app.gateway, user, resolved, &mut response, StatelessResponse::is_over).await?;
-    if end == SegmentEnd::Missing {
-        let message = "The run was given up before it began.".to_owned();
-        let failure = RunFailure { kind: RunFailureKind::Cancelled, message, retryable: false };
-        return Err(problem_of_failure(&failure));
+    match project_segment(&app.gateway, user, resolved, &mut response, protocol.is_over).await? {
+        SegmentEnd::Reached => {}
+        SegmentEnd::Missing => {
+            let message = "The run was given up before it began.".to_owned();
+            let failure = RunFailure { kind: RunFailureKind::Cancelled, message, retryable: false };
+            return Err(problem_of_failure(&failure));
+        }
     }
-    match response.failure() {
+    match (protocol.failure)(&response) {
         Some(failure) => Err(problem_of_failure(failure)),
-        None => Ok(axum::Json(response.object()).into_response()),
+        None => Ok(axum::Json((protocol.object)(&response)).into_response()),
     }
 }
 

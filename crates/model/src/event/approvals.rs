@@ -3,11 +3,12 @@
 use super::{ClientIds, Initiator};
 use crate::id::{ApprovalKey, CallId, TaskId};
 use crate::seq::Millis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalRequested {
     pub task_id: TaskId,
     pub key: ApprovalKey,
@@ -22,7 +23,7 @@ pub struct ApprovalRequested {
 }
 
 /// A tool call to review.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ActionRequest {
     /// The name of the tool.
     pub name: String,
@@ -30,12 +31,12 @@ pub struct ActionRequest {
 }
 
 /// How an action request is to be reviewed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReviewConfig {
     pub require_approval: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalResolved {
     pub task_id: TaskId,
     pub key: ApprovalKey,
@@ -47,7 +48,7 @@ pub struct ApprovalResolved {
 
 /// The decision on one action request.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalDecision {
     #[serde(rename = "type")]
     pub kind: ApprovalDecisionKind,
@@ -61,7 +62,7 @@ pub struct ApprovalDecision {
     pub args: Option<Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalDecisionKind {
     Approve,
@@ -70,14 +71,14 @@ pub enum ApprovalDecisionKind {
     Edit,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskPaused {
     pub task_id: TaskId,
     pub pending: Vec<PendingRequest>,
 }
 
 /// A request that a paused run waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingRequest {
     pub kind: PendingKind,
     /// Set for approvals.
@@ -88,7 +89,7 @@ pub struct PendingRequest {
     pub task_id: TaskId,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PendingKind {
     Approval,
@@ -96,7 +97,7 @@ pub enum PendingKind {
     ClientTool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskResumed {
     pub task_id: TaskId,
     /// What resumed it.

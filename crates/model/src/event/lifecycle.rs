@@ -10,18 +10,19 @@ use crate::item::Role;
 use crate::json::JsonObject;
 use crate::seq::Millis;
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCreated {
     pub task_id: TaskId,
     pub task: Box<TaskSpec>,
 }
 
 /// The request behind a task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskSpec {
     pub thread_id: ThreadId,
     /// The agent that runs the task.
@@ -48,7 +49,7 @@ pub struct TaskSpec {
 }
 
 /// How much of a task a front end shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DisplayMode {
     /// Everything, tool calls and reasoning included.
@@ -59,7 +60,7 @@ pub enum DisplayMode {
 }
 
 /// One message of the input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputMessage {
     /// `msg_…`
     pub id: ItemId,
@@ -68,7 +69,7 @@ pub struct InputMessage {
 }
 
 /// A tool that the client declared and runs itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
     pub name: String,
@@ -81,19 +82,19 @@ pub struct ClientTool {
 
 /// The ids that a client of another protocol uses for a run.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientIds {
     pub protocol: String,
     pub thread_id: Option<String>,
     pub run_id: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskStarted {
     pub task_id: TaskId,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepStarted {
     pub task_id: TaskId,
     /// The turn, counted from 1.
@@ -102,7 +103,7 @@ pub struct StepStarted {
     pub attempt: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepDone {
     pub task_id: TaskId,
     pub step: u32,
@@ -114,7 +115,7 @@ pub struct StepDone {
 }
 
 /// Why a turn ended: complete, limited or interrupted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// Complete: the model finished its answer.
@@ -146,7 +147,7 @@ impl StopReason {
 }
 
 /// `task.retrying`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRetrying {
     pub task_id: TaskId,
     pub step: u32,
@@ -158,7 +159,7 @@ pub struct StepRetrying {
     pub error: ErrorInfo,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentUpdated {
     pub task_id: TaskId,
     /// The agent that takes over.
@@ -167,13 +168,13 @@ pub struct AgentUpdated {
     pub from: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputAdded {
     pub task_id: TaskId,
     pub input: Vec<InputMessage>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCancelling {
     pub task_id: TaskId,
     pub mode: CancelMode,
@@ -181,7 +182,7 @@ pub struct TaskCancelling {
 }
 
 /// When a cancellation takes effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelMode {
     /// At once; open items become incomplete.
@@ -192,7 +193,7 @@ pub enum CancelMode {
 }
 
 /// Who or what caused a change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Initiator {
     /// A client or a person.
@@ -218,7 +219,7 @@ impl Initiator {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecovered {
     pub task_id: TaskId,
     /// The turn that runs again.
@@ -229,7 +230,7 @@ pub struct TaskRecovered {
     pub cut: Vec<ItemId>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCompleted {
     pub task_id: TaskId,
     pub usage: Usage,
@@ -238,7 +239,7 @@ pub struct TaskCompleted {
     pub duration_ms: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskIncomplete {
     pub task_id: TaskId,
     pub reason: LimitReason,
@@ -247,7 +248,7 @@ pub struct TaskIncomplete {
 }
 
 /// Which limit ended a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitReason {
     /// `steps_max` was reached.
@@ -275,7 +276,7 @@ impl LimitReason {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskFailed {
     pub task_id: TaskId,
     pub error: ErrorInfo,
@@ -283,7 +284,7 @@ pub struct TaskFailed {
     pub duration_ms: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskCancelled {
     pub task_id: TaskId,
     pub mode: CancelMode,

@@ -6,12 +6,13 @@
 use crate::content::{Annotation, ImageBlock, TextBlock};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Block, FileStatus, Item, SummaryPart};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 /// `task.output_item.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemEvent {
     pub task_id: TaskId,
     pub output_index: u32,
@@ -20,7 +21,7 @@ pub struct ItemEvent {
 }
 
 /// `task.reasoning_summary_item.added` and `.done`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryEvent {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -31,7 +32,7 @@ pub struct SummaryEvent {
 }
 
 /// `task.reasoning_summary_text.delta`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -41,7 +42,7 @@ pub struct SummaryDelta {
 }
 
 /// `task.tool_call_arguments.delta`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArgumentsDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -50,7 +51,7 @@ pub struct ArgumentsDelta {
 }
 
 /// `task.tool_call_arguments.done`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArgumentsDone {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -60,7 +61,7 @@ pub struct ArgumentsDone {
     pub arguments: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostedCallUpdated {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -73,7 +74,7 @@ pub struct HostedCallUpdated {
 }
 
 /// `task.file_processing.updated`. Status `processing` means that a lost attempt is repeated.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileProcessingUpdated {
     pub task_id: TaskId,
     pub output_index: u32,
@@ -85,7 +86,7 @@ pub struct FileProcessingUpdated {
 }
 
 /// A block that is added or done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockEvent<B> {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -102,14 +103,14 @@ pub type TextEvent = BlockEvent<TaggedTextBlock>;
 pub type ImageEvent = BlockEvent<TaggedImageBlock>;
 
 /// A text block as an event carries it, with its `type`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaggedTextBlock {
     Text(TextBlock),
 }
 
 /// An image block as an event carries it, with its `type`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaggedImageBlock {
     Image(ImageBlock),
@@ -144,7 +145,7 @@ impl From<TaggedImageBlock> for Block {
 }
 
 /// `task.text.delta`: more text of the block at `block_index` of the item at `output_index`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -157,7 +158,7 @@ pub struct TextDelta {
 }
 
 /// `task.text.annotation.added`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnnotationAdded {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -168,7 +169,7 @@ pub struct AnnotationAdded {
     pub annotation: Annotation,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageDelta {
     pub task_id: TaskId,
     pub item_id: ItemId,
@@ -180,7 +181,7 @@ pub struct ImageDelta {
     pub item: TaggedImageBlock,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolStarted {
     pub task_id: TaskId,
     pub call_id: CallId,
@@ -191,7 +192,7 @@ pub struct ToolStarted {
 }
 
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolProgress {
     pub task_id: TaskId,
     pub call_id: CallId,

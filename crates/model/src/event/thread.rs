@@ -3,9 +3,10 @@
 use crate::id::TaskId;
 use crate::json::JsonObject;
 use crate::seq::Seq;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryCompacted {
     /// The last record that the summary covers.
     pub up_to: Seq,
@@ -15,7 +16,7 @@ pub struct HistoryCompacted {
     pub details: JsonObject,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunHidden {
     pub run_id: TaskId,
 }

@@ -3,26 +3,31 @@
 use crate::client_input::InvalidField;
 use model::content::{ContentPart, FileRef};
 use model::json::JsonObject;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// `POST /api/v1/agent/runs`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(rename = "NewAgentRun")]
 pub struct CreateAgentRunRequest {
     message: String,
-    /// A thread's id, or the name that the client gives to a thread.
+    /// The thread to continue. A new name of the client's own starts a thread.
     pub thread_id: Option<String>,
+    /// By default the agent of the thread's last run, else the one that no other agent calls.
     pub agent: Option<String>,
-    /// Maps, because serde accepts a list for a struct.
+    // Maps, because serde accepts a list for a struct.
     #[serde(default)]
+    #[schemars(with = "Vec<StoredFile>")]
     attachments: Vec<JsonObject>,
     #[serde(default)]
     pub metadata: JsonObject,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "AttachmentRef")]
 struct StoredFile {
     bucket: String,
     path: String,

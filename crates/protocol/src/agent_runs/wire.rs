@@ -5,6 +5,7 @@ use model::event::{ActionRequest, ReviewConfig};
 use model::item::Role;
 use model::json::JsonObject;
 use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
@@ -23,9 +24,9 @@ pub const EVENT_TYPES: [&str; 9] = [
 
 /// One event of the stream. Every type of event has a few of the optional members.
 #[skip_serializing_none]
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AgentRunEvent<'a> {
+pub struct AgentRunEvent<'a> {
     #[serde(rename = "type")]
     pub(super) event_type: &'static str,
     /// The name by which the client addresses the thread.
@@ -48,7 +49,7 @@ pub(super) struct AgentRunEvent<'a> {
 }
 
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WorkerAgentOutput {
     pub status: WorkerStatus,
     pub answer: String,
@@ -59,7 +60,7 @@ pub struct WorkerAgentOutput {
     pub ui_hints: Option<JsonObject>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerStatus {
     Success,
@@ -70,7 +71,7 @@ pub enum WorkerStatus {
 }
 
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolAgentOutput {
     pub tool_name: String,
     pub tool_call_id: String,
@@ -83,7 +84,7 @@ pub struct ToolAgentOutput {
     pub error: Option<OutputError>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     Success,
@@ -93,7 +94,7 @@ pub enum ToolStatus {
     Failure,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputError {
     pub code: String,
     pub message: String,
@@ -105,7 +106,7 @@ pub struct OutputError {
 }
 
 /// The pending request of a call.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PendingHint<'a> {
     Approval {
@@ -123,7 +124,7 @@ pub(super) enum PendingHint<'a> {
 }
 
 /// The additional members of a message in the history.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WorkerMetadata<'a> {
     pub(super) stage: &'a str,
@@ -131,7 +132,7 @@ pub(super) struct WorkerMetadata<'a> {
 }
 
 /// The additional members of a tool message in the history.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToolMetadata<'a> {
     pub(super) tool_agent_output: &'a ToolAgentOutput,
@@ -139,13 +140,13 @@ pub(super) struct ToolMetadata<'a> {
 }
 
 /// A file or image that a client sent with a message.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ImageAttachment<'a> {
     pub(super) url: &'a str,
 }
 
 /// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HistoryMessage {
     pub id: ItemId,
     /// The record that completed the message. A client can stream from there.
@@ -159,7 +160,7 @@ pub struct HistoryMessage {
     pub at: Millis,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageRole {
     User,

@@ -12,38 +12,51 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, ClientTool};
 use model::id::is_valid_id;
 use model::json::JsonObject;
+use schemars::generate::SchemaGenerator;
+use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
 /// `POST /v1/tasks`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewTask")]
 pub struct CreateTaskRequest {
+    /// An agent of the configuration, or `provider/model`.
     pub model: String,
+    /// May be omitted to continue a run that was cancelled or reached a limit.
     #[serde(default)]
     pub input: TaskInput,
+    /// The thread to continue; a new one by default.
     pub thread_id: Option<String>,
+    /// The run to continue after, if it is not the last one of the thread: edit and regenerate.
     pub previous: Option<String>,
-    /// Token of a share that the new thread continues.
+    /// The token of a share: starts a thread that continues the shared one.
     pub share: Option<String>,
+    /// Respond with the events of the task. Not together with `wait`.
     #[serde(default)]
     pub stream: bool,
+    /// Respond when the task has ended or paused.
     #[serde(default)]
     pub wait: bool,
+    /// Tools that the client runs: the run pauses for their results.
     #[serde(default)]
     pub tools: Vec<DeclaredClientTool>,
     #[serde(default)]
     pub on_busy: OnBusyParam,
+    /// The client's own data, returned with the task.
     #[serde(default)]
     pub metadata: JsonObject,
 }
 
-/// What to do if the thread has an active run.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// What happens if the thread is busy: wait, refuse, cancel the active run, or add the input to it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "OnBusy")]
 pub enum OnBusyParam {
     #[default]
     Enqueue,
@@ -53,7 +66,7 @@ pub enum OnBusyParam {
 }
 
 /// A tool that the client runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredClientTool {
     name: String,
@@ -71,14 +84,15 @@ impl From<DeclaredClientTool> for ClientTool {
 }
 
 /// `POST /v1/tasks/{id}/input`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "InputRequest")]
 pub struct SendInputRequest {
     pub input: TaskInput,
 }
 
 /// `POST /v1/tasks/{id}/cancel`, and the same for agent runs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
     #[serde(default)]
@@ -86,14 +100,16 @@ pub struct CancelRequest {
 }
 
 /// `POST /v1/tasks/{id}/approvals/{key}`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ApprovalRequest")]
 pub struct DecideApprovalRequest {
     decision: ApprovalDecisionKind,
-    #[serde(default)]
+    /// The reason. The model reads that of a rejection.
     message: Option<String>,
-    #[serde(default)]
+    /// The new arguments; with `edit` only.
     arguments: Option<JsonObject>,
+    /// Approve later calls of this tool in this run without asking.
     #[serde(default)]
     always: bool,
 }
@@ -109,12 +125,13 @@ impl DecideApprovalRequest {
 }
 
 /// One element of the body of `POST /v1/tasks/{id}/tool_results`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolResultRequest")]
 pub struct SubmittedToolResult {
     call_id: String,
     content: TaskInput,
-    #[serde(default)]
+    /// The tool failed. Without `content`, the model reads this.
     error: Option<String>,
 }
 
@@ -146,7 +163,7 @@ pub fn parse_tool_results(
 #[derive(Debug, Default)]
 pub struct TaskInput(Vec<InputPart>);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum InputPart {
     Text { text: String },
@@ -154,25 +171,35 @@ enum InputPart {
     File { file: InputFile },
 }
 
-#[derive(Debug, Deserialize)]
+/// A `bucket` and a `path` of an uploaded file, or a `url`.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct InputFile {
-    #[serde(default)]
     bucket: Option<String>,
-    #[serde(default)]
     path: Option<String>,
-    #[serde(default)]
     url: Option<String>,
-    #[serde(default)]
     name: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct InputImage {
+    /// `https:`, `http:`, `/v1/blobs/…`, or `data:image/…;base64,…`, which is stored as a blob.
     url: String,
-    #[serde(default)]
+    #[schemars(extend("enum" = ["auto", "low", "high", "original", null]))]
     detail: Option<String>,
+}
+
+/// By hand, because the text and the list are alternatives without a tag.
+impl JsonSchema for TaskInput {
+    fn schema_name() -> Cow<'static, str> {
+        "Input".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let parts = generator.subschema_for::<Vec<InputPart>>();
+        json_schema!({ "description": "A text or a list of parts.", "anyOf": [{ "type": "string" }, parts] })
+    }
 }
 
 impl TaskInput {

@@ -1,6 +1,7 @@
 //! Frames → events, for readers of a native stream: the terminal client, a relay, the tests.
 
 use model::{Event, Millis, Seq};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use sse::{DecodeError, DecodeLimits, Decoder};
@@ -13,6 +14,18 @@ pub struct TaskFrame {
     pub at: Millis,
     /// [`Event::Unknown`] for a type of a later version.
     pub event: Event,
+}
+
+/// An event as clients receive it, with its position in the log.
+#[derive(JsonSchema)]
+#[schemars(rename = "Event")]
+#[expect(dead_code, reason = "only its schema is used: the projection writes an event's bytes as they are stored")]
+pub struct EventFrame {
+    #[schemars(flatten)]
+    event: Event,
+    seq: Seq,
+    /// Never decreases within a thread.
+    at: Millis,
 }
 
 /// The members that every event has.

@@ -11,10 +11,12 @@ use gateway::agent_history::{HistoryDay, find_latest_thread, read_history_day};
 use gateway::thread_names::find_named_thread;
 use model::ports::AliasKind;
 use protocol::agent_runs::HistoryMessage;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "AgentHistory")]
 pub(crate) struct HistoryResponse {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -23,9 +25,9 @@ pub(crate) struct HistoryResponse {
     snapshot: HistorySnapshot,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct HistorySnapshot {
+pub(crate) struct HistorySnapshot {
     scope: &'static str,
     thread_id: Option<String>,
     day: Option<String>,
@@ -33,8 +35,9 @@ struct HistorySnapshot {
     messages: Vec<TimedMessage>,
 }
 
-#[derive(Serialize)]
-struct TimedMessage {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AgentMessage")]
+pub(crate) struct TimedMessage {
     #[serde(flatten)]
     message: HistoryMessage,
     timestamp: String,

@@ -1,5 +1,6 @@
 //! `POST /api/v1/agent/runs/{thread}/cancel`: cancels the active run of a thread. A queued run starts then.
 
+use super::AgentRunNames;
 use super::ThreadNamePath;
 use crate::app::App;
 use crate::auth::Caller;
@@ -15,7 +16,6 @@ use gateway::task_commands::cancel_active_run;
 use gateway::thread_names::find_named_thread;
 use model::ports::AliasKind;
 use protocol::task::CancelRequest;
-use serde_json::json;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -32,6 +32,6 @@ pub(crate) async fn handle(
     let CancelRequest { mode } = json.into_object()?;
     let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
     let run = cancel_active_run(&app.gateway, &caller.user, thread, mode, idempotency).await?;
-    let names = json!({ "threadId": name, "runId": run });
+    let names = AgentRunNames { run_id: &run, thread_id: &name };
     Ok((StatusCode::ACCEPTED, axum::Json(names)).into_response())
 }

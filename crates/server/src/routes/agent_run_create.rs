@@ -1,5 +1,6 @@
 //! `POST /api/v1/agent/runs`: sends a message to an agent.
 
+use super::AgentRunNames;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
@@ -21,7 +22,6 @@ use model::event::ClientIds;
 use model::ports::AliasData;
 use model::{ThreadId, UserId};
 use protocol::agent_runs::{AGENT_RUNS_PROJECTION, CreateAgentRunRequest};
-use serde_json::json;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -82,7 +82,7 @@ async fn run_response(
         let stream = start_of_agent_runs(&app.gateway, &caller.user, thread, None, Some(&started.task)).await?;
         sse::sse_response_with_permit(app, caller, stream, SseStyle::STANDARD, permit)
     } else {
-        let names = json!({ "threadId": name, "runId": started.task });
+        let names = AgentRunNames { run_id: &started.task, thread_id: name };
         (StatusCode::ACCEPTED, axum::Json(names)).into_response()
     };
     if let Ok(location) = HeaderValue::try_from(format!("/api/v1/agent/runs/{name}/events")) {

@@ -2,16 +2,17 @@
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::{pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use gateway::native_json;
+use axum::response::{IntoResponse as _, Response};
+use gateway::native_json::ApprovalObject;
 use model::ports::ApprovalFilter;
-use serde_json::Value;
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let [status, limit, before] = query_params::parse_query(&uri, ["status", "limit", "before"])?;
     let filter = match status.as_deref() {
         None => ApprovalFilter::All,
@@ -20,5 +21,5 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
     };
     let (limit, page) = pagination::parse_page_query(limit, before)?;
     let rows = app.gateway.engine.ports().directory.approvals(&caller.user, filter, page).await?;
-    Ok(Json(pagination::page_json(rows.iter().map(native_json::approval_json).collect(), limit)))
+    Ok(Json(Page::new(rows.iter().map(ApprovalObject::from), limit)).into_response())
 }

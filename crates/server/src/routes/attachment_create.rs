@@ -17,7 +17,8 @@ use model::UserId;
 use model::error::ErrorCode;
 use model::ports::AttachmentRow;
 use multer::{Constraints, Multipart, SizeLimit};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -25,6 +26,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 const UPLOAD_TIMEOUT_FACTOR: u32 = 10;
 /// The overhead of a form around its file.
 const FORM_BYTES_MAX: u64 = 16 * 1024;
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Attachment")]
+pub(crate) struct UploadedFile {
+    bucket: String,
+    content_type: String,
+    name: String,
+    path: String,
+    size: u64,
+}
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -45,8 +57,7 @@ pub(crate) async fn handle(
     });
     let row = row.await??;
     let AttachmentRow { path, name, content_type, size_bytes, .. } = row;
-    let object =
-        json!({ "bucket": bucket, "path": path, "name": name, "contentType": content_type, "size": size_bytes });
+    let object = UploadedFile { bucket, content_type, name, path, size: size_bytes };
     Ok((StatusCode::CREATED, axum::Json(object)).into_response())
 }
 

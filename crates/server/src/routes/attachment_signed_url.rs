@@ -8,9 +8,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
 use gateway::fork_share::{AttachmentName, is_file_shared};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SignedUrl")]
 pub(crate) struct SignedUrlResponse {
     bucket: String,
     path: String,

@@ -10,8 +10,6 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use protocol::chat::{ChatProjection, parse_chat_request};
-use protocol::stateless::RunFailure;
-use serde_json::Value;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -24,20 +22,9 @@ pub(crate) async fn handle(
         sse_style: SseStyle::OPENAI,
         parse_request: parse_chat_request,
         new_response: |run, segment, include_usage| ChatProjection::new(run, segment, include_usage.into()),
+        object: ChatProjection::object,
+        failure: ChatProjection::failure,
+        is_over: ChatProjection::is_finished,
     };
     Box::pin(stateless::handle(app, caller, headers, body, protocol)).await
-}
-
-impl stateless::StatelessResponse for ChatProjection {
-    fn object(&self) -> Value {
-        Self::object(self)
-    }
-
-    fn failure(&self) -> Option<&RunFailure> {
-        Self::failure(self)
-    }
-
-    fn is_over(&self) -> bool {
-        Self::is_finished(self)
-    }
 }

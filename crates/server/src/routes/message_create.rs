@@ -10,8 +10,6 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use protocol::messages::{MessagesProjection, parse_messages_request};
-use protocol::stateless::RunFailure;
-use serde_json::Value;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -25,20 +23,9 @@ pub(crate) async fn handle(
         parse_request: parse_messages_request,
         // Every message includes its usage.
         new_response: |run, segment, _| MessagesProjection::new(run, segment),
+        object: MessagesProjection::object,
+        failure: MessagesProjection::failure,
+        is_over: MessagesProjection::is_finished,
     };
     Box::pin(stateless::handle(app, caller, headers, body, protocol)).await
-}
-
-impl stateless::StatelessResponse for MessagesProjection {
-    fn object(&self) -> Value {
-        Self::object(self)
-    }
-
-    fn failure(&self) -> Option<&RunFailure> {
-        Self::failure(self)
-    }
-
-    fn is_over(&self) -> bool {
-        Self::is_finished(self)
-    }
 }

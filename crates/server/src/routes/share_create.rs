@@ -10,24 +10,18 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use gateway::native_json::share_json;
-use gateway::share_commands::{CreatedShare, ShareMode, create_share};
+use gateway::native_json::{ShareMode, ShareObject};
+use gateway::share_commands::{CreatedShare, create_share};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
-    mode: ShareModeParam,
+pub(crate) struct ShareRequest {
+    mode: ShareMode,
+    /// A week by default, a leap year at most.
     #[serde(default)]
     expires_in_seconds: Option<u64>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ShareModeParam {
-    Live,
-    Frozen,
 }
 
 pub(crate) async fn handle(
@@ -39,16 +33,9 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let Request { mode, expires_in_seconds } = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
-    let mode = match mode {
-        ShareModeParam::Live => ShareMode::Live,
-        ShareModeParam::Frozen => ShareMode::Frozen,
-    };
+    let ShareRequest { mode, expires_in_seconds } = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
     let created = create_share(&app.gateway, &caller.user, thread, mode, expires_in_seconds).await?;
     let CreatedShare { row, token } = created;
-    let mut object = share_json(&row);
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("token".to_owned(), json!(token));
-    }
+    let object = ShareObject::new(&row, Some(&token));
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(object)).into_response())
 }

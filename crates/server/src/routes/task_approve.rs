@@ -10,11 +10,11 @@ use crate::query_params;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse as _, Response};
 use gateway::approvals::decide_approval_of_task;
-use gateway::native_json::approval_json;
+use gateway::native_json::ApprovalObject;
 use gateway::start_run::check_request_size;
 use protocol::task::DecideApprovalRequest;
-use serde_json::Value;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -23,7 +23,7 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<axum::Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read(&headers, body, &app.limits).await?;
     let idempotency =
@@ -31,5 +31,5 @@ pub(crate) async fn handle(
     let decision = json.into_object::<DecideApprovalRequest>()?.into_decision()?;
     check_request_size(&(&decision.message, &decision.args))?;
     let approval = decide_approval_of_task(&app.gateway, &caller.user, &task, &key, decision, idempotency).await?;
-    Ok(axum::Json(approval_json(&approval)))
+    Ok(axum::Json(ApprovalObject::from(&approval)).into_response())
 }

@@ -2,18 +2,19 @@
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::{pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use gateway::native_json;
+use axum::response::{IntoResponse as _, Response};
+use gateway::native_json::ListedTask;
 use model::ThreadId;
 use model::ports::RunFilter;
 use model::task::TaskStatus;
-use serde_json::Value;
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let [status, thread, limit, before] = query_params::parse_query(&uri, ["status", "thread_id", "limit", "before"])?;
     let (limit, page) = pagination::parse_page_query(limit, before)?;
     let filter = RunFilter {
@@ -21,7 +22,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
         thread: thread.map(|thread| ThreadId::parse(&thread)).transpose()?,
     };
     let rows = app.gateway.engine.ports().directory.runs(&caller.user, filter, page).await?;
-    Ok(Json(pagination::page_json(rows.iter().map(native_json::run_json).collect(), limit)))
+    Ok(Json(Page::new(rows.iter().map(ListedTask::from), limit)).into_response())
 }
 
 /// One status, or several with commas between them.

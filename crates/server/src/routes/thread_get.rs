@@ -8,25 +8,20 @@ use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use gateway::native_json;
+use axum::response::{IntoResponse as _, Response};
+use gateway::native_json::ThreadObject;
 use gateway::run_lookup::log_head;
-use serde_json::{Value, json};
 
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
     ThreadPath(thread): ThreadPath,
     uri: Uri,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
     let row =
         app.gateway.engine.ports().directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
     let head = log_head(&app.gateway, &caller.user, &thread).await?;
     let usage = app.gateway.engine.thread_usage(&caller.user, &thread, head).await?;
-    let mut answer = native_json::thread_json(&row);
-    if let Some(fields) = answer.as_object_mut() {
-        fields.insert("seq".to_owned(), json!(head));
-        fields.insert("usage".to_owned(), json!(usage));
-    }
-    Ok(Json(answer))
+    Ok(Json(ThreadObject::new(&row, head, usage)).into_response())
 }

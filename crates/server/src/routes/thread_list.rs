@@ -2,17 +2,18 @@
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::pagination::Page;
 use crate::problem::Problem;
 use crate::{pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use gateway::native_json;
-use serde_json::Value;
+use axum::response::{IntoResponse as _, Response};
+use gateway::native_json::ListedThread;
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Response, Problem> {
     let [limit, before] = query_params::parse_query(&uri, ["limit", "before"])?;
     let (limit, page) = pagination::parse_page_query(limit, before)?;
     let rows = app.gateway.engine.ports().directory.threads(&caller.user, page).await?;
-    Ok(Json(pagination::page_json(rows.iter().map(native_json::thread_json).collect(), limit)))
+    Ok(Json(Page::new(rows.iter().map(ListedThread::from), limit)).into_response())
 }

@@ -10,14 +10,22 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use model::Millis;
 use model::error::ErrorCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde::Serialize;
 use std::time::Instant;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {}
+pub(crate) struct NewTicket {}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Ticket {
+    expires_at: Millis,
+    ticket: String,
+}
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -27,7 +35,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let Request {} = JsonBody::read_optional(&headers, body, &app.limits).await?.into_object()?;
+    let NewTicket {} = JsonBody::read_optional(&headers, body, &app.limits).await?.into_object()?;
     let ticket = app.tickets.issue(&caller, Instant::now()).map_err(|error| match error {
         TicketError::TooMany => {
             Problem::new(ErrorCode::TooManyTickets, error.to_string()).with_header(header::RETRY_AFTER, "60")
@@ -39,6 +47,6 @@ pub(crate) async fn handle(
     })?;
     let good_for = u64::try_from(TICKET_LIFETIME.as_millis()).unwrap_or(u64::MAX);
     let expires_at = app.gateway.engine.ports().clock.now().saturating_add(good_for);
-    let body = json!({ "ticket": ticket, "expires_at": expires_at });
+    let body = Ticket { expires_at, ticket };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
 }

@@ -9,9 +9,19 @@ use axum::extract::State;
 use axum::http::Uri;
 use model::limits::CostMicros;
 use model::ports::{Day, Spend};
-use serde_json::{Value, json};
+use model::usage::Usage;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DayUsage {
+    /// In the currency of the configured prices; 0 without prices.
+    cost: f64,
+    day: String,
+    usage: Usage,
+}
+
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<DayUsage>, Problem> {
     let [day] = query_params::parse_query(&uri, ["day"])?;
     let ports = app.gateway.engine.ports();
     let day = match day {
@@ -20,7 +30,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
             .ok_or_else(|| Problem::invalid_param("day", "must be a date since 1970, such as 2025-01-31"))?,
     };
     let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
-    Ok(Json(json!({ "day": dates::format_day(day), "usage": usage, "cost": amount_as_f64(cost) })))
+    Ok(Json(DayUsage { cost: amount_as_f64(cost), day: dates::format_day(day), usage }))
 }
 
 /// Converts to whole currency units: clients do not see micros.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -328,9 +329,17 @@ impl Reply {
     }
 }
 
-/// The server's OpenAPI document.
-pub(crate) fn openapi() -> Value {
-    serde_json::from_str(include_str!("../../openapi.json")).unwrap()
+/// What the server says that it offers.
+pub(crate) fn openapi() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(&openapi_text()).unwrap());
+    &DOCUMENT
+}
+
+/// What `headwater openapi` prints.
+pub(crate) fn openapi_text() -> String {
+    let output = headwater_command(Path::new("/")).arg("openapi").output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub(crate) struct OpenStream {

@@ -1,30 +1,26 @@
 //! `/v1/conversations/{id}/items`: the items of a conversation, run by run.
 
-use super::{
-    Conversation, ItemsField, change_conversation, conversation_not_found, find_conversation, parse_new_items,
-};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::json_body::JsonBody;
 use crate::json_response::json_response_with_images;
 use crate::problem::Problem;
 use crate::query_params::parse_known_query;
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
-use axum::response::{IntoResponse as _, Response};
-use gateway::responses::{ResponseRef, input_items_of_run, read_response};
-use model::UserId;
-use model::error::{ErrorCode, truncate_text};
+use axum::response::Response;
+use gateway::conversations::{
+    add_conversation_items, find_conversation, find_conversation_item, items_of_run, remove_conversation_item,
+    started_runs,
+};
+use model::error::truncate_text;
 use model::json::JsonObject;
-use model::ports::{ListPage, RunFilter, RunRow};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 const LIMIT_MAX: usize = 100;
 const LIMIT_DEFAULT: usize = 20;
-/// Number of runs that are read at a time.
-const RUNS_PAGE_SIZE: usize = 100;
 
 pub(crate) async fn list(
     State(app): State<App>,
@@ -32,11 +28,11 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let conversation = find_conversation(&app, &caller.user, &id).await?;
+    let conversation = find_conversation(&app.gateway, &caller.user, &id).await?;
     let mut page = ItemPage::parse(&uri)?;
-    let mut runs = started_runs(&app, &caller.user, &conversation).await?;
+    let mut runs = started_runs(&app.gateway, &caller.user, &conversation).await?;
     if page.newest_first {
-        page.push_items(conversation.data.items.clone());
+        page.push_items(conversation.pending_items().to_vec());
     } else {
         runs.reverse();
     }
@@ -44,10 +40,10 @@ pub(crate) async fn list(
         if page.is_full() {
             break;
         }
-        page.push_items(items_of_run(&app, &caller.user, run).await?);
+        page.push_items(items_of_run(&app.gateway, &caller.user, run).await?);
     }
     if !page.newest_first {
-        page.push_items(conversation.data.items);
+        page.push_items(conversation.pending_items().to_vec());
     }
     Ok(json_response_with_images(&app, &caller.user, &conversation.thread, &page.into_json()?))
 }
@@ -58,17 +54,12 @@ pub(crate) async fn create(
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Problem> {
+) -> Result<Json<Value>, Problem> {
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let _large = json.take_permit();
     let body: JsonObject = json.into_object()?;
-    let items = parse_new_items(&app, &caller.user, &body, ItemsField::Required).await?;
-    let changed = change_conversation(&app, &caller.user, &id, |data| {
-        data.items.extend(items.iter().cloned());
-        Ok(())
-    });
-    changed.await?.ok_or_else(|| conversation_not_found(&id))?;
-    Ok(axum::Json(list_json(&items, MorePages::No)).into_response())
+    let items = add_conversation_items(&app.gateway, &caller.user, &id, &body).await?;
+    Ok(Json(list_json(&items, MorePages::No)))
 }
 
 pub(crate) async fn get(
@@ -76,79 +67,17 @@ pub(crate) async fn get(
     caller: Caller,
     Path((id, item)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let conversation = find_conversation(&app, &caller.user, &id).await?;
-    let is_it = |value: &Value| value.get("id").and_then(Value::as_str) == Some(&item);
-    if let Some(found) = conversation.data.items.iter().find(|value| is_it(value)) {
-        return Ok(axum::Json(found).into_response());
-    }
-    // The id of an item contains that of its run.
-    let run = match model::TaskId::from(item.as_str()).run_id() {
-        Some(run) => app.gateway.engine.run_of_task(&caller.user, &run).await?,
-        None => None,
-    };
-    let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(item_not_found(&item)) };
-    let found = items_of_run(&app, &caller.user, &run).await?.into_iter().find(is_it);
-    Ok(json_response_with_images(&app, &caller.user, &run.thread, &found.ok_or_else(|| item_not_found(&item))?))
+    let conversation = find_conversation(&app.gateway, &caller.user, &id).await?;
+    let found = find_conversation_item(&app.gateway, &caller.user, &conversation, &item).await?;
+    Ok(json_response_with_images(&app, &caller.user, &conversation.thread, &found))
 }
 
-/// Removes an item that no run has read; an item that was read stays in the log.
 pub(crate) async fn delete(
     State(app): State<App>,
     caller: Caller,
     Path((id, item)): Path<(String, String)>,
-) -> Result<Response, Problem> {
-    let changed = change_conversation(&app, &caller.user, &id, |data| {
-        let before = data.items.len();
-        data.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
-        if data.items.len() == before {
-            let detail = "an item that was read cannot be taken out of its log: delete the conversation's thread";
-            return Err(Problem::new(ErrorCode::Unsupported, detail));
-        }
-        Ok(())
-    });
-    let conversation = changed.await?.ok_or_else(|| conversation_not_found(&id))?;
-    Ok(axum::Json(conversation.to_json()).into_response())
-}
-
-fn item_not_found(id: &str) -> Problem {
-    let short = truncate_text(id, 80);
-    Problem::new(ErrorCode::NotFound, format!("Item with id '{short}' not found."))
-}
-
-/// The runs of a conversation that have started, newest first.
-async fn started_runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<Vec<RunRow>, Problem> {
-    let filter = RunFilter { thread: Some(conversation.thread.clone()), ..RunFilter::default() };
-    let mut all: Vec<RunRow> = Vec::new();
-    loop {
-        let page = ListPage { before: all.last().map(|run| run.id.to_string()), limit: RUNS_PAGE_SIZE };
-        let runs = app.gateway.engine.ports().directory.runs(user, filter.clone(), page).await?;
-        if runs.is_empty() {
-            return Ok(all.into_iter().filter(|run| run.first_seq.is_some()).collect());
-        }
-        all.extend(runs);
-    }
-}
-
-/// The items of a run, in order. An item that several segments of the run have appears once, at its last position.
-async fn items_of_run(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
-    let mut items = Vec::new();
-    for segment in 1.. {
-        let found = ResponseRef { run: run.clone(), segment };
-        let Some(read) = read_response(&app.gateway, user, &found).await? else { break };
-        items.extend(input_items_of_run(&app.gateway, user, &found).await?);
-        items.extend(read.object.get("output").and_then(Value::as_array).into_iter().flatten().cloned());
-        if !read.is_ended {
-            break;
-        }
-    }
-    let mut seen = BTreeSet::new();
-    let mut unique: Vec<Value> = items.into_iter().rev().filter(|item| seen.insert(item_id(item))).collect();
-    unique.reverse();
-    Ok(unique)
-}
-
-fn item_id(item: &Value) -> Option<String> {
-    item.get("id").and_then(Value::as_str).map(str::to_owned)
+) -> Result<Json<Value>, Problem> {
+    Ok(Json(remove_conversation_item(&app.gateway, &caller.user, &id, &item).await?.to_json()))
 }
 
 /// A page of a listing under construction.

@@ -6,7 +6,6 @@ use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
 use crate::json_response::json_response_with_images;
 use crate::problem::Problem;
-use crate::routes::conversations::{self, Conversation};
 use crate::sse::{self, SseStyle};
 use axum::body::Body;
 use axum::extract::State;
@@ -15,6 +14,7 @@ use axum::response::Response;
 use engine::NewRun;
 use gateway::attachments::uploads::{self, Uploads};
 use gateway::client_tools::check_client_tools;
+use gateway::conversations::{Conversation, find_conversation};
 use gateway::resolve_run::{ConversationRef, RequestInput, resolve_run};
 use gateway::responses::{find_previous_response, read_resolved_response, start_of_response};
 use gateway::stream_start::wait_for_end;
@@ -38,7 +38,7 @@ pub(crate) async fn handle(
     drop(body);
     let (stream, background) = (request.stream, request.background);
     let conversation = match &request.conversation {
-        Some(id) => Some(conversations::find_conversation(&app, &caller.user, id).await?),
+        Some(id) => Some(find_conversation(&app.gateway, &caller.user, id).await?),
         None => None,
     };
     let stream_permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
@@ -51,7 +51,7 @@ pub(crate) async fn handle(
     drop(body_permit);
     // An answer resumes a run that has started: the conversation's items wait for the next one.
     if let Some(conversation) = conversation.filter(|_| resolved.is_new) {
-        conversation.mark_items_read(&app, &caller.user).await?;
+        conversation.mark_items_read(&app.gateway, &caller.user).await?;
     }
     if stream || !background {
         let start = start_of_response(&app.gateway, &caller.user, &resolved, 0).await?;

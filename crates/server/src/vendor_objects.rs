@@ -1,0 +1,87 @@
+//! Objects of other vendors' protocols in the OpenAPI document, as far as this server knows them. Their requests are
+//! parsed leniently, member by member, and their responses may have further members.
+
+use schemars::generate::SchemaGenerator;
+use schemars::{JsonSchema, Schema, json_schema};
+use serde_json::{Map, json};
+use std::borrow::Cow;
+
+/// Declares types without values. A member is `name: type` or `name: type!` if it is always there; a type is one of
+/// JSON Schema's, several of them (`string|array`), or a constant in quotation marks.
+macro_rules! vendor_objects {
+    ($(#[doc = $doc:literal] $name:ident $members:literal;)*) => {
+        $(#[doc = $doc]
+        pub(crate) enum $name {}
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                object_schema($doc.trim(), $members)
+            }
+        })*
+    };
+}
+
+vendor_objects! {
+    /// A request of OpenAI's Responses API. Other fields are ignored.
+    NewResponse "model: string, input: string|array, stream: boolean, background: boolean, store: boolean, \
+        previous_response_id: string, conversation: string|object, instructions: string, tools: array, \
+        tool_choice: string|object, metadata: object, max_output_tokens: integer, temperature: number, top_p: number, \
+        text: object, reasoning: object, parallel_tool_calls: boolean";
+    /// A response object of OpenAI's Responses API.
+    Response "id: string!, object: 'response'!, status: string!, output: array!";
+    /// An event of OpenAI's Responses API. The stream ends with `[DONE]`.
+    ResponseStreamEvent "type: string!, sequence_number: integer!";
+    /// Items and metadata of a conversation.
+    NewConversation "items: array, metadata: object";
+    /// A conversation object of OpenAI's Conversations API.
+    ConversationObject "id: string!, object: 'conversation'!, created_at: integer!, metadata: object!";
+    /// An item of OpenAI's Responses API.
+    ResponseItem "id: string!, type: string!";
+    /// A page of items.
+    ItemList "object: 'list'!, data: array!, first_id: string|null!, last_id: string|null!, has_more: boolean!";
+    /// A deleted object.
+    DeletedObject "id: string!, object: string!, deleted: boolean!";
+    /// An agent as a model of OpenAI's API.
+    ModelObject "id: string!, object: 'model'!, created: integer!, owned_by: string!";
+    /// All agents as models of OpenAI's API.
+    ModelList "object: 'list'!, data: array!";
+    /// A request of Anthropic's Messages API. Other fields are ignored.
+    NewMessage "model: string!, messages: array!, system: string|array, stream: boolean, max_tokens: integer, \
+        temperature: number, top_p: number, stop_sequences: array, tools: array, tool_choice: object, \
+        output_config: object, metadata: object";
+    /// A message of Anthropic's Messages API.
+    AssistantMessage "id: string!, type: 'message'!, role: 'assistant'!, model: string!, content: array!, \
+        stop_reason: string!, stop_sequence: null!, usage: object!";
+    /// An event of Anthropic's Messages API. A run that fails or is cancelled ends with `error`.
+    MessageStreamEvent "type: string!";
+    /// A request of OpenAI's Chat Completions API. Other fields are ignored.
+    NewChatCompletion "model: string!, messages: array!, stream: boolean, stream_options: object, \
+        max_completion_tokens: integer, max_tokens: integer, temperature: number, top_p: number, stop: string|array, \
+        tools: array, tool_choice: string|object, parallel_tool_calls: boolean, response_format: object, \
+        reasoning_effort: string, metadata: object";
+    /// A completion of OpenAI's Chat Completions API.
+    ChatCompletion "id: string!, object: 'chat.completion'!, created: integer!, model: string!, choices: array!, \
+        usage: object!";
+    /// A chunk of a completion. The stream ends with `[DONE]`; a run that fails or is cancelled ends with an `error`.
+    ChatCompletionChunk "id: string!, object: 'chat.completion.chunk'!, created: integer!, model: string!, choices: array!";
+}
+
+fn object_schema(description: &str, members: &str) -> Schema {
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for (name, kind) in members.split(", ").filter_map(|member| member.split_once(": ")) {
+        let schema = match kind.trim_end_matches('!') {
+            constant if constant.starts_with('\'') => json!({ "const": constant.trim_matches('\'') }),
+            kind if kind.contains('|') => json!({ "type": kind.split('|').collect::<Vec<_>>() }),
+            kind => json!({ "type": kind }),
+        };
+        properties.insert(name.to_owned(), schema);
+        if kind.ends_with('!') {
+            required.push(name);
+        }
+    }
+    json_schema!({ "type": "object", "description": description, "properties": properties, "required": required })
+}
