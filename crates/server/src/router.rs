@@ -90,11 +90,7 @@ fn public_routes() -> Router<App> {
         .route("/openapi.json", get(routes::page::openapi_json))
         .route(RAW_ATTACHMENT_PATH, get(routes::attachment_raw::handle))
         .route("/", get(routes::page::index))
-        .route("/app.js", get(routes::page::app_js))
-        .route("/draw.js", get(routes::page::draw_js))
-        .route("/fold.js", get(routes::page::fold_js))
-        .route("/follow.js", get(routes::page::follow_js))
-        .route("/style.css", get(routes::page::style_css))
+        .route("/page/{asset}", get(routes::page::asset))
 }
 
 /// A bug costs one response, not the process.

@@ -1,13 +1,34 @@
 //! `GET /`, its assets, and the OpenAPI document, all embedded in the binary.
 
+use crate::problem::Problem;
+use axum::extract::Path;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 
 pub(crate) const OPENAPI_JSON: &str = include_str!("../../openapi.json");
 
-/// The page shows the output of models and tools, which must not run scripts or fetch from other hosts.
+/// Scripts and style sheets, served under `/page/`.
+const ASSETS: [(&str, &str); 14] = [
+    ("api.js", include_str!("../../web/api.js")),
+    ("app.js", include_str!("../../web/app.js")),
+    ("approval.js", include_str!("../../web/approval.js")),
+    ("chat.css", include_str!("../../web/chat.css")),
+    ("composer.js", include_str!("../../web/composer.js")),
+    ("conversation.js", include_str!("../../web/conversation.js")),
+    ("draw.js", include_str!("../../web/draw.js")),
+    ("elements.js", include_str!("../../web/elements.js")),
+    ("fold.js", include_str!("../../web/fold.js")),
+    ("follow.js", include_str!("../../web/follow.js")),
+    ("log.js", include_str!("../../web/log.js")),
+    ("recent.js", include_str!("../../web/recent.js")),
+    ("share.js", include_str!("../../web/share.js")),
+    ("style.css", include_str!("../../web/style.css")),
+];
+
+/// The page shows the output of models and tools, which must not run scripts or fetch from other hosts. With a key it fetches
+/// images itself and shows them as `blob:`.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(crate) async fn index() -> impl IntoResponse {
     let headers = [
@@ -19,34 +40,16 @@ pub(crate) async fn index() -> impl IntoResponse {
     (headers, include_str!("../../web/index.html"))
 }
 
-pub(crate) async fn app_js() -> impl IntoResponse {
-    script(include_str!("../../web/app.js"))
-}
-
-pub(crate) async fn draw_js() -> impl IntoResponse {
-    script(include_str!("../../web/draw.js"))
-}
-
-pub(crate) async fn fold_js() -> impl IntoResponse {
-    script(include_str!("../../web/fold.js"))
-}
-
-pub(crate) async fn follow_js() -> impl IntoResponse {
-    script(include_str!("../../web/follow.js"))
-}
-
-pub(crate) async fn style_css() -> impl IntoResponse {
-    asset("text/css; charset=utf-8", include_str!("../../web/style.css"))
+pub(crate) async fn asset(Path(name): Path<String>) -> Result<Response, Problem> {
+    let (_, text) = ASSETS.iter().find(|(asset, _)| *asset == name).ok_or_else(Problem::not_found)?;
+    let kind = if name.ends_with(".css") { "text/css; charset=utf-8" } else { "text/javascript; charset=utf-8" };
+    Ok(embedded(kind, text).into_response())
 }
 
 pub(crate) async fn openapi_json() -> impl IntoResponse {
-    asset("application/json", OPENAPI_JSON)
+    embedded("application/json", OPENAPI_JSON)
 }
 
-fn script(text: &'static str) -> impl IntoResponse {
-    asset("text/javascript; charset=utf-8", text)
-}
-
-fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+fn embedded(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text)
 }

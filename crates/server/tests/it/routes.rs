@@ -114,11 +114,6 @@ async fn the_rest_of_the_house_answers() {
     let hw = Server::demo();
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
-        ("/app.js", "text/javascript; charset=utf-8"),
-        ("/draw.js", "text/javascript; charset=utf-8"),
-        ("/fold.js", "text/javascript; charset=utf-8"),
-        ("/follow.js", "text/javascript; charset=utf-8"),
-        ("/style.css", "text/css; charset=utf-8"),
         ("/openapi.json", "application/json"),
         ("/healthz", "text/plain; charset=utf-8"),
         ("/readyz", "text/plain; charset=utf-8"),
@@ -128,6 +123,19 @@ async fn the_rest_of_the_house_answers() {
         assert_eq!((reply.status, reply.header("content-type")), (200, kind), "{path}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff");
     }
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/web")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let Some(kind) = [(".js", "text/javascript; charset=utf-8"), (".css", "text/css; charset=utf-8")]
+            .iter()
+            .find_map(|(end, kind)| name.ends_with(end).then_some(*kind))
+        else {
+            assert_eq!(name, "index.html");
+            continue;
+        };
+        let reply = hw.get(&format!("/page/{name}")).await;
+        assert_eq!((reply.status, reply.header("content-type")), (200, kind), "{name}");
+    }
+    assert_eq!(hw.get("/page/no.js").await.problem(), (404, "not_found".to_owned()));
     let task = hw.start_run("story 1 fast").await;
     hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let metrics = hw.get("/metrics").await.text;
@@ -163,7 +171,7 @@ async fn what_is_documented_is_what_is_served() {
     let map = include_str!("../../src/router.rs");
     let routes: Vec<&str> = map.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(routes.len() > 15, "{routes:?}");
-    let of_the_page = |route: &&str| *route == "/" || route.ends_with(".js") || route.ends_with(".css");
+    let of_the_page = |route: &&str| *route == "/" || route.starts_with("/page/");
     for route in routes.into_iter().filter(|route| !of_the_page(route)) {
         let route = route.replace("{task}", "{task_id}").replace("{thread}", "{thread_id}").replace("{*", "{");
         assert!(document["paths"].get(&route).is_some(), "{route} is not documented");
