@@ -40,11 +40,12 @@ async function signedIn(address = '') {
 
 /** Nothing sticks out to the right, and nothing went wrong that the test did not do itself. */
 async function assertTidy(page, expected = /^$/) {
-  const wide = await page.evaluate(() => {
+  // The window of a phone grows with what sticks out, so its own width tells nothing.
+  const wide = await page.evaluate((width) => {
     const isShown = (node) => node.checkVisibility({ visibilityProperty: true }) && !node.closest('.unseen, #events, pre, .quiet');
     const all = [...document.querySelectorAll('body *')].filter(isShown);
-    return all.filter((node) => node.getBoundingClientRect().right > innerWidth + 1).map((node) => `${node.tagName}.${node.className}`);
-  });
+    return all.filter((node) => node.getBoundingClientRect().right > width + 1).map((node) => `${node.tagName}.${node.className}`);
+  }, PHONE.viewport.width);
   assert.deepEqual(wide, []);
   assert.deepEqual(page.complaints.filter((complaint) => !expected.test(complaint)), []);
   assert.deepEqual(await page.evaluate(() => violations), []);
@@ -195,6 +196,33 @@ test('a conversation is shared by a link, live, and read only, until it is revok
   await page.click('#share');
   await page.click('#shares >> text=Revoke');
   await guest.locator('#problem').getByText('expired or was revoked').waitFor();
+});
+
+test('a guest with a key continues a frozen conversation in one of their own', async () => {
+  const page = await signedIn();
+  await ask(page, 'the weather');
+  await ended(page, 'completed');
+  await page.click('#share');
+  await page.click('text=Frozen');
+  await page.click('text=Create link');
+  await page.waitForSelector('#share-link-field:visible');
+  const link = await page.inputValue('#share-link');
+  await page.click('#share-close');
+  await ask(page, 'the report, which nobody else shall see');
+  await ended(page, 'completed');
+
+  const guest = await visitor.page(server.url);
+  await guest.fill('#key', await server.key('cem'));
+  await guest.press('#key', 'Enter');
+  await guest.waitForSelector('#ask:visible');
+  await guest.goto(link);
+  await guest.waitForFunction(() => document.body.dataset.connection === 'ended');
+  assert.deepEqual(await guest.locator('.asked').allTextContents(), ['the weather']);
+  await ask(guest, 'hello');
+  await ended(guest, 'completed');
+  assert.doesNotMatch(await guest.evaluate(() => location.hash), /hws_/, 'the address is that of the copy');
+  assert.notEqual(await guest.evaluate(() => location.hash), await page.evaluate(() => location.hash));
+  await assertTidy(guest, REFUSED);
 });
 
 test('a conversation that was reloaded in mid-sentence goes on, and what is written meanwhile waits its turn', async () => {

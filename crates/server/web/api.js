@@ -1,5 +1,7 @@
 // Requests to this server, with the key of this tab or the token of a share.
 
+import { storage } from './storage.js';
+
 const KEY_ITEM = 'headwater.key';
 const PICTURES_MAX = 200;
 
@@ -12,9 +14,9 @@ export class RequestError extends Error {
 }
 
 export const tabKey = {
-  get: () => sessionStorage.getItem(KEY_ITEM) ?? undefined,
-  set: (key) => sessionStorage.setItem(KEY_ITEM, key),
-  clear: () => sessionStorage.removeItem(KEY_ITEM),
+  get: () => storage.get(KEY_ITEM),
+  set: (key) => storage.set(KEY_ITEM, key),
+  clear: () => storage.remove(KEY_ITEM),
 };
 
 /** Whether a header can carry it; `fetch` throws otherwise. */

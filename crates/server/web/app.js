@@ -172,6 +172,7 @@ class Page {
   async load(id) {
     if (id.startsWith('task_')) {
       const { thread_id } = await this.api.get(`v1/tasks/${id}`);
+      if (this.readAddress() !== id) return undefined;
       history.replaceState(null, '', `#${thread_id}`);
       return this.load(thread_id);
     }
@@ -261,7 +262,8 @@ class Page {
     const decision = readDecision(card, pressed);
     if (!decision) return;
     const run = this.conversation.find(card.closest('.run').dataset.key);
-    const { key } = this.conversation.approvals.get(card.dataset.call) ?? run.task.pending.find((one) => one.call_id === card.dataset.call);
+    const { call } = card.dataset;
+    const { key } = this.conversation.approvals.get(call) ?? run.task.pending.find((one) => one.call_id === call);
     const buttons = [...card.querySelectorAll('button')];
     for (const button of buttons) button.disabled = true;
     try {
@@ -287,7 +289,7 @@ class Page {
   showError(error) {
     if (error.status === 401 && this.token) error.message = 'This link has expired or was revoked.';
     else if (error.status === 401) return this.signOut(tabKey.get() ? WRONG_KEY : '');
-    else if (error.status === 404) error.message = 'There is no such conversation, or it is not yours.';
+    else if (error.code === 'not_found') error.message = 'There is no such conversation, or it is not yours.';
     setNote(at('problem'), error.message);
     return this.draw();
   }
@@ -321,8 +323,7 @@ class Page {
     const { conversation, token } = this;
     const isLow = this.isLow();
     const { dataset } = document.body;
-    const view = conversation ? 'thread' : token ? 'shared' : this.isKnown ? 'empty' : this.isKnown === undefined ? 'loading' : 'sign-in';
-    dataset.view = view;
+    dataset.view = this.view();
     const run = conversation?.last();
     if (conversation) {
       const { api, approvals } = conversation;
@@ -343,6 +344,12 @@ class Page {
     this.drawLatest();
   }
 
+  view() {
+    if (this.conversation) return 'thread';
+    if (this.isKnown === undefined || this.token) return 'loading';
+    return this.isKnown ? 'empty' : 'sign-in';
+  }
+
   drawFoot(run) {
     const { token, isKnown, conversation } = this;
     at('ask').hidden = !isKnown;
@@ -350,6 +357,8 @@ class Page {
     setNote(at('shared-hint'), isKnown ? 'What you write continues in a copy of your own.' : '');
     at('stop').hidden = Boolean(token) || !conversation?.active();
     at('share').hidden = Boolean(token) || !run;
+    at('show-recent').hidden = !isKnown;
+    at('show-log').hidden = !conversation;
     at('sign-out').hidden = !tabKey.get();
   }
 
@@ -373,6 +382,9 @@ function showSource(number) {
   source?.focus({ preventScroll: true });
 }
 
-const randomKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+function randomKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
 
 new Page();

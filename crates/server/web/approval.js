@@ -1,6 +1,7 @@
 // The card of a call that waits for a decision: approve, reject, or edit its arguments, before its time is up.
 
 import { button, child, element, setNote } from './elements.js';
+import { same } from './fold.js';
 
 /** Draws what is asked about a call, or what was decided. The card is made once, because people type in it. */
 export function drawApproval(node, call, { asked, isPending, isClientCall, mayDecide }) {
@@ -26,7 +27,7 @@ function parts(call, asked, mayDecide) {
   editor.hidden = true;
   editor.spellcheck = false;
   editor.value = JSON.stringify(parsed(call.arguments) ?? asked?.args ?? {}, null, 2);
-  editor.rows = Math.min(12, editor.value.split('\n').length + 1);
+  editor.rows = Math.min(12, editor.value.split('\n').length);
   editor.setAttribute('aria-label', `Arguments of ${call.display_name ?? call.name}, as JSON`);
   const problem = element('p', 'failure');
   problem.hidden = true;
@@ -71,20 +72,19 @@ function setEditing(card, isEditing) {
 
 export const showCardProblem = (card, text) => setNote(card.querySelector('.failure'), text);
 
-const DECIDED = { approve: 'Approved', edit: 'Approved with other arguments', reject: 'Rejected' };
+const DECIDED = { approve: 'Approved', edit: 'Approved', reject: 'Rejected' };
 const BY = { timeout: ' because the time was up', system: ' by the server', cancel: ' because the run was cancelled' };
 
 function drawDecision(node, call, asked) {
-  const ran = asked?.decision?.type === 'edit' ? JSON.stringify(asked.decision.args) : undefined;
   const note = child(node, 'decision', () => element('p', 'decision', element('span'), ' ', element('code')));
-  const { type, by } = asked?.decision ?? {};
+  const { type, by, args } = asked?.decision ?? {};
   note.hidden = !DECIDED[type];
   if (note.hidden) return;
   note.dataset.decision = type;
-  note.firstChild.textContent = DECIDED[type] + (BY[by] ?? '');
-  // The call may show these by itself.
-  const isShown = ran === undefined || call.arguments === ran || call.original_arguments !== undefined;
-  note.lastChild.textContent = isShown ? '' : ran;
+  const isEdited = type === 'edit' && !same(parsed(call.original_arguments ?? call.arguments), args);
+  note.firstChild.textContent = (isEdited ? 'Approved with other arguments' : DECIDED[type]) + (BY[by] ?? '');
+  // A call that has its original arguments shows the others itself.
+  note.lastChild.textContent = isEdited && call.original_arguments === undefined ? JSON.stringify(args) : '';
 }
 
 /** Updates every countdown of the page. */

@@ -1,6 +1,7 @@
 // The form below the conversation: the message, its files, and the agent that gets it.
 
 import { at, button, element } from './elements.js';
+import { storage } from './storage.js';
 
 const AGENT_ITEM = 'headwater.agent';
 const FILES_MAX = 10;
@@ -30,13 +31,13 @@ export class Composer {
     });
     document.addEventListener('dragover', (e) => e.dataTransfer.types.includes('Files') && e.preventDefault());
     document.addEventListener('drop', (e) => !at('ask').hidden && this.attach(e.dataTransfer.files, e));
-    at('agent').addEventListener('change', () => sessionStorage.setItem(AGENT_ITEM, at('agent').value));
+    at('agent').addEventListener('change', () => storage.set(AGENT_ITEM, at('agent').value));
   }
 
   /** Lists the agents, and keeps the chosen one if it is still there. */
   setAgents(names) {
     const options = names.map((name) => Object.assign(element('option', '', name), { value: name }));
-    const wanted = [new URLSearchParams(location.search).get('agent'), sessionStorage.getItem(AGENT_ITEM), 'demo'];
+    const wanted = [new URLSearchParams(location.search).get('agent'), storage.get(AGENT_ITEM), 'demo'];
     at('agent').replaceChildren(...options);
     at('agent').value = wanted.find((name) => names.includes(name)) ?? names[0] ?? '';
     at('agent').disabled = names.length < 2;
@@ -124,4 +125,7 @@ export class Composer {
   }
 }
 
-const bytes = (size) => (size < 1_000 ? `${size} B` : size < 1_000_000 ? `${Math.round(size / 1_000)} kB` : `${(size / 1_000_000).toFixed(1)} MB`);
+function bytes(size) {
+  if (size < 1_000) return `${size} B`;
+  return size < 1_000_000 ? `${Math.round(size / 1_000)} kB` : `${(size / 1_000_000).toFixed(1)} MB`;
+}

@@ -83,7 +83,8 @@ export class Conversation {
   add(task, input) {
     const known = this.find(task.task_id);
     if (known) return Object.assign(known, { input });
-    this.runs.push({ task: { ...blank(task.task_id), thread_id: this.thread_id, agent: task.agent, created_at: task.created_at }, input });
+    const { task_id, agent, created_at } = task;
+    this.runs.push({ task: { ...blank(task_id), thread_id: this.thread_id, agent, created_at }, input });
     this.changed();
     return undefined;
   }

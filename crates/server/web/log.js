@@ -2,6 +2,7 @@
 
 import { at, element, setNote } from './elements.js';
 import { inputWords } from './draw.js';
+import { storage } from './storage.js';
 
 const ROWS_MAX = 2_000;
 const DELTAS_ITEM = 'headwater.deltas';
@@ -9,11 +10,12 @@ const DELTAS_ITEM = 'headwater.deltas';
 export class EventLog {
   constructor() {
     this.fresh = [];
+    this.deltas = 0;
     const list = at('events');
     list.addEventListener('toggle', (e) => unfold(e.target), true);
-    at('deltas').checked = localStorage.getItem(DELTAS_ITEM) === 'shown';
+    at('deltas').checked = storage.get(DELTAS_ITEM) === 'shown';
     at('deltas').addEventListener('change', () => {
-      localStorage.setItem(DELTAS_ITEM, at('deltas').checked ? 'shown' : 'hidden');
+      storage.set(DELTAS_ITEM, at('deltas').checked ? 'shown' : 'hidden');
       this.filter();
       list.scrollTop = list.scrollHeight;
     });
@@ -28,6 +30,7 @@ export class EventLog {
   /** Shows another conversation, or none. */
   clear() {
     this.fresh = [];
+    this.deltas = 0;
     at('events').replaceChildren();
     at('replayed').hidden = true;
     delete at('replayed').dataset.same;
@@ -35,6 +38,7 @@ export class EventLog {
 
   add(event) {
     this.fresh.push(event);
+    this.deltas += isDelta(event) ? 1 : 0;
   }
 
   draw(conversation) {
@@ -49,8 +53,10 @@ export class EventLog {
     at('earlier').hidden = skipped === 0 || !at('replayed').hidden;
     at('earlier').textContent = `Events up to ${skipped} are in the fetched objects. Show them`;
     const { events, gaps, repeats, cuts } = conversation?.tally ?? {};
-    const parts = [`seq ${conversation?.seq ?? 0}`, `${events} live`, `${gaps} gaps`, `${repeats} repeats`, cuts && `${cuts} cuts`];
+    const seq = conversation?.seq ?? 0;
+    const parts = [`seq ${seq}`, `${events} live`, `${gaps} gaps`, `${repeats} repeats`, cuts && `${cuts} cuts`];
     at('counts').textContent = conversation ? parts.filter(Boolean).join(' · ') : '';
+    at('delta-count').textContent = this.deltas > 0 ? String(this.deltas) : '';
     this.drawCommands(conversation);
   }
 
@@ -85,13 +91,18 @@ export class EventLog {
     const { events, fits } = found;
     at('events').prepend(...events.slice(-ROWS_MAX).map(row));
     at('events').scrollTop = 0;
+    this.deltas += events.filter(isDelta).length;
     note.dataset.same = fits;
-    setNote(note, `Events ${events[0].seq} to ${events.at(-1).seq} fold to ${fits ? 'exactly' : 'other objects than'} the fetched objects.`);
+    const verdict = fits ? 'exactly' : 'other objects than';
+    setNote(note, `Events ${events[0].seq} to ${events.at(-1).seq} fold to ${verdict} the fetched objects.`);
+    this.draw(conversation);
   }
 }
 
+const isDelta = ({ type }) => type.endsWith('.delta');
+
 function row(event) {
-  const cells = { seq: String(event.seq), type: event.type.replace(/^task\./, ''), gist: gist(event) };
+  const cells = { seq: String(event.seq), type: event.type.replace(/^task\./, ''), gist: gist(event).replaceAll('\n', ' ') };
   const head = element('summary', '', ...Object.entries(cells).map(([name, text]) => element('span', name, text)));
   const details = element('details', '', head);
   details.event = event;

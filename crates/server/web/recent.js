@@ -1,7 +1,9 @@
 // The list of conversations, each with the words of its latest run.
 
 import { fetchWords } from './conversation.js';
+import { inputWords } from './draw.js';
 import { at, element, when } from './elements.js';
+import { storage } from './storage.js';
 
 const ROWS_MAX = 20;
 const WORDS_ITEM = 'headwater.words';
@@ -10,7 +12,7 @@ const WORDS_CHARS_MAX = 120;
 export class Recent {
   constructor(api) {
     this.api = api;
-    this.words = new Map(Object.entries(JSON.parse(sessionStorage.getItem(WORDS_ITEM) ?? '{}')));
+    this.words = new Map(Object.entries(JSON.parse(storage.get(WORDS_ITEM) ?? '{}')));
   }
 
   /** Lists the threads of the newest runs. Their words do not change, so they are fetched once. */
@@ -21,14 +23,15 @@ export class Recent {
     for (const task of page.data) if (!newest.has(task.thread_id)) newest.set(task.thread_id, task);
     this.tasks = [...newest.values()].slice(0, ROWS_MAX);
     this.draw();
-    await Promise.all(this.tasks.filter(({ task_id }) => !this.words.has(task_id)).map(({ task_id }) => this.fetchWords(task_id)));
-    sessionStorage.setItem(WORDS_ITEM, JSON.stringify(Object.fromEntries([...this.words].slice(-2 * ROWS_MAX))));
+    const unnamed = this.tasks.filter(({ task_id }) => !this.words.get(task_id));
+    await Promise.all(unnamed.map(({ task_id }) => this.fetchWords(task_id)));
+    storage.set(WORDS_ITEM, JSON.stringify(Object.fromEntries([...this.words].slice(-2 * ROWS_MAX))));
     this.draw();
   }
 
   async fetchWords(task_id) {
     const words = await fetchWords(this.api, task_id).catch(() => '');
-    if (words) this.words.set(task_id, words.slice(0, WORDS_CHARS_MAX));
+    this.words.set(task_id, words.slice(0, WORDS_CHARS_MAX));
   }
 
   /** The shown conversation is newer than its row. */
@@ -37,9 +40,12 @@ export class Recent {
     const rows = (this.tasks ?? []).map((task) => {
       const isCurrent = task.thread_id === conversation?.thread_id;
       const status = (isCurrent && conversation.last()?.task.status) || task.status;
-      const words = this.words.get(task.task_id);
-      const title = words ?? element('code', '', task.thread_id.slice(-8));
-      const link = element('a', '', element('span', '', title), element('small', '', `${task.agent} · ${when(task.created_at)}`));
+      const run = isCurrent && conversation.find(task.task_id);
+      const words = (run && inputWords(run.input)) || this.words.get(task.task_id);
+      // Before its words are here a row must not look like something else.
+      const title = words === '' ? element('code', '', task.thread_id.slice(-8)) : (words ?? '…');
+      const note = `${task.agent} · ${when(task.created_at)}`;
+      const link = element('a', '', element('span', '', title), element('small', '', note));
       link.href = `#${task.thread_id}`;
       link.dataset.status = status;
       link.title = words ? `${words} (${status})` : status;
@@ -56,7 +62,7 @@ export class Recent {
   clear() {
     this.tasks = [];
     this.words.clear();
-    sessionStorage.removeItem(WORDS_ITEM);
+    storage.remove(WORDS_ITEM);
     this.draw(undefined);
   }
 }

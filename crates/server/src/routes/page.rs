@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 pub(crate) const OPENAPI_JSON: &str = include_str!("../../openapi.json");
 
 /// Scripts and style sheets, served under `/page/`.
-const ASSETS: [(&str, &str); 14] = [
+const ASSETS: [(&str, &str); 15] = [
     ("api.js", include_str!("../../web/api.js")),
     ("app.js", include_str!("../../web/app.js")),
     ("approval.js", include_str!("../../web/approval.js")),
@@ -22,6 +22,7 @@ const ASSETS: [(&str, &str); 14] = [
     ("log.js", include_str!("../../web/log.js")),
     ("recent.js", include_str!("../../web/recent.js")),
     ("share.js", include_str!("../../web/share.js")),
+    ("storage.js", include_str!("../../web/storage.js")),
     ("style.css", include_str!("../../web/style.css")),
 ];
 
