@@ -73,9 +73,11 @@ test('the page asks for a key, says when it is wrong, and keeps the right one fo
 
   const other = await browser.page(server.url);
   await other.waitForSelector('#sign-in:visible');
+  await page.fill('#input', 'not for everybody');
   await page.click('#show-recent');
   await page.click('#sign-out');
   await page.waitForSelector('#sign-in:visible');
+  assert.equal(await page.inputValue('#input'), '', 'the next user of the tab is somebody else');
   await page.reload();
   await page.waitForSelector('#sign-in:visible');
 });
@@ -262,6 +264,26 @@ test('Escape stops a run; deltas are hidden in the log until they are wanted', a
   await page.keyboard.press('Escape');
   assert.equal(await shown(page, '#events'), 0, 'Escape closes the panel');
   await assertTidy(page, REFUSED);
+});
+
+test('a key that is no longer valid leads back to the form, and is forgotten', async () => {
+  const page = await signedIn();
+  const lose = () => page.evaluate(() => sessionStorage.setItem('headwater.key', 'hw_revoked'));
+  const isForgotten = async () => {
+    await page.locator('#key-problem:visible').getByText('revoked').waitFor();
+    assert.equal(await page.evaluate(() => sessionStorage.getItem('headwater.key')), null);
+  };
+  await lose();
+  await page.fill('#input', 'hello');
+  await page.press('#input', 'Enter');
+  await isForgotten();
+  await page.fill('#key', key);
+  await page.press('#key', 'Enter');
+  await page.waitForSelector('#ask:visible');
+  assert.equal(await page.inputValue('#input'), 'hello', 'what was written is still there');
+  await lose();
+  await page.reload();
+  await isForgotten();
 });
 
 test('an address that leads nowhere, and somebody else’s conversation, are said so', async () => {

@@ -39,7 +39,10 @@ class Page {
       e.preventDefault();
       this.signIn(at('key').value.trim());
     });
-    at('sign-out').addEventListener('click', () => this.signOut(''));
+    at('sign-out').addEventListener('click', () => {
+      this.composer.clear();
+      this.signOut('');
+    });
     at('scenarios').addEventListener('click', (e) => {
       const { input } = e.target.closest('button')?.dataset ?? {};
       if (input) this.composer.submit(input);
@@ -99,6 +102,7 @@ class Page {
       if (error.status === 0) setTimeout(() => this.begin(), RETRY_MS);
       return;
     }
+    if (!this.isKnown && !this.token && tabKey.get()) this.signOut(WRONG_KEY);
     await routed;
     this.composer.setAgent(this.conversation?.last()?.task.agent);
     this.draw();
@@ -332,6 +336,7 @@ class Page {
       if (isLow) this.scrollDown();
     }
     this.drawFoot(run);
+    tickCountdowns(this.own.now());
     this.log.draw(conversation);
     this.recent.draw(conversation);
     const words = run && inputWords(run.input).slice(0, 60);

@@ -34,10 +34,12 @@ export class Composer {
     at('agent').addEventListener('change', () => storage.set(AGENT_ITEM, at('agent').value));
   }
 
-  /** Lists the agents, and keeps the chosen one if it is still there. */
-  setAgents(names) {
+  /** Lists the agents, and keeps the chosen one if it is still there. `?agent=` may also name a bare model. */
+  setAgents(agents) {
+    const asked = new URLSearchParams(location.search).get('agent');
+    const names = asked && !agents.includes(asked) ? [...agents, asked] : agents;
     const options = names.map((name) => Object.assign(element('option', '', name), { value: name }));
-    const wanted = [new URLSearchParams(location.search).get('agent'), storage.get(AGENT_ITEM), 'demo'];
+    const wanted = [asked, storage.get(AGENT_ITEM), 'demo'];
     at('agent').replaceChildren(...options);
     at('agent').value = wanted.find((name) => names.includes(name)) ?? names[0] ?? '';
     at('agent').disabled = names.length < 2;
@@ -79,6 +81,13 @@ export class Composer {
   setBusy(isBusy) {
     this.isBusy = isBusy;
     at('send').disabled = isBusy;
+  }
+
+  /** Forgets what was written: the next user of this tab is somebody else. */
+  clear() {
+    at('input').value = '';
+    this.fit();
+    for (const file of [...this.files]) this.remove(file);
   }
 
   // ---- files
