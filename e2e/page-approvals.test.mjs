@@ -16,7 +16,7 @@ after(async () => {
   await server?.stop();
 });
 
-const task = (page) => page.evaluate(() => location.hash.slice(1)).then((id) => server.get(`/v1/tasks/${id}`));
+const task = (page) => hooks(page).then((body) => server.get(`/v1/tasks/${body.task}`));
 const result = (object) => object.output.find((item) => item.type === 'tool_result');
 
 for (const [button, status] of [['Approve', 'completed'], ['Reject', 'rejected']]) {
@@ -24,7 +24,7 @@ for (const [button, status] of [['Approve', 'completed'], ['Reject', 'rejected']
     const page = await browser.page(server.url);
     await page.click('#scenarios >> text=Trade');
     await page.waitForSelector('.question:not([hidden])');
-    assert.match(await page.textContent('#end'), /waiting for a decision/);
+    assert.match(await page.textContent('.run:last-child > .end'), /waiting for a decision/);
     assert.equal((await hooks(page)).status, 'paused');
     await page.reload();
     await page.waitForSelector('.question:not([hidden])');
@@ -50,7 +50,7 @@ test('the items of a sub-agent are shown under its parent call', async () => {
   const page = await browser.page(server.url);
   await page.click('#scenarios >> text=Help');
   await ended(page, 'completed');
-  const inner = '#output > .tool_call > .tool_result > .inner';
+  const inner = '.output > .tool_call > .tool_result > .inner';
   assert.equal(await page.locator(`${inner} > .tool_call > .tool_result`).count(), 1);
   assert.match(await page.locator(`${inner} > .message`).textContent(), /sunny/);
   assert.equal((await hooks(page)).same, 'true');

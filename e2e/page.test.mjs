@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
-import { ask, drawn, ended, hooks, life, startBrowser } from './lib/browser.mjs';
+import { ask, drawn, ended, hooks, life, said, startBrowser } from './lib/browser.mjs';
 import { startProxy } from './lib/proxy.mjs';
 import { events, lastWords, startServer } from './lib/server.mjs';
 
@@ -19,8 +19,6 @@ after(async () => {
   await proxy?.stop();
   await server?.stop();
 });
-
-const said = (page) => page.locator('#output > .message').last().evaluate((node) => node.querySelector('.text').textContent);
 
 /** Nothing went wrong that the test did not do itself. */
 async function assertQuiet(page, expected = /^$/) {
@@ -86,16 +84,17 @@ test('a page survives a server restart, and shows how its task ended', async () 
   const before = await said(page);
   await server.killAndRestart();
   proxy.target = server.url;
-  await page.waitForFunction(() => document.body.dataset.connection === 'ended', undefined, { timeout: 60_000 });
+  await page.waitForFunction(() => document.body.dataset.same !== undefined, undefined, { timeout: 60_000 });
   const task = await server.get(`/v1/tasks/${task_id}`);
   assert.equal((await hooks(page)).status, task.status);
+  assert.equal((await hooks(page)).connection, 'live');
   assert.ok(lastWords(task).startsWith(before), 'nothing that was shown is lost');
   assert.equal(await said(page), lastWords(task));
 });
 
 test('the weather shows reasoning, the call, its result with an image, and a citation that links to it', async () => {
   const page = await browser.page(server.url);
-  await page.click('text=Weather');
+  await page.click('#scenarios >> text=Weather');
   await ended(page, 'completed');
   const texts = (selector) => page.locator(selector).allTextContents();
   assert.deepEqual(await texts('.reasoning .words'), ['Thinking about the weather in Paris.', 'Decided to call get_weather function.']);
@@ -131,12 +130,12 @@ test('a failure and a cancel keep the partial text', async () => {
   const page = await browser.page(server.url);
   const failed = await ask(page, 'fail');
   await ended(page, 'failed');
-  assert.match(await page.textContent('#end'), /provider_error/);
+  assert.match(await page.textContent('.run:last-child > .end'), /provider_error/);
   assert.equal(await said(page), lastWords(await server.get(`/v1/tasks/${failed}`)));
 
   const cancelled = await ask(page, 'story 5000');
   await drawn(page, 30);
-  await page.click('#cancel');
+  await page.click('#stop');
   await ended(page, 'cancelled');
   assert.equal(await said(page), lastWords(await server.get(`/v1/tasks/${cancelled}`)));
   assert.equal((await hooks(page)).same, 'true');
@@ -145,7 +144,7 @@ test('a failure and a cancel keep the partial text', async () => {
 
 test('two pages that watch one task show the same', async () => {
   const first = await browser.page(server.url);
-  const task_id = await ask(first, 'story 80');
+  const task_id = await ask(first, 'story 200');
   await drawn(first, 20);
   const second = await browser.page(`${server.url}/#${task_id}`);
   await Promise.all([ended(first, 'completed'), ended(second, 'completed')]);
@@ -157,10 +156,13 @@ test('the list leads back to a task, and its log folds to the object that was fe
   const page = await browser.page(server.url);
   const task_id = await ask(page, 'hello <img src=x onerror=alert(1)>');
   await ended(page, 'completed');
+  const { thread_id } = await server.get(`/v1/tasks/${task_id}`);
+  await page.click('#new');
   await ask(page, 'hello again');
-  await page.click(`#tasks a[href="#${task_id}"]`);
-  await page.waitForFunction((id) => location.hash === `#${id}` && document.body.dataset.status === 'completed', task_id);
-  assert.equal(await page.textContent('#asked'), 'hello <img src=x onerror=alert(1)>');
+  const link = page.locator(`#tasks a[href="#${thread_id}"]`);
+  await link.getByText('hello <img src=x onerror=alert(1)>').click();
+  await page.waitForFunction((id) => document.body.dataset.task === id && document.body.dataset.status === 'completed', task_id);
+  assert.equal(await page.textContent('.asked'), 'hello <img src=x onerror=alert(1)>');
   await page.click('#earlier');
   await page.waitForSelector('#replayed[data-same]');
   assert.equal(await page.getAttribute('#replayed', 'data-same'), 'true');

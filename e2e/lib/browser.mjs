@@ -10,14 +10,15 @@ const FLAGS = [
   '--disable-component-update', '--disable-sync',
 ];
 
-/** Starts a browser. `page(url)` opens a page that remembers what went wrong on it. */
-export async function startBrowser() {
+/** Starts a browser, with more `options` of its context. `page(url)` opens a page that remembers what went wrong on it. */
+export async function startBrowser(options = {}) {
   const profile = await mkdtemp(join(tmpdir(), 'headwater-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     headless: true,
     args: FLAGS,
     viewport: { width: 1280, height: 900 },
+    ...options,
   });
   // Runs before the page's own script, in every life of the page.
   await context.addInitScript(() => {
@@ -49,12 +50,16 @@ export async function startBrowser() {
 
 /** Says something on the page. Gives the task that begins. */
 export async function ask(page, words) {
-  const before = await page.evaluate(() => location.hash);
+  const before = (await hooks(page)).task;
   await page.fill('#input', words);
   await page.press('#input', 'Enter');
-  await page.waitForFunction((old) => location.hash !== old, before);
-  return (await page.evaluate(() => location.hash)).slice(1);
+  await page.waitForFunction((old) => (document.body.dataset.task ?? '') !== (old ?? ''), before);
+  return (await hooks(page)).task;
 }
+
+/** What the last message on the page says. */
+export const said = (page) =>
+  page.locator('.run:last-child > .output > .message').last().evaluate((node) => node.querySelector('.text').textContent);
 
 /** What the page says of itself. */
 export const hooks = (page) => page.evaluate(() => ({ ...document.body.dataset }));

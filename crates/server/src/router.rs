@@ -82,7 +82,7 @@ fn add_server_routes(api: &mut Api) {
     api.public_get("/readyz", health::ready, "isReady", "Check that the server accepts work")
         .text("It does.")
         .errors(&[Stopping]);
-    let document = async || page::asset("application/json", openapi_json());
+    let document = async || page::embedded("application/json", openapi_json());
     api.public_get("/openapi.json", document, "openapi", "Get this document").json::<JsonObject>(200, "OpenAPI 3.1.");
 }
 

@@ -1,70 +1,123 @@
-// Keeps a task's event stream open, and reports its state.
+// Keeps a thread's event stream open, and reports its state. `fetch` instead of `EventSource`, which cannot send a key.
 
-import { EVENT_TYPES } from './fold.js';
+import { RequestError } from './api.js';
 
-export const SILENCE_MS = 45_000;
+const SILENCE_MS = 45_000;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 8_000;
+// What another attempt cannot change.
+const FINAL_STATUSES = [400, 401, 403, 404, 409, 410, 422];
 
-/** Keeps a task's event stream open. The browser reconnects if it can; otherwise the task is fetched. */
 export class Follower {
-  constructor({ event, state, stale }) {
-    Object.assign(this, { event, state, stale, retryMs: RETRY_MS_MIN, heardAt: Date.now() });
+  /**
+   * @param event Called with each event.
+   * @param state Called with `connecting`, `live`, `reconnecting` or `ended`.
+   * @param refused Called once with the error when it is no use to try again.
+   */
+  constructor(api, path, { event, state, refused }) {
+    Object.assign(this, { api, path, event, state, refused, retryMs: RETRY_MS_MIN });
+    this.wake = () => {};
+  }
+
+  /** Follows after `seq`. A reconnect continues after the last event that came. */
+  async open(seq) {
+    this.close();
+    const turn = {};
+    this.turn = turn;
+    const isCurrent = () => this.turn === turn;
     this.watch = setInterval(() => this.check(SILENCE_MS), SILENCE_MS / 3);
-  }
-
-  open(task) {
-    this.source?.close();
     this.state('connecting');
-    const source = new EventSource(`v1/tasks/${task.task_id}/events?after=${task.seq}`);
-    this.source = source;
-    source.onopen = () => this.source === source && this.heard();
-    source.onerror = () => {
-      if (this.source !== source) return;
+    let cursor = String(seq);
+    while (isCurrent()) {
+      try {
+        if (await this.read(cursor, (id) => (cursor = id))) return this.end();
+      } catch (error) {
+        if (!isCurrent()) return undefined;
+        if (error instanceof RequestError && FINAL_STATUSES.includes(error.status)) {
+          this.close();
+          return this.refused(error);
+        }
+      }
+      if (!isCurrent()) return undefined;
       this.state('reconnecting');
-      if (source.readyState === EventSource.CLOSED) this.later();
-    };
-    for (const type of EVENT_TYPES) {
-      source.addEventListener(type, (message) => {
-        if (this.source !== source) return;
-        this.heard();
-        this.retryMs = RETRY_MS_MIN;
-        this.event(JSON.parse(message.data));
-      });
+      await this.pause();
     }
+    return undefined;
   }
 
-  heard() {
+  /** Reads one connection. Returns true when there is nothing more to come. */
+  async read(cursor, heard) {
+    this.abort = new AbortController();
     this.heardAt = Date.now();
+    const url = `${this.path}?after=${encodeURIComponent(cursor)}`;
+    const response = await this.api.send(url, { headers: { Accept: 'text/event-stream' }, signal: this.abort.signal });
+    if (response.status === 204) return true;
     this.state('live');
-  }
-
-  /** The server rejected the request or the stream has ended. Only the object tells which. */
-  later() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(this.stale, this.retryMs * (0.75 + Math.random() / 2));
-    this.retryMs = Math.min(this.retryMs * 2, RETRY_MS_MAX);
-  }
-
-  /** Keep-alive comments do not reach the page, so it checks a silent stream by a request. */
-  check(silenceMs) {
-    if (Date.now() - this.heardAt < silenceMs) return;
-    this.heardAt = Date.now();
-    this.stale();
-  }
-
-  isOpen() {
-    return this.source?.readyState === EventSource.OPEN;
+    for await (const { id, data } of frames(response.body, () => (this.heardAt = Date.now()))) {
+      this.retryMs = RETRY_MS_MIN;
+      heard(id);
+      this.event(data);
+    }
+    return false;
   }
 
   pause() {
-    this.source?.close();
-    this.source = undefined;
+    const ms = this.retryMs * (0.75 + Math.random() / 2);
+    this.retryMs = Math.min(this.retryMs * 2, RETRY_MS_MAX);
+    return new Promise((resolve) => {
+      this.wake = resolve;
+      this.timer = setTimeout(resolve, ms);
+    });
+  }
+
+  /** Breaks a connection that was silent for this long: keep-alive comments come more often. */
+  check(silenceMs) {
+    if (Date.now() - this.heardAt >= silenceMs) this.abort?.abort();
+  }
+
+  /** The network is back: does not wait for the time-outs. */
+  retryNow() {
+    this.retryMs = RETRY_MS_MIN;
+    this.abort?.abort();
+    this.wake();
+  }
+
+  isOpen() {
+    return this.turn !== undefined;
+  }
+
+  end() {
+    this.close();
+    this.state('ended');
   }
 
   close() {
     clearInterval(this.watch);
     clearTimeout(this.timer);
-    this.pause();
+    this.turn = undefined;
+    this.abort?.abort();
+    this.wake();
+  }
+}
+
+/** The frames of an event stream that have data. */
+export async function* frames(body, heard = () => {}) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      heard();
+      const pieces = (rest + value).split('\n\n');
+      rest = pieces.pop();
+      for (const piece of pieces) {
+        const id = /^id: ?(.*)$/m.exec(piece)?.[1];
+        const data = /^data: ?(.*)$/m.exec(piece)?.[1];
+        if (data !== undefined) yield { id, data: JSON.parse(data) };
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }

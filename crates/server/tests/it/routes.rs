@@ -114,11 +114,6 @@ async fn the_remaining_routes_answer() {
     let hw = Server::demo();
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
-        ("/app.js", "text/javascript; charset=utf-8"),
-        ("/draw.js", "text/javascript; charset=utf-8"),
-        ("/fold.js", "text/javascript; charset=utf-8"),
-        ("/follow.js", "text/javascript; charset=utf-8"),
-        ("/style.css", "text/css; charset=utf-8"),
         ("/openapi.json", "application/json"),
         ("/healthz", "text/plain; charset=utf-8"),
         ("/readyz", "text/plain; charset=utf-8"),
@@ -128,6 +123,19 @@ async fn the_remaining_routes_answer() {
         assert_eq!((reply.status, reply.header("content-type")), (200, kind), "{path}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff");
     }
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/web")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let Some(kind) = [(".js", "text/javascript; charset=utf-8"), (".css", "text/css; charset=utf-8")]
+            .iter()
+            .find_map(|(end, kind)| name.ends_with(end).then_some(*kind))
+        else {
+            assert_eq!(name, "index.html");
+            continue;
+        };
+        let reply = hw.get(&format!("/page/{name}")).await;
+        assert_eq!((reply.status, reply.header("content-type")), (200, kind), "{name}");
+    }
+    assert_eq!(hw.get("/page/no.js").await.problem(), (404, "not_found".to_owned()));
     let task = hw.start_run("story 1 fast").await;
     hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let metrics = hw.get("/metrics").await.text;
@@ -163,7 +171,7 @@ async fn documented_and_served_routes_agree() {
     // The other direction cannot fail, but for the page: its routes are the only ones outside the table.
     let page = include_str!("../../src/routes/page.rs");
     let outside: Vec<&str> = page.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(outside, ["/", "/app.js", "/draw.js", "/fold.js", "/follow.js", "/style.css"]);
+    assert_eq!(outside, ["/", "/page/{asset}"]);
     assert!(!include_str!("../../src/router.rs").contains(".route(\"/"), "a route without documentation");
 }
 

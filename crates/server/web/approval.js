@@ -1,0 +1,106 @@
+// The card of a call that waits for a decision: approve, reject, or edit its arguments, before its time is up.
+
+import { button, child, element, setNote } from './elements.js';
+import { same } from './fold.js';
+
+/** Draws what is asked about a call, or what was decided. The card is made once, because people type in it. */
+export function drawApproval(node, call, { asked, isPending, isClientCall, mayDecide }) {
+  const card = child(node, 'question', () => Object.assign(element('form', 'question'), { hidden: true }));
+  card.dataset.call = call.call_id;
+  drawDecision(node, call, asked);
+  if (isPending && card.hidden) {
+    card.replaceChildren(...(isClientCall ? clientParts() : parts(call, asked, mayDecide)));
+    card.hidden = false;
+  }
+  if (!isPending) card.hidden = true;
+  const clock = card.querySelector('.countdown');
+  if (clock && asked?.expires_at) clock.dataset.expires = asked.expires_at;
+}
+
+const clientParts = () => [element('p', 'asks', 'Waiting for the client’s result.')];
+
+function parts(call, asked, mayDecide) {
+  const words = mayDecide ? 'This call needs your decision.' : 'This call waits for a decision of its owner.';
+  const line = element('p', 'asks', element('span', '', words), ' ', element('span', 'countdown'));
+  if (!mayDecide) return [line];
+  const editor = element('textarea', 'editor');
+  editor.hidden = true;
+  editor.spellcheck = false;
+  editor.value = JSON.stringify(parsed(call.arguments) ?? asked?.args ?? {}, null, 2);
+  editor.rows = Math.min(12, editor.value.split('\n').length);
+  editor.setAttribute('aria-label', `Arguments of ${call.display_name ?? call.name}, as JSON`);
+  const problem = element('p', 'failure');
+  problem.hidden = true;
+  problem.setAttribute('role', 'alert');
+  const buttons = element(
+    'div',
+    'buttons',
+    button('Approve', 'main', { decision: 'approve' }),
+    button('Edit', '', { decision: 'open-editor' }),
+    button('Reject', '', { decision: 'reject' }),
+  );
+  return [line, editor, problem, buttons];
+}
+
+/**
+ * A button of a card was pressed. Gives the decision to send, or `undefined` when there is none yet.
+ */
+export function readDecision(card, pressed) {
+  const editor = card.querySelector('.editor');
+  if (pressed === 'open-editor') {
+    setEditing(card, editor.hidden);
+    return undefined;
+  }
+  showCardProblem(card, '');
+  if (pressed !== 'edit') return { decision: pressed };
+  const value = parsed(editor.value);
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { decision: 'edit', arguments: value };
+  showCardProblem(card, 'The arguments must be a JSON object.');
+  return undefined;
+}
+
+function setEditing(card, isEditing) {
+  const editor = card.querySelector('.editor');
+  editor.hidden = !isEditing;
+  const [approve, edit] = card.querySelectorAll('button');
+  approve.textContent = isEditing ? 'Approve edited' : 'Approve';
+  approve.dataset.decision = isEditing ? 'edit' : 'approve';
+  edit.textContent = isEditing ? 'Keep the original' : 'Edit';
+  showCardProblem(card, '');
+  if (isEditing) editor.focus();
+}
+
+export const showCardProblem = (card, text) => setNote(card.querySelector('.failure'), text);
+
+const DECIDED = { approve: 'Approved', edit: 'Approved', reject: 'Rejected' };
+const BY = { timeout: ' because the time was up', system: ' by the server', cancel: ' because the run was cancelled' };
+
+function drawDecision(node, call, asked) {
+  const note = child(node, 'decision', () => element('p', 'decision', element('span'), ' ', element('code')));
+  const { type, by, args } = asked?.decision ?? {};
+  note.hidden = !DECIDED[type];
+  if (note.hidden) return;
+  note.dataset.decision = type;
+  const isEdited = type === 'edit' && !same(parsed(call.original_arguments ?? call.arguments), args);
+  note.firstChild.textContent = (isEdited ? 'Approved with other arguments' : DECIDED[type]) + (BY[by] ?? '');
+  // A call that has its original arguments shows the others itself.
+  note.lastChild.textContent = isEdited && call.original_arguments === undefined ? JSON.stringify(args) : '';
+}
+
+/** Updates every countdown of the page. */
+export function tickCountdowns(now) {
+  for (const clock of document.querySelectorAll('.countdown[data-expires]')) {
+    const seconds = Math.ceil((Number(clock.dataset.expires) - now) / 1_000);
+    const text = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')} left`;
+    clock.textContent = seconds > 0 ? text : 'The time is up.';
+    clock.classList.toggle('soon', seconds <= 30);
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
