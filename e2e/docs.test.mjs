@@ -1,0 +1,91 @@
+// README and docs are followed word for word: every block is run in a fresh folder against the real binary, or says why not.
+
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { basename } from 'node:path';
+import test from 'node:test';
+import { openPage } from './docs/browser.mjs';
+import { checkBlock } from './docs/checks.mjs';
+import { ROOT, fences } from './docs/fences.mjs';
+import { consoleSteps, matchOutput, openFolder } from './docs/folder.mjs';
+import { startServer } from './lib/server.mjs';
+
+const PAGES = ['README.md', ...readdirSync(new URL('docs/', ROOT)).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)];
+
+// Blocks that a test finds by their bare language. It covers every such block of the page.
+const COVERED = {
+  'docs/configuration.md toml': 'crates/server/tests/it/check_config.rs::the_examples_on_the_page_pass_both',
+  'docs/configuration.md text': 'crates/server/tests/it/check_config.rs::the_mistake_on_the_page_is_refused_as_the_page_says',
+  'docs/scenarios.md text': 'crates/providers/tests/it/docs.rs::the_mistake_on_the_page_is_refused_as_the_page_says',
+};
+
+// What a page takes for granted: a service that answers as OpenAI does, or ids and files of the reader's own.
+const PREPARE = {
+  'README.md': { upstream: true },
+  'docs/tools.md': { files: { 'examples/tools': 'examples/tools' }, ports: [8901] },
+  'docs/protocols.md': {
+    files: { 'chart.png': 'docs/page.png' },
+    variables: `KEY=unused
+TASK=$(curl -s http://127.0.0.1:8787/v1/tasks -H 'content-type: application/json' -d '{"model":"demo","input":"hi"}' | grep -o 'task_[0-9a-f]\\{32\\}' | head -1)
+THREAD=$(curl -s http://127.0.0.1:8787/v1/tasks/$TASK | grep -o 'thr_[0-9a-f]\\{32\\}' | head -1)`,
+  },
+};
+
+for (const page of PAGES) {
+  const blocks = fences(page);
+  if (blocks.length === 0) continue;
+  test(`${page}: every block is run, or says why not`, async () => {
+    for (const block of blocks) checkMarks(block);
+    if (blocks.some(({ marks }) => marks.run || marks.serve || marks.browser)) await follow(page, blocks);
+  });
+}
+
+/** A block without a mark is a block that nobody tests. */
+function checkMarks({ page, line, language, body, marks }) {
+  const where = `${page}:${line}`;
+  const test = marks.tested ?? COVERED[`${page} ${language}`];
+  assert.ok(test ?? Object.keys(marks).length > 0, `${where}: a block has to say how it is tested (e2e/docs/fences.mjs lists the marks)`);
+  if (marks.skip) assert.ok(marks.skip.length > 10, `${where}: \`skip\` needs a reason`);
+  if (marks.from) assert.equal(body, readFileSync(new URL(marks.from, ROOT), 'utf8'), `${where} is not ${marks.from}`);
+  if (marks.part) assert.ok(readFileSync(new URL(marks.part, ROOT), 'utf8').includes(body), `${where} is not in ${marks.part}`);
+  if (test) {
+    const [file, name] = test.split('::');
+    assert.ok(readFileSync(new URL(file, ROOT), 'utf8').includes(name), `${where}: there is no ${test}`);
+  }
+}
+
+async function follow(page, blocks) {
+  const { upstream, files = {}, ports = [], variables } = PREPARE[page] ?? {};
+  const service = upstream && (await startServer({ config: new URL('docs/upstream.toml', import.meta.url).pathname }));
+  const folder = await openFolder(service ? { OPENAI_BASE_URL: `${service.url}/v1` } : {});
+  try {
+    for (const port of ports) await folder.replacePort(port);
+    for (const [name, path] of Object.entries(files)) await folder.copy(name, new URL(path, ROOT).pathname);
+    if (variables) {
+      await folder.serve('headwater serve');
+      await folder.run('sh', variables);
+    }
+    for (const block of blocks) await followBlock(folder, block);
+  } finally {
+    await folder.remove();
+    await service?.stop();
+  }
+}
+
+async function followBlock(folder, { page, line, language, body, marks }) {
+  try {
+    if (marks.file) await folder.write(marks.file, body);
+    if (marks.from) await folder.write(basename(marks.from), body);
+    if (marks.check) await checkBlock(marks.check, body);
+    if (marks.serve) await folder.serve(body);
+    if (marks.browser) folder.printed = await openPage(folder);
+    if (marks.output) matchOutput(folder.printed, body);
+    if (!marks.run) return;
+    if (!folder.url) await folder.serve('headwater serve');
+    if (language !== 'console') return void (await folder.run(language, body));
+    for (const { command, output } of consoleSteps(body)) matchOutput(await folder.run('sh', command), output);
+  } catch (error) {
+    error.message = `${page}:${line}: ${error.message}`;
+    throw error;
+  }
+}

@@ -1,0 +1,1 @@
+export async function openPage() { throw new Error('todo'); }

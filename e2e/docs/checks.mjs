@@ -1,0 +1,1 @@
+export async function checkBlock() { throw new Error('todo'); }
