@@ -8,7 +8,10 @@ import { openPage } from './docs/browser.mjs';
 import { checkBlock } from './docs/checks.mjs';
 import { ROOT, fences } from './docs/fences.mjs';
 import { consoleSteps, matchOutput, openFolder } from './docs/folder.mjs';
+import { begin, ended } from './lib/runs.mjs';
+import { SCENARIOS } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
+import { open, take } from './lib/sse.mjs';
 
 const PAGES = ['README.md', ...readdirSync(new URL('docs/', ROOT)).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)];
 
@@ -89,3 +92,27 @@ async function followBlock(folder, { page, line, language, body, marks }) {
     throw error;
   }
 }
+
+test('the fold of docs/events.md gives what GET gives, for every scenario of the demo and from a snapshot', async () => {
+  const { body } = fences('docs/events.md').find(({ marks }) => marks.file === 'fold.mjs');
+  const { fold } = await import(`data:text/javascript;base64,${Buffer.from(body).toString('base64')}`);
+  const server = await startServer();
+  const compare = async (task, after = '') => {
+    for (const { data } of await take(await open(`${server.url}/v1/tasks/${task.task_id}/events${after}`))) fold(task, data);
+    assert.deepEqual(task, await server.get(`/v1/tasks/${task.task_id}`), task.task_id);
+  };
+  try {
+    const file = [{ type: 'file', file: { url: 'http://127.0.0.1/x' } }, { type: 'text', text: 'hi' }];
+    for (const input of [...SCENARIOS.map((scenario) => scenario.input), 'slow 1', file]) {
+      const { task_id } = await ended(server, input);
+      await compare({ task_id, output: [] });
+    }
+    const { task_id } = await begin(server, 'story 200');
+    await take(await open(`${server.url}/v1/tasks/${task_id}/events`), ({ data }) => data.type === 'task.text.delta');
+    const snapshot = await server.get(`/v1/tasks/${task_id}`);
+    await server.post(`/v1/tasks/${task_id}/cancel`, {});
+    await compare(snapshot, `?after=${snapshot.seq}`);
+  } finally {
+    await server.stop();
+  }
+});
