@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import test from 'node:test';
-import { openPage } from './docs/browser.mjs';
+import { pageText } from './docs/browser.mjs';
 import { checkBlock } from './docs/checks.mjs';
 import { ROOT, fences } from './docs/fences.mjs';
-import { consoleSteps, matchOutput, openFolder } from './docs/folder.mjs';
+import { consoleSteps, matchOutput, openFolder, outputPattern } from './docs/folder.mjs';
 import { begin, ended } from './lib/runs.mjs';
 import { SCENARIOS } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
@@ -26,6 +26,7 @@ const COVERED = {
 const PREPARE = {
   'README.md': { upstream: true },
   'docs/tools.md': { files: { 'examples/tools': 'examples/tools' }, ports: [8901] },
+  'docs/quick-starts.md': { files: { 'examples/clients': 'examples/clients', 'examples/browser': 'examples/browser' }, ports: [3000] },
   'docs/protocols.md': {
     files: { 'chart.png': 'docs/page.png' },
     variables: `KEY=unused
@@ -81,10 +82,10 @@ async function followBlock(folder, { page, line, language, body, marks }) {
     if (marks.from) await folder.write(basename(marks.from), body);
     if (marks.check) await checkBlock(marks.check, body);
     if (marks.serve) await folder.serve(body);
-    if (marks.browser) folder.printed = await openPage(folder);
+    if (marks.browser) folder.printed = await pageText(folder.here(marks.browser), (text) => outputPattern(body).test(`${text.trim()}\n`));
     if (marks.output) matchOutput(folder.printed, body);
     if (!marks.run) return;
-    if (!folder.url) await folder.serve('headwater serve');
+    if (!folder.isServing) await folder.serve('headwater serve');
     if (language !== 'console') return void (await folder.run(language, body));
     for (const { command, output } of consoleSteps(body)) matchOutput(await folder.run('sh', command), output);
   } catch (error) {

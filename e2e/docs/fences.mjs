@@ -12,7 +12,7 @@ const MARKS = {
   file: 'write it to this file',
   from: 'write it to the folder; it is this file of the repository, word for word',
   part: 'it is a part of this file of the repository, word for word',
-  browser: 'open it in Chromium; the block behind it is the text of the page',
+  browser: 'the text of the page at this address, in Chromium',
   check: 'have it checked by this program',
   tested: 'this test of the repository covers it',
   skip: 'why it cannot be run',

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,11 +11,11 @@ import { join } from 'node:path';
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 const E2E = new URL('..', import.meta.url).pathname;
 const VENV = process.env.HEADWATER_E2E_VENV ?? join(E2E, '.venv');
-const BLOCK_MS_MAX = 60_000;
+const BLOCK_MS_MAX = 120_000;
 const READY_MS_MAX = 20_000;
 
-/** The address of the pages. Servers in tests take a free port, so it is replaced on the way in and back on the way out. */
-const ADDRESS = '127.0.0.1:8787';
+/** The port of the pages. Tests take a free one, which is replaced on the way in and back on the way out. */
+const PORT = 8787;
 
 // Pages say `cargo run` where a reader has built nothing yet.
 const CARGO = `#!/bin/sh
@@ -44,11 +44,13 @@ export async function openFolder(env = {}) {
   const variables = {
     PATH: [bin, join(VENV, 'bin'), process.env.PATH].join(':'),
     HOME: root,
-    HEADWATER_LISTEN: '127.0.0.1:0',
     LANG: 'C.UTF-8',
     ...env,
   };
-  return new Folder(root, variables);
+  const folder = new Folder(root, variables);
+  const port = await folder.replacePort(PORT);
+  Object.assign(variables, { HEADWATER_LISTEN: `127.0.0.1:${port}`, HEADWATER_URL: `http://127.0.0.1:${port}` });
+  return folder;
 }
 
 class Folder {
@@ -63,38 +65,39 @@ class Folder {
     this.printed = '';
   }
 
-  get url() {
-    return this.#server && `http://${this.#server.address}`;
+  get isServing() {
+    return this.#server !== undefined;
   }
 
-  #here(text) {
-    const replaced = [...this.#ports].reduce((so_far, [port, free]) => so_far.replaceAll(port, free), text);
-    return this.#server ? replaced.replaceAll(ADDRESS, this.#server.address) : replaced;
+  here(text) {
+    return [...this.#ports].reduce((so_far, [port, free]) => so_far.replaceAll(port, free), text);
   }
 
   #there(text) {
-    return this.#server ? text.replaceAll(this.#server.address, ADDRESS) : text;
+    return [...this.#ports].reduce((so_far, [port, free]) => so_far.replaceAll(free, port), text);
   }
 
-  /** Another service of the page takes a free port, too. */
+  /** Uses a free port in place of one that the page names. */
   async replacePort(port) {
-    this.#ports.set(String(port), String(await freePort()));
+    const free = String(await freePort());
+    this.#ports.set(String(port), free);
+    return free;
   }
 
   /** Copies a file or a folder of the repository. */
   async copy(name, path) {
     const target = join(this.root, name);
     await cp(path, target, { recursive: true });
-    if (this.#ports.size === 0) return;
+    if ((await stat(target)).isFile()) return;
     for (const entry of await readdir(target, { recursive: true, withFileTypes: true })) {
       if (!entry.isFile()) continue;
       const file = join(entry.path, entry.name);
-      await writeFile(file, this.#here(await readFile(file, 'utf8')));
+      await writeFile(file, this.here(await readFile(file, 'utf8')));
     }
   }
 
   async write(name, body) {
-    await writeFile(join(this.root, name), this.#here(body));
+    await writeFile(join(this.root, name), this.here(body));
     if (body.startsWith('#!')) await chmod(join(this.root, name), 0o755);
   }
 
@@ -102,9 +105,9 @@ class Folder {
   async run(language, body) {
     switch (language) {
       case 'sh':
-        return this.#execute('bash', ['-c', shell(this.#here(body))]);
+        return this.#execute('bash', ['-c', shell(this.here(body))]);
       case 'python':
-        return this.#execute(join(VENV, 'bin/python'), ['-c', this.#here(body)]);
+        return this.#execute(join(VENV, 'bin/python'), ['-c', this.here(body)]);
       case 'js':
         await this.write('.snippet.mjs', body);
         return this.#execute(process.execPath, ['.snippet.mjs']);
@@ -114,8 +117,7 @@ class Folder {
   }
 
   #spawn(program, args) {
-    const env = { ...this.env, ...(this.#server ? { HEADWATER_URL: this.url } : {}) };
-    const options = { cwd: this.root, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true };
+    const options = { cwd: this.root, env: this.env, stdio: ['ignore', 'pipe', 'pipe'], detached: true };
     const child = spawn(program, args, options);
     this.#groups.push(child);
     child.said = { stdout: '', stderr: '' };
@@ -141,19 +143,19 @@ class Folder {
     await this.stopServer();
     const child = this.#spawn('bash', ['-c', body]);
     const timer = setTimeout(() => signalGroup(child, 'SIGKILL'), READY_MS_MAX);
-    const ready = () => /^headwater listening on http:\/\/(\S+)$/m.exec(child.said.stdout);
+    const ready = () => /^headwater listening on http/m.test(child.said.stdout);
     while (!ready()) {
       const next = await Promise.race([once(child.stdout, 'data'), once(child, 'close').then(() => undefined)]);
-      assert.ok(next ?? ready(), `the server did not get ready: ${child.said.stderr}`);
+      assert.ok(next || ready(), `the server did not get ready: ${child.said.stderr}`);
     }
     clearTimeout(timer);
-    this.#server = { child, address: ready()[1] };
+    this.#server = child;
     this.printed = this.#there(child.said.stdout);
   }
 
   async stopServer() {
     if (!this.#server) return;
-    const { child } = this.#server;
+    const child = this.#server;
     this.#server = undefined;
     if (child.exitCode !== null || child.signalCode !== null) return;
     const exit = once(child, 'close');
@@ -188,13 +190,17 @@ function signalGroup(child, signal) {
   }
 }
 
-/** Holds what was printed against what a page shows of it: `…` is any text of a line, and as a line of its own any lines. */
-export function matchOutput(printed, shown) {
+/** What a page shows of some output: `…` is any text of a line, and as a line of its own any lines. */
+export function outputPattern(shown) {
   const escape = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   const line = (text) => (text === '…' ? '(?:[^\\n]*\\n)*?' : `${text.split('…').map(escape).join('[^\\n]*?')}\\n`);
-  const pattern = new RegExp(`^${shown.trim().split('\n').map(line).join('')}$`);
-  const found = `${printed.trim()}\n`;
-  assert.ok(pattern.test(found), `the page shows\n${shown}\nand what came is\n${found.slice(0, 3_000)}`);
+  return new RegExp(`^${shown.trim().split('\n').map(line).join('')}$`);
+}
+
+/** Holds what was printed against what a page shows of it. */
+export function matchOutput(printed, shown) {
+  const found = `${printed.trim().replace(/ +$/gm, '')}\n`;
+  assert.ok(outputPattern(shown).test(found), `the page shows\n${shown}\nand what came is\n${found.slice(0, 3_000)}`);
 }
 
 /** The commands of a console block, each with what is shown behind it. */
