@@ -25,6 +25,7 @@ const COVERED = {
 // What a page takes for granted: a service that answers as OpenAI does, or ids and files of the reader's own.
 const PREPARE = {
   'README.md': { upstream: true },
+  'docs/operating.md': { upstream: true },
   'docs/tools.md': { files: { 'examples/tools': 'examples/tools' }, ports: [8901] },
   'docs/quick-starts.md': { files: { 'examples/clients': 'examples/clients', 'examples/browser': 'examples/browser' }, ports: [3000] },
   'docs/protocols.md': {
@@ -80,7 +81,7 @@ async function followBlock(folder, { page, line, language, body, marks }) {
   try {
     if (marks.file) await folder.write(marks.file, body);
     if (marks.from) await folder.write(basename(marks.from), body);
-    if (marks.check) await checkBlock(marks.check, body);
+    if (marks.check) await checkBlock(marks.check, body, folder);
     if (marks.serve) await folder.serve(body);
     if (marks.browser) folder.printed = await pageText(folder.here(marks.browser), (text) => outputPattern(body).test(`${text.trim()}\n`));
     if (marks.output) matchOutput(folder.printed, body);
