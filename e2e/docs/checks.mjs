@@ -87,10 +87,10 @@ async function makeCertificate(dir) {
 async function checkProxy(child, port, folder) {
   const key = (await folder.run('sh', 'echo $KEY')).trim();
   const call = (method, path, { headers = {}, body } = {}) => {
-    const all = { host: NAME, authorization: `Bearer ${key}`, ...headers, ...(body ? { 'content-length': Buffer.byteLength(body) } : {}) };
-    const asked = request({ host: '127.0.0.1', port, servername: NAME, rejectUnauthorized: false, method, path, headers: all, agent: false });
-    asked.end(body);
-    return asked;
+    const length = body ? { 'content-length': Buffer.byteLength(body) } : {};
+    const all = { host: NAME, authorization: `Bearer ${key}`, ...headers, ...length };
+    const target = { host: '127.0.0.1', port, servername: NAME, rejectUnauthorized: false, agent: false };
+    return request({ ...target, method, path, headers: all }).end(body);
   };
   const answer = async (...args) => (await once(call(...args), 'response'))[0];
   const status = async (...args) => {

@@ -18,9 +18,10 @@ const MARKS = {
   skip: 'why it cannot be run',
 };
 
+export const readPage = (page) => readFileSync(new URL(page, ROOT), 'utf8');
+
 /** The blocks of a page, in order. */
-export function fences(page) {
-  const text = readFileSync(new URL(page, ROOT), 'utf8');
+export function fences(page, text = readPage(page)) {
   const found = [...text.matchAll(/^```(\w*)([^\n`]*)\n(.*?)^```$/gms)];
   if (found.length * 2 !== (text.match(/^```/gm) ?? []).length) throw new Error(`${page} has a block that is not closed`);
   return found.map(({ 1: language, 2: info, 3: body, index }) => {

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 const E2E = new URL('..', import.meta.url).pathname;
-const VENV = process.env.HEADWATER_E2E_VENV ?? join(E2E, '.venv');
+const VENV = join(E2E, '.venv');
 const BLOCK_MS_MAX = 120_000;
 const READY_MS_MAX = 20_000;
 

@@ -16,7 +16,8 @@ createServer(async (request, response) => {
   // Check here who is signed in, before anything else.
   const { pathname, searchParams } = new URL(request.url, 'http://localhost');
   if (PAGES[pathname]) return response.end(await readFile(new URL(PAGES[pathname], import.meta.url)));
-  if (pathname === '/ask') return response.end(JSON.stringify(await call('/v1/tasks', { model: 'helper', input: searchParams.get('input') })));
-  if (pathname === '/ticket') return response.end(JSON.stringify(await call('/v1/tickets')));
+  const send = (value) => response.end(JSON.stringify(value));
+  if (pathname === '/ask') return send(await call('/v1/tasks', { model: 'helper', input: searchParams.get('input') }));
+  if (pathname === '/ticket') return send(await call('/v1/tickets'));
   response.writeHead(404).end();
 }).listen(3000, '127.0.0.1');
