@@ -94,7 +94,7 @@ async function followBlock(folder, { page, line, language, body, marks }) {
     if (marks.output) matchOutput(folder.printed, body);
     if (!marks.run) return;
     if (!folder.isServing) await folder.serve('headwater serve');
-    if (language !== 'console') return void (await folder.run(language, body));
+    if (language !== 'console') return void (await folder.run(language, body, marks));
     for (const { command, output } of consoleSteps(body)) matchOutput(await folder.run('sh', command), output);
   } catch (error) {
     error.message = `${page}:${line}: ${error.message}`;

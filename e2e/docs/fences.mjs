@@ -7,6 +7,7 @@ export const ROOT = new URL('../../', import.meta.url);
 /** Words that stand alone, and words with a value. `skip` and `tested` say why a block is not run here. */
 const MARKS = {
   run: 'run it to its end; it must succeed',
+  refused: 'one of its requests is refused, as the output shows',
   serve: 'run it in the background until the next `serve` or the end of the page, once it says that it listens',
   output: 'what the block before it printed; `…` stands for any text',
   file: 'write it to this file',

@@ -39,11 +39,12 @@ export async function openFolder(env = {}) {
   await mkdir(bin);
   await symlink(HEADWATER, join(bin, 'headwater'));
   await writeFile(join(bin, 'cargo'), CARGO, { mode: 0o755 });
-  await writeFile(join(root, '.curlrc'), CURLRC);
+  await writeFile(join(bin, '.curlrc'), CURLRC);
   await symlink(join(E2E, 'node_modules'), join(root, 'node_modules'));
   const variables = {
     PATH: [bin, join(VENV, 'bin'), process.env.PATH].join(':'),
     HOME: root,
+    CURL_HOME: bin,
     LANG: 'C.UTF-8',
     ...env,
   };
@@ -102,10 +103,10 @@ class Folder {
   }
 
   /** Runs a block to its end. Gives what it printed. */
-  async run(language, body) {
+  async run(language, body, { refused } = {}) {
     switch (language) {
       case 'sh':
-        return this.#execute('bash', ['-c', shell(this.here(body))]);
+        return this.#execute('bash', ['-c', shell(`${refused ? 'unset CURL_HOME\n' : ''}${this.here(body)}`)]);
       case 'python':
         return this.#execute(join(VENV, 'bin/python'), ['-c', this.here(body)]);
       case 'js':
