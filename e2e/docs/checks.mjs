@@ -115,9 +115,9 @@ async function checkProxy(child, port, folder) {
     const socketKey = randomBytes(16).toString('base64');
     const upgrade = { connection: 'upgrade', upgrade: 'websocket', 'sec-websocket-version': '13', 'sec-websocket-key': socketKey };
     const asked = call('GET', '/ws', { headers: upgrade });
-    const [{ statusCode }, socket] = await once(asked, 'upgrade');
+    const [{ statusCode }] = await Promise.race([once(asked, 'upgrade'), once(asked, 'response')]);
     assert.equal(statusCode, 101);
-    socket.destroy();
+    asked.destroy();
   } finally {
     child.kill('SIGTERM');
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
