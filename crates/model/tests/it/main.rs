@@ -14,6 +14,8 @@ mod done_repeats;
 #[cfg(test)]
 mod error_docs;
 #[cfg(test)]
+mod event_docs;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod fixtures;

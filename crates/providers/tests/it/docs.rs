@@ -8,7 +8,8 @@ const PAGE: &str = include_str!("../../../../docs/scenarios.md");
 
 /// The page's TOML examples that are scenario files.
 fn examples() -> Vec<&'static str> {
-    let blocks = PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    // Words behind the language say how the end-to-end tests follow the page.
+    let blocks = PAGE.split("```toml").skip(1).filter_map(|rest| rest.split_once('\n')?.1.split("```").next());
     blocks.filter(|block| block.contains("[[scenario]]")).collect()
 }
 
