@@ -9,6 +9,7 @@
 //! runs before a run starts.
 
 mod batch;
+mod failure_log;
 mod inbox;
 mod input_hook;
 

@@ -3,6 +3,7 @@
 //! Every flag has an environment variable; `config::read_env` is the only other place that reads the environment.
 
 mod check_config;
+mod config_args;
 mod keys;
 mod openapi;
 mod read_pdf;
@@ -12,11 +13,10 @@ mod tail;
 mod verify;
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -51,13 +51,6 @@ enum CliCommand {
     /// Extract the text of a PDF from stdin. The server runs this in a separate process, because parsers of PDFs crash.
     #[command(name = read_pdf::COMMAND_NAME, hide = true)]
     ReadPdf(read_pdf::ReadPdfArgs),
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DataDir {
-    /// The data folder.
-    #[arg(long, env = "HEADWATER_DATA_DIR", default_value = crate::config::DEFAULT_DATA_DIR)]
-    pub(crate) data_dir: PathBuf,
 }
 
 /// A closed pipe is not an error: the reader has seen enough.

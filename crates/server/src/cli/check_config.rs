@@ -1,18 +1,17 @@
 //! `headwater check-config`: prints all errors of a config file, one line each, and starts nothing.
 
+use super::config_args::{ConfigArg, announce_config};
 use super::print_line;
-use crate::config::{self, Config, Overrides, Severity};
+use crate::config::{self, Config, ConfigError, Diagnostic, Overrides, Severity};
 use clap::Args;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 const SCHEMA: &str = include_str!("../../headwater.schema.json");
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfigArgs {
-    /// The config file [default: the embedded demo].
-    #[arg(long, env = "HEADWATER_CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
     /// Print the JSON Schema of config files instead, for editors.
     #[arg(long)]
     schema: bool,
@@ -23,8 +22,7 @@ pub(crate) fn run(args: &CheckConfigArgs) -> ExitCode {
         print_line(SCHEMA.trim_end());
         return ExitCode::SUCCESS;
     }
-    let overrides = Overrides { env: Some(config::read_env), ..Overrides::default() };
-    let (config, findings) = match config::check_config(args.config.as_deref(), overrides) {
+    let (config, findings) = match check_file(&args.config) {
         Ok(checked) => checked,
         Err(error) => {
             print_line(error);
@@ -39,6 +37,12 @@ pub(crate) fn run(args: &CheckConfigArgs) -> ExitCode {
     }
     print_line(summary(&config));
     ExitCode::SUCCESS
+}
+
+fn check_file(config: &ConfigArg) -> Result<(Config, Vec<Diagnostic>), ConfigError> {
+    let source = config.find()?;
+    announce_config(&source);
+    config::check_config(&source, Overrides { env: Some(config::read_env), ..Overrides::default() })
 }
 
 fn summary(config: &Config) -> String {

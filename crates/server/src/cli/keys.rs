@@ -1,6 +1,9 @@
 //! `headwater keys`: manages API keys, through the running server if there is one, otherwise in the data folder itself.
 
-use super::{DataDir, print_line};
+use super::config_args::{DataDir, DataDirArgs};
+use super::print_line;
+use crate::api_keys;
+use crate::config::AuthMode;
 use crate::control_socket::{self, ControlRequest, ControlResponse};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -22,19 +25,19 @@ enum KeysCommand {
         #[arg(long)]
         user: String,
         #[command(flatten)]
-        folder: DataDir,
+        folder: DataDirArgs,
     },
     /// List all keys.
     List {
         #[command(flatten)]
-        folder: DataDir,
+        folder: DataDirArgs,
     },
     /// Revoke a key and close its streams.
     Revoke {
         /// The key's id (`key_…`), as printed by `list`.
         id: String,
         #[command(flatten)]
-        folder: DataDir,
+        folder: DataDirArgs,
     },
 }
 
@@ -44,14 +47,20 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
         KeysCommand::List { folder } => (ControlRequest::ListKeys, folder),
         KeysCommand::Revoke { id, folder } => (ControlRequest::RevokeKey { id }, folder),
     };
-    let is_create = matches!(request, ControlRequest::CreateKey { .. });
-    if !is_create && !folder.data_dir.exists() {
-        bail!("the data folder {} does not exist", folder.data_dir.display());
+    let DataDir { path, auth } = folder.resolve()?;
+    match &request {
+        // Checked before the folder is created.
+        ControlRequest::CreateKey { user } => api_keys::check_user_name(user)?,
+        _ if !path.exists() => bail!("the data folder {} does not exist", path.display()),
+        _ => {}
     }
-    match run_key_request(&folder.data_dir, request).await? {
+    match run_key_request(&path, request).await? {
         ControlResponse::Created(key) => {
             print_line(&key.secret);
             eprintln!("key {} of user {}: it is not shown again", key.id, key.user);
+            if auth == Some(AuthMode::None) {
+                eprintln!("the config does not use keys: set [auth] mode = \"keys\" before you hand it out");
+            }
         }
         ControlResponse::Keys { keys } => {
             for key in keys {

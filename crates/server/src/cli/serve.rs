@@ -1,6 +1,7 @@
 //! `headwater serve`: opens the settings, then the port, then the data folder, so that an error leaves as little behind as
 //! possible.
 
+use super::config_args::{ConfigArg, announce_config};
 use super::{print_line, read_pdf};
 use crate::api_keys::ApiKeys;
 use crate::app::{App, AppInner};
@@ -38,9 +39,8 @@ const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The config file. Without one it is the embedded demo.
-    #[arg(long, env = "HEADWATER_CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
     /// Where to listen [default: 127.0.0.1:8787]. Port 0 takes a free one.
     #[arg(long, env = "HEADWATER_LISTEN")]
     listen: Option<String>,
@@ -56,9 +56,9 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let environment: Option<fn(&str) -> _> = Some(config::read_env);
     let overrides =
         Overrides { listen: args.listen, data_dir: args.data_dir, record_dir: args.record, env: environment };
-    let config = config::load_config(args.config.as_deref(), overrides)?;
-    let listener =
-        listen::bind_listener(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
+    let source = args.config.find()?;
+    let config = config::load_config(&source, overrides)?;
+    let listener = listen::bind_listener(config.listen).with_context(|| listen_error_context(config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
     let options = store::SqliteOptions { commit_spacing: config.commit_spacing, ..store::SqliteOptions::default() };
@@ -75,6 +75,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let (closing, closed) = watch::channel(false);
     let serving = tokio::spawn(listen::serve_connections(listener, router(&app), limits, closed));
+    announce_config(&source);
     // Scripts and tests wait for exactly this line.
     print_line(format_args!("headwater listening on http://{address}"));
     signals.next().await;
@@ -97,6 +98,13 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         tracing::warn!("the store did not close in time; nothing is lost");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn listen_error_context(address: SocketAddr) -> String {
+    format!(
+        "cannot listen on {address}; if another process uses the port, stop it or choose another port with --listen (port \
+         0 takes a free one)"
+    )
 }
 
 async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>) -> anyhow::Result<App> {

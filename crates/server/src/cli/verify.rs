@@ -1,7 +1,9 @@
 //! `headwater verify`: checks a data folder and the storage of its files, and lists all damage. Writes nothing.
 
+use super::config_args::{DataDirArgs, announce_config};
 use super::print_line;
-use crate::config::{self, Config, DEFAULT_DATA_DIR, Overrides};
+use crate::config::{self, StorageConfig};
+use anyhow::bail;
 use clap::Args;
 use files::{FileKey, FileStore, FileStoreError, ListedFile, ListedFileKind, StorageLocation};
 use futures_util::TryStreamExt as _;
@@ -11,7 +13,7 @@ use model::UserId;
 use model::ports::AttachmentRow;
 use sha2::{Digest as _, Sha256};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{StoredFiles, VerifyReport};
 
@@ -20,12 +22,8 @@ const EXIT_NOT_VERIFIED: u8 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The config file, if it sets the folder or bucket of files.
-    #[arg(long, env = "HEADWATER_CONFIG")]
-    config: Option<PathBuf>,
-    /// The data folder [default: the setting of the config file, or headwater-data].
-    #[arg(long, env = "HEADWATER_DATA_DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    folder: DataDirArgs,
 }
 
 pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
@@ -108,27 +106,25 @@ async fn check_files(target: &VerifyTarget, stored: &StoredFiles) -> anyhow::Res
 struct VerifyTarget {
     data_dir: PathBuf,
     location: StorageLocation,
-    /// Whether a config file was given: then a missing folder of files is damage.
+    /// Whether a config file was found: then a missing folder of files is damage.
     is_configured: bool,
     env_vars: Vec<(String, String)>,
 }
 
 impl VerifyTarget {
     fn new(args: VerifyArgs) -> anyhow::Result<Self> {
-        let Some(file) = args.config else {
-            let data_dir = args.data_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR));
-            return Ok(Self {
-                location: default_location(&data_dir),
-                data_dir,
-                is_configured: false,
-                env_vars: Vec::new(),
-            });
+        let DataDirArgs { config, data_dir } = args.folder;
+        let check_exists = |dir: &Path| match dir.exists() {
+            true => Ok(()),
+            false => bail!("the data folder {} does not exist", dir.display()),
         };
-        let environment: Option<fn(&str) -> _> = Some(config::read_env);
-        let overrides = Overrides { data_dir: args.data_dir, env: environment, ..Overrides::default() };
-        let Config { data_dir, files, .. } = config::load_config(Some(&file), overrides)?;
+        data_dir.as_deref().map_or(Ok(()), check_exists)?;
+        let source = config.find()?;
+        let StorageConfig { data_dir, files, .. } = config::load_storage_config(&source, data_dir)?;
+        announce_config(&source);
+        check_exists(&data_dir)?;
         let location = files.location.unwrap_or_else(|| default_location(&data_dir));
-        Ok(Self { data_dir, location, is_configured: true, env_vars: files.env_vars })
+        Ok(Self { data_dir, location, is_configured: !source.is_demo(), env_vars: files.env_vars })
     }
 }
 

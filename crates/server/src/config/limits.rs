@@ -2,10 +2,11 @@
 
 use super::HttpLimits;
 use super::names::{DefinedNames, check_model_exists};
+use super::suggest;
 use super::table::ConfigTable;
 use crate::body_permits::LargeBodySemaphore;
 use gateway::limits::InputLimits;
-use model::definition::Price;
+use model::definition::{Agent, Price};
 use model::fold::TASK_FILES_MAX;
 use model::limits::{CostMicros, RunLimits};
 use std::collections::BTreeMap;
@@ -90,10 +91,26 @@ pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
     }
 }
 
-pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) -> BTreeMap<String, Price> {
+pub(super) fn read_prices(
+    tables: &ConfigTable<'_>,
+    names: &DefinedNames<'_>,
+    agents: &BTreeMap<String, Agent>,
+) -> BTreeMap<String, Price> {
+    let in_use: Vec<&str> = agents.values().flat_map(models_of_agent).collect();
     let mut prices = BTreeMap::new();
     for (model, item) in tables.items() {
         check_model_exists(&item, model, names);
+        let provider = model.split_once('/').map(|(provider, _)| provider);
+        if provider.is_some_and(|provider| names.providers.contains(&provider))
+            && !in_use.is_empty()
+            && !in_use.contains(&model)
+        {
+            let nearest = suggest::nearest_name(model, &in_use).map(|name| format!("; did you mean `{name}`?"));
+            item.report_warning(format!(
+                "no agent uses this model; the price is for requests that name it{}",
+                nearest.unwrap_or_default()
+            ));
+        }
         let Some(table) = item.table(&PRICE_KEYS) else { continue };
         let price = |key| table.get(key).and_then(|item| item.decimal());
         for key in ["input", "output"].into_iter().filter(|key| table.get(key).is_none()) {
@@ -108,4 +125,9 @@ pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) ->
         prices.insert(model.to_owned(), price);
     }
     prices
+}
+
+fn models_of_agent(agent: &Agent) -> impl Iterator<Item = &str> {
+    let summarizer = agent.compaction.iter().filter_map(|policy| policy.model.as_deref());
+    agent.models.iter().map(String::as_str).chain(summarizer)
 }

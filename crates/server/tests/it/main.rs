@@ -33,6 +33,7 @@ mod keys;
 mod kill;
 mod linger;
 mod messages_api;
+mod operator;
 mod power_cut;
 mod proxies;
 mod queue;

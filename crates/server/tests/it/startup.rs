@@ -59,12 +59,63 @@ fn refused_plain(dir: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_config_that_lies_about_is_not_picked_up() {
+fn every_verb_finds_the_config_of_the_working_directory() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("headwater.toml"), "not even toml [").unwrap();
-    // It gets as far as the data folder, so it did not read the file.
-    fs::write(dir.path().join("data"), "").unwrap();
-    assert!(refused(dir.path(), &["--data-dir", "data"]).contains("not a folder"));
+    assert!(refused(dir.path(), &[]).starts_with("headwater: headwater.toml:1: "));
+    for verb in
+        [vec!["keys", "list"], vec!["keys", "create", "--user", "ann"], vec!["verify"], vec!["replay", "task_1"]]
+    {
+        let output = headwater_command(dir.path()).args(&verb).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.starts_with("headwater: headwater.toml:1: "), "{verb:?}: {said}");
+    }
+    let output = headwater_command(dir.path()).arg("check-config").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && said.starts_with("headwater.toml:1: "), "{said}");
+    // An argument wins over the environment, and both over the file that is there.
+    fs::write(dir.path().join("good.toml"), "[auth]\nmode = \"keys\"\n").unwrap();
+    for (args, variable) in [(vec!["--config", "good.toml"], "headwater.toml"), (vec![], "good.toml")] {
+        let mut command = headwater_command(dir.path());
+        let output = command.arg("check-config").args(args).env("HEADWATER_CONFIG", variable).output().unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "headwater: config: good.toml\n");
+        assert_eq!(output.status.code(), Some(0));
+    }
+    assert_eq!(contents(dir.path()).len(), 2, "a refused command leaves no folder behind");
+}
+
+/// The key works on the server that is started the same way.
+#[test]
+fn keys_are_those_of_the_folder_that_the_config_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[server]\ndata_dir = \"own\"\n[auth]\nmode = \"keys\"\n[providers.p]\nkind = \"openai-chat\"\n";
+    // A secret that only the server's environment has is of no concern here.
+    fs::write(dir.path().join("headwater.toml"), format!("{config}api_key = \"env:NO_SUCH_KEY\"\n")).unwrap();
+    let keys = |args: &[&str]| {
+        let output = headwater_command(dir.path()).arg("keys").args(args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, _, said) = keys(&["create", "--user", "a b"]);
+    assert!(code == Some(1) && said.contains("not a valid user name"), "{said}");
+    assert!(!dir.path().join("own").exists(), "a refused command leaves no folder behind");
+    let (code, key, said) = keys(&["create", "--user", "ann"]);
+    assert!(code == Some(0) && key.starts_with("hw_"), "{said}");
+    assert!(said.starts_with("headwater: config: headwater.toml\n") && !said.contains("does not use keys"), "{said}");
+    assert!(dir.path().join("own/headwater.db").exists() && !dir.path().join("headwater-data").exists());
+    assert!(keys(&["list"]).1.contains("\tann\t"));
+    fs::write(dir.path().join("headwater.toml"), "[server]\ndata_dir = \"other\"\n").unwrap();
+    let (_, _, said) = keys(&["create", "--user", "ann"]);
+    assert!(said.contains("the config does not use keys: set [auth] mode = \"keys\""), "{said}");
+}
+
+#[test]
+fn a_server_says_which_config_it_runs() {
+    let hw = Server::demo();
+    assert!(hw.log().contains("headwater: config: headwater.toml\n"), "{}", hw.log());
+    let dir = tempfile::tempdir().unwrap();
+    let output = headwater_command(dir.path()).arg("check-config").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("headwater: config: the embedded demo (there is no ./headwater.toml"), "{said}");
 }
 
 #[test]
@@ -73,7 +124,7 @@ fn a_port_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let said = refused_plain(dir.path(), &["serve", "--listen", &address]);
-    assert!(said.contains(&address), "{said}");
+    assert!(said.contains(&address) && said.contains("choose another port with --listen"), "{said}");
     assert!(contents(dir.path()).is_empty(), "no folder was made");
 }
 
@@ -144,6 +195,7 @@ fn verify_and_keys_do_not_make_folders() {
         let output = headwater_command(dir.path()).args(&args).args(["--data-dir", "none"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{args:?}: {said}");
+        assert!(said.contains("the data folder none does not exist"), "{said}");
     }
     assert!(contents(dir.path()).is_empty());
 }
