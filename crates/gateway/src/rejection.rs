@@ -47,7 +47,10 @@ impl Rejection {
 
     /// The object does not exist, or is another user's.
     pub fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "no such resource; GET /openapi.json lists the paths")
+        Self::new(
+            ErrorCode::NotFound,
+            "no such resource or path; GET /openapi.json lists the paths, and base URLs of OpenAI clients end with /v1",
+        )
     }
 
     /// The body is well-formed but does not have the shape that the operation accepts.

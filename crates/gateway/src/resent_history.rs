@@ -35,11 +35,7 @@ pub async fn check_stateless_request(
     if request.input.iter().any(has_too_many_parts) {
         return Err(Rejection::invalid_field("messages", format!("a message can have {parts_max} parts at most")));
     }
-    if request.input.is_empty() {
-        let detail = "`messages` has nothing to answer: send at least one message with the role `user`";
-        return Err(Rejection::new(ErrorCode::NoInput, detail).with_field("messages"));
-    }
-    let is_known = gateway.engine.ports().definitions.resolve_agent(&request.model).is_some();
+    let is_known = gateway.engine.ports().definitions.get().resolve_agent(&request.model).is_some();
     // A repeated request stays valid, whatever agents there are now.
     if is_known || gateway.engine.find_submission(user, key).await?.is_some() {
         return Ok(());

@@ -12,6 +12,7 @@
 mod agent_calls;
 mod agents;
 mod build;
+mod changes;
 mod diagnostics;
 mod error;
 mod fetch;
@@ -32,11 +33,12 @@ mod tests;
 mod tools;
 mod urls;
 
+pub(crate) use changes::{describe_changes, keys_that_need_restart};
 pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;
 pub(crate) use fetch::FetchConfig;
 pub(crate) use secrets::read_env;
-pub(crate) use source::ConfigSource;
+pub(crate) use source::{ConfigSource, DEFAULT_FILE};
 
 use crate::body_permits::LargeBodySemaphore;
 use ::providers::ProviderRouter;

@@ -69,17 +69,10 @@ impl Problem {
 
     /// The resource does not exist, or belongs to another user.
     pub(crate) fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "no such resource; GET /openapi.json lists the paths")
-    }
-
-    /// No route has this path. Below `/v1` it may be an id that cannot be, which must look like a missing one.
-    pub(crate) fn unknown_path(path: &str) -> Self {
-        if path.starts_with("/v1/") && !path.starts_with("/v1/v1/") {
-            return Self::not_found();
-        }
-        let detail = "no route has this path; GET /openapi.json lists the paths. The base URL of OpenAI clients ends with \
-                      /v1, that of Anthropic clients does not";
-        Self::new(ErrorCode::NotFound, detail)
+        Self::new(
+            ErrorCode::NotFound,
+            "no such resource or path; GET /openapi.json lists the paths, and base URLs of OpenAI clients end with /v1",
+        )
     }
 
     /// The body is JSON but does not have the shape that the route accepts.

@@ -6,7 +6,6 @@ use crate::problem::Problem;
 use crate::routes;
 use crate::ws;
 use axum::Router;
-use axum::http::Uri;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
@@ -20,7 +19,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route_layer(from_fn_with_state(app.clone(), middleware::require_caller))
         .merge(public_routes())
         .method_not_allowed_fallback(async || middleware::method_not_allowed())
-        .fallback(async |uri: Uri| Problem::unknown_path(uri.path()))
+        .fallback(async || Problem::not_found())
         .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn_with_state(app.clone(), middleware::enforce_origin_policy))
         .with_state(app.clone())

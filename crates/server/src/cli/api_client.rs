@@ -2,12 +2,12 @@
 //!
 //! An [`ApiClientError`] is worded for the user of the command line.
 
-use retry::{Backoff, root_cause};
 use clap::Args;
 use model::TaskId;
 use protocol::task::TaskFrameError;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use retry::{Backoff, root_cause};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_server_may_live_below_a_path() {
-        let task = |base: &str| ApiClient::new(&server(base, None)).unwrap().task_url(&TaskId::from("task_1")).to_string();
+        let task =
+            |base: &str| ApiClient::new(&server(base, None)).unwrap().task_url(&TaskId::from("task_1")).to_string();
         assert_eq!(task("http://a.example:1/x/"), "http://a.example:1/x/v1/tasks/task_1");
         assert_eq!(task("http://a.example"), "http://a.example/v1/tasks/task_1");
     }

@@ -6,6 +6,7 @@
 mod questions;
 mod terminal;
 
+use super::api_client::retry::Backoff;
 use super::api_client::{ApiClient, ApiClientError, ColorArgs, ServerArgs};
 use super::print_text;
 use super::tail::follower::{TailEvent, TaskFollower};
@@ -223,7 +224,13 @@ impl ChatSession {
         calls: &PendingCalls,
         stops: &mut StopRequests,
     ) -> Result<ChatFlow, ApiClientError> {
-        let object: TaskObject = self.api.get(self.api.task_url(task)).await?;
+        let mut backoff = Backoff::default();
+        let object: TaskObject = loop {
+            match self.api.get(self.api.task_url(task)).await {
+                Err(error) if error.is_transient() => backoff.wait(&error.to_string(), note).await,
+                answer => break answer?,
+            }
+        };
         for pending in &object.pending {
             match questions::ask(&self.api, &mut self.terminal, task, pending, calls).await? {
                 QuestionEnd::Answered => {}

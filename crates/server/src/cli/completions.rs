@@ -6,7 +6,9 @@ use clap_complete::Shell;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
-#[command(after_help = "For example: headwater completions bash > ~/.local/share/bash-completion/completions/headwater")]
+#[command(
+    after_help = "For example: headwater completions bash > ~/.local/share/bash-completion/completions/headwater"
+)]
 pub(crate) struct CompletionsArgs {
     shell: Shell,
 }

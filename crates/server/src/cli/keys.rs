@@ -1,10 +1,10 @@
 //! `headwater keys`: manages API keys, through the running server if there is one, otherwise in the data folder itself.
 
 use super::config_args::{DataDir, DataDirArgs};
-use super::print_line;
+use super::{TextColor, paint, print_line};
 use crate::api_keys;
 use crate::config::AuthMode;
-use crate::control_socket::{self, ControlRequest, ControlResponse};
+use crate::control_socket::{self, ControlRequest, ControlResponse, KeySummary};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use std::path::Path;
@@ -29,6 +29,9 @@ enum KeysCommand {
     },
     /// List all keys.
     List {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         folder: DataDirArgs,
     },
@@ -42,9 +45,13 @@ enum KeysCommand {
 }
 
 pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
+    let mut format = ListFormat::Lines;
     let (request, folder) = match args.verb {
         KeysCommand::Create { user, folder } => (ControlRequest::CreateKey { user }, folder),
-        KeysCommand::List { folder } => (ControlRequest::ListKeys, folder),
+        KeysCommand::List { folder, json: as_json } => {
+            format = if as_json { ListFormat::Json } else { ListFormat::Lines };
+            (ControlRequest::ListKeys, folder)
+        }
         KeysCommand::Revoke { id, folder } => (ControlRequest::RevokeKey { id }, folder),
     };
     let DataDir { path, auth } = folder.resolve()?;
@@ -62,16 +69,32 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
                 eprintln!("the config does not use keys: set [auth] mode = \"keys\" before you hand it out");
             }
         }
-        ControlResponse::Keys { keys } => {
-            for key in keys {
-                let state = key.revoked_at.map_or("live".to_owned(), |at| format!("revoked_at={at}"));
-                print_line(format_args!("{}\t{}\tcreated_at={}\t{state}", key.id, key.user, key.created_at));
-            }
-        }
+        ControlResponse::Keys { keys } => print_keys(&keys, format)?,
         ControlResponse::Revoked => print_line("revoked"),
         ControlResponse::Failed { why } => bail!(why),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Clone, Copy)]
+enum ListFormat {
+    Lines,
+    Json,
+}
+
+fn print_keys(keys: &[KeySummary], format: ListFormat) -> anyhow::Result<()> {
+    if matches!(format, ListFormat::Json) {
+        print_line(serde_json::to_string(keys)?);
+        return Ok(());
+    }
+    for KeySummary { id, user, created_at, revoked_at } in keys {
+        let (state, color) = match revoked_at {
+            None => ("live".to_owned(), TextColor::Green),
+            Some(at) => (format!("revoked_at={at}"), TextColor::Dim),
+        };
+        print_line(format_args!("{id}\t{user}\tcreated_at={created_at}\t{}", paint(state, color)));
+    }
+    Ok(())
 }
 
 async fn run_key_request(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {

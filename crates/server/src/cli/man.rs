@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ManArgs) -> anyhow::Result<ExitCode> {
     command.build();
     if let Some(name) = &args.command {
         let found = command.find_subcommand(name).with_context(|| format!("there is no subcommand `{name}`"))?;
-        command = found.clone().name(format!("headwater-{name}"));
+        command = found.clone();
     }
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;

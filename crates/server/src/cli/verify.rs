@@ -1,7 +1,7 @@
 //! `headwater verify`: checks a data folder and the storage of its files, and lists all damage. Writes nothing.
 
 use super::config_args::{DataDirArgs, announce_config};
-use super::print_line;
+use super::{TextColor, paint, print_line};
 use crate::config::{self, StorageConfig};
 use anyhow::bail;
 use clap::Args;
@@ -11,6 +11,7 @@ use gateway::attachments::default_location;
 use gateway::secret_token::encode_hex;
 use model::UserId;
 use model::ports::AttachmentRow;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,41 +25,67 @@ const EXIT_NOT_VERIFIED: u8 = 2;
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     folder: DataDirArgs,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
-    let (mut report, files_check) = match verify_data(args).await {
+    let as_json = args.json;
+    let (mut report, mut files_check) = match verify_data(args).await {
         Ok(checked) => checked,
         Err(error) => {
             eprintln!("headwater: {error:#}");
             return ExitCode::from(EXIT_NOT_VERIFIED);
         }
     };
-    let mut is_partial = false;
+    if let FilesCheck::Checked { problems, .. } = &mut files_check {
+        std::mem::take(problems).into_iter().for_each(|problem| report.add_problem(problem));
+    }
+    if as_json {
+        print_line(json_report(&report, &files_check));
+    } else {
+        print_report(&report, &files_check);
+    }
+    match (report.is_clean(), files_check) {
+        (true, FilesCheck::Checked { .. }) => ExitCode::SUCCESS,
+        // There are files, and nobody can say whether they are intact.
+        (true, _) => ExitCode::from(EXIT_NOT_VERIFIED),
+        (false, _) => ExitCode::FAILURE,
+    }
+}
+
+fn print_report(report: &VerifyReport, files_check: &FilesCheck) {
     match files_check {
-        FilesCheck::Checked { files, orphaned, problems } => {
+        FilesCheck::Checked { files, orphaned, .. } => {
             print_line(format_args!("{files} files"));
-            if orphaned > 0 {
+            if *orphaned > 0 {
                 print_line(format_args!("{orphaned} of them belong to no thread: the next start removes them"));
             }
-            problems.into_iter().for_each(|problem| report.add_problem(problem));
         }
-        // There are files, and nobody can say whether they are intact.
-        FilesCheck::LocationUnknown(why) => {
-            print_line(format_args!("files were not checked: {why}"));
-            is_partial = true;
-        }
-        FilesCheck::Failed(error) => {
-            eprintln!("headwater: files were not checked: {error:#}");
-            is_partial = true;
-        }
+        FilesCheck::LocationUnknown(why) => print_line(format_args!("files were not checked: {why}")),
+        FilesCheck::Failed(error) => eprintln!("headwater: files were not checked: {error:#}"),
     }
-    print_line(report.to_string().trim_end());
-    match report.is_clean() {
-        true if is_partial => ExitCode::from(EXIT_NOT_VERIFIED),
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    let color = if report.is_clean() { TextColor::Green } else { TextColor::Red };
+    report.to_string().lines().for_each(|line| print_line(paint(line, color)));
+}
+
+fn json_report(report: &VerifyReport, files_check: &FilesCheck) -> Value {
+    let (files, orphaned, not_checked) = match files_check {
+        FilesCheck::Checked { files, orphaned, .. } => (Some(files), Some(orphaned), None),
+        FilesCheck::LocationUnknown(why) => (None, None, Some(why.clone())),
+        FilesCheck::Failed(error) => (None, None, Some(format!("{error:#}"))),
+    };
+    json!({
+        "clean": report.is_clean(),
+        "threads": report.threads,
+        "runs": report.runs,
+        "records": report.records,
+        "files": files,
+        "orphaned_files": orphaned,
+        "files_not_checked": not_checked,
+        "problems": report.problems,
+    })
 }
 
 enum FilesCheck {

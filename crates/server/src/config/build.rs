@@ -70,7 +70,7 @@ fn read_settings(
     tools: Arc<Toolbox>,
 ) -> Config {
     let server = file.table("server", &SERVER_KEYS);
-    let limits = file.table("limits", &limits::KEYS);
+    let limits = file.table("limits", &limits::limit_keys());
     let providers = file.free_table("providers");
     let env_providers = providers::providers_from_env(overrides.env, &providers, findings);
     let names = providers.names().into_iter().chain(env_providers.iter().map(|(name, _)| *name)).collect();

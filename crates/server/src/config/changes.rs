@@ -67,8 +67,11 @@ mod tests {
 
     #[test]
     fn what_needs_a_restart_is_named_with_its_table() {
-        let old = source("[server]\nlisten = \"127.0.0.1:1\"\nhosts = [\"a\"]\n[limits]\nsteps_max = 1\nheartbeat_ms = 1\n");
-        let new = source("[server]\nlisten = \"127.0.0.1:2\"\nhosts = [\"a\"]\n[limits]\nsteps_max = 2\n[auth]\nmode = \"keys\"\n");
+        let old =
+            source("[server]\nlisten = \"127.0.0.1:1\"\nhosts = [\"a\"]\n[limits]\nsteps_max = 1\nheartbeat_ms = 1\n");
+        let new = source(
+            "[server]\nlisten = \"127.0.0.1:2\"\nhosts = [\"a\"]\n[limits]\nsteps_max = 2\n[auth]\nmode = \"keys\"\n",
+        );
         assert_eq!(keys_that_need_restart(&old, &new), ["server.listen", "auth.mode", "limits.heartbeat_ms"]);
         assert_eq!(keys_that_need_restart(&old, &old), [""; 0]);
     }

@@ -12,7 +12,8 @@ use model::limits::{CostMicros, RunLimits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 25] = [
+/// Limits of runs.
+const RUN_KEYS: [&str; 14] = [
     "steps_max",
     "depth_max",
     "descendants_max",
@@ -27,6 +28,9 @@ pub(super) const KEYS: [&str; 25] = [
     "run_deadline_ms",
     "model_retries_max",
     "retry_after_max_ms",
+];
+/// Limits of connections and requests.
+pub(super) const HTTP_KEYS: [&str; 11] = [
     "body_bytes_max",
     "large_bodies_max",
     "body_read_ms",
@@ -39,6 +43,11 @@ pub(super) const KEYS: [&str; 25] = [
     "input_files_max",
     "tools_max",
 ];
+
+pub(super) fn limit_keys() -> Vec<&'static str> {
+    [RUN_KEYS.as_slice(), HTTP_KEYS.as_slice()].concat()
+}
+
 /// The longest duration that can be set: a year.
 pub(super) const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;

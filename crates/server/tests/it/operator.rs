@@ -51,7 +51,12 @@ command = ["sh", "-c", "echo a private matter >&2; exit 3"]"#;
 async fn a_failed_model_call_is_one_line_in_the_log() {
     let secret = "sk-a-key-that-nobody-else-has";
     for (status, body, code, cause) in [
-        ("401 Unauthorized", format!("Incorrect API key provided: {secret}"), "provider_auth", "Incorrect API key"),
+        (
+            "401 Unauthorized",
+            format!("Incorrect API key provided: {secret}"),
+            "provider_auth",
+            "does not accept the API key (status 401)",
+        ),
         (
             "404 Not Found",
             "The model `x` does not exist".to_owned(),
@@ -99,11 +104,12 @@ async fn a_request_that_cannot_work_says_what_to_do() {
     assert!(detail(&reply.json()).contains("define [providers.mine] in the config file"), "{}", reply.text);
     for path in ["/v1/chat/completions", "/v1/messages"] {
         let reply = hw.post(path, chat("demo", &json!([]))).await;
-        assert!(detail(&reply.json()).contains("send at least one message with the role `user`"), "{}", reply.text);
+        let wanted = "`messages`: expected at least one message with the role `user`";
+        assert_eq!(detail(&reply.json()), wanted, "{}", reply.text);
     }
     let reply = hw.post("/chat/completions", chat("demo", &messages)).await;
     assert_eq!(reply.status, 404);
-    assert!(detail(&reply.json()).contains("The base URL of OpenAI clients ends with /v1"), "{}", reply.text);
+    assert!(detail(&reply.json()).contains("base URLs of OpenAI clients end with /v1"), "{}", reply.text);
 }
 
 /// `STOCK_TOKEN=t` turned every t of a message into the name of the secret.

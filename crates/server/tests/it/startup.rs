@@ -199,3 +199,67 @@ fn verify_and_keys_do_not_make_folders() {
     }
     assert!(contents(dir.path()).is_empty());
 }
+
+#[test]
+fn init_writes_a_config_that_works_and_never_overwrites() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str], key: &str| {
+        let output = headwater_command(dir.path()).args(args).env(key, "a-key-of-some-length").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
+    };
+    for (key, model) in [("NO_KEY", "local/llama3.2"), ("OPENAI_API_KEY", "openai/gpt-5-mini")] {
+        let file = format!("{key}.toml");
+        let (code, said) = run(&["init", &file], key);
+        assert!(code == Some(0) && said.contains(model), "{said}");
+        let (code, said) = run(&["check-config", "--config", &file], key);
+        assert!(code == Some(0) && said.starts_with("ok: 1 agent, 2 tools, "), "{said}");
+    }
+    assert_eq!(run(&["init"], "NO_KEY").0, Some(0));
+    let written = fs::read_to_string(dir.path().join("headwater.toml")).unwrap();
+    fs::write(dir.path().join("headwater.toml"), format!("# mine\n{written}")).unwrap();
+    let (code, said) = run(&["init"], "NO_KEY");
+    assert!(code == Some(1) && said.contains("headwater.toml exists and is left as it is"), "{said}");
+    assert!(fs::read_to_string(dir.path().join("headwater.toml")).unwrap().starts_with("# mine\n"));
+}
+
+#[test]
+fn listings_are_also_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| headwater_command(dir.path()).args(args).output().unwrap();
+    let json = |args: &[&str]| serde_json::from_slice::<serde_json::Value>(&run(args).stdout).unwrap();
+    run(&["keys", "create", "--user", "ann"]);
+    let keys = json(&["keys", "list", "--json"]);
+    assert_eq!(
+        (&keys[0]["user"], &keys[0]["revoked_at"], keys.as_array().unwrap().len()),
+        (&"ann".into(), &().into(), 1)
+    );
+    let report = json(&["verify", "--json"]);
+    assert_eq!(
+        (&report["clean"], &report["problems"], &report["files"]),
+        (&true.into(), &serde_json::json!([]), &0.into())
+    );
+    fs::write(dir.path().join("c.toml"), "[limit]\n").unwrap();
+    let checked = json(&["check-config", "--json", "--config", "c.toml"]);
+    let finding = serde_json::json!({"severity": "error", "file": "c.toml", "line": 1, "key": "limit",
+        "message": "unknown key `limit`; did you mean `limits`?"});
+    assert_eq!((&checked["ok"], &checked["findings"]), (&false.into(), &serde_json::json!([finding])));
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    let print = |args: &[&str]| {
+        let output = headwater_command(dir.path()).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let verbs = ["serve", "verify", "keys", "check-config", "init", "openapi", "tail", "chat", "replay"];
+    for page in [vec!["completions", "bash"], vec!["completions", "zsh"], vec!["completions", "fish"], vec!["man"]] {
+        let text = print(&page).replace('\\', "");
+        for verb in verbs {
+            assert!(text.contains(verb), "{page:?}: {verb}");
+        }
+        assert!(!text.contains("read-pdf") || page[0] == "completions", "{page:?}");
+    }
+    assert!(print(&["man", "serve"]).contains("HEADWATER_LISTEN"));
+}

@@ -32,7 +32,7 @@ impl PendingCalls {
         }
     }
 
-    fn describe(&self, call: &CallId) -> &str {
+    fn describe<'a>(&'a self, call: &'a CallId) -> &'a str {
         self.0.get(call).map_or(call.as_str(), String::as_str)
     }
 }

@@ -40,15 +40,19 @@ impl Terminal {
         let _closed = write!(out, "{prompt}").and_then(|()| out.flush());
         tokio::select! {
             line = self.lines.recv() => line.map_or(TerminalInput::End, TerminalInput::Line),
-            () = self.wait_for_interrupt() => TerminalInput::Interrupt,
+            () = next_interrupt(&mut self.interrupts) => TerminalInput::Interrupt,
         }
     }
 
-    /// Ends the line that the terminal has begun with `^C`.
     pub(super) async fn wait_for_interrupt(&mut self) {
-        if self.interrupts.recv().await.is_none() {
-            std::future::pending::<()>().await;
-        }
-        eprintln!();
+        next_interrupt(&mut self.interrupts).await;
     }
+}
+
+/// Ends the line that the terminal has begun with `^C`.
+async fn next_interrupt(interrupts: &mut Signal) {
+    if interrupts.recv().await.is_none() {
+        std::future::pending::<()>().await;
+    }
+    eprintln!();
 }

@@ -5,8 +5,8 @@ use super::super::config_args::ConfigArg;
 use crate::app::App;
 use crate::config::{self, Config, ConfigError, ConfigSource, Overrides};
 use model::definition::Definitions;
-use model::ports::{BoxStream, DefinitionWriter as _, ModelClient, StoreError};
 use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, DefinitionWriter as _, ModelClient, StoreError};
 use providers::ProviderRouter;
 use std::sync::{Arc, PoisonError, RwLock};
 

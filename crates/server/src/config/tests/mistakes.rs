@@ -334,8 +334,8 @@ fn what_cannot_work_is_warned_of() {
         "tools.t.parameters: warning: `required` names `ctiy`, which is not under `properties`; did you mean `city`?"
     );
     let price = |model: &str| format!("[prices.\"mine/{model}\"]\ninput = 1\noutput = 2\n");
-    let unused = "prices.\"mine/big\": warning: no agent uses this model; the price is for requests that name it";
-    assert_eq!(added(&price("big")), unused);
+    let unused = "prices.\"mine/gigantic\": warning: no agent uses this model; the price is for requests that name it";
+    assert_eq!(added(&price("gigantic")), unused);
     assert!(added(&price("aa")).ends_with("; did you mean `mine/a`?"));
     good(&format!("{GOOD}{}", price("b")));
 }
