@@ -2,7 +2,6 @@
 //!
 //! Every flag has an environment variable; `config::read_env` is the only other place that reads the environment.
 
-mod api_client;
 mod chat;
 mod check_config;
 mod completions;
@@ -14,6 +13,7 @@ mod openapi;
 mod read_pdf;
 mod replay;
 mod serve;
+mod server_args;
 mod tail;
 mod verify;
 

@@ -6,12 +6,13 @@
 mod questions;
 mod terminal;
 
-use super::api_client::retry::Backoff;
-use super::api_client::{ApiClient, ApiClientError, ColorArgs, ServerArgs};
 use super::print_text;
-use super::tail::follower::{TailEvent, TaskFollower};
-use super::tail::render::{Palette, Renderer, ResultText, escape_control, last_message_text};
+use super::server_args::{ColorArgs, ServerArgs};
 use clap::Args;
+use client::{
+    ApiClient, ApiClientError, Backoff, Palette, Renderer, ResultText, TailEvent, TaskFollower, escape_control,
+    last_message_text,
+};
 use model::event::{CancelMode, Event};
 use model::task::{TaskObject, TaskStatus};
 use model::{TaskId, ThreadId};
@@ -58,8 +59,7 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn chat(args: ChatArgs) -> Result<(), ApiClientError> {
-    let palette = if args.colors.has_colors() { Palette::Colors } else { Palette::Plain };
-    let api = ApiClient::new(&args.server)?;
+    let (palette, api) = (args.colors.palette(), args.server.client()?);
     let latest = match &args.thread {
         Some(thread) => Some(find_latest_task(&api, thread).await?),
         None => None,

@@ -1,19 +1,15 @@
 //! `headwater tail`: follows a task in the terminal, and reconnects when the connection drops.
 //!
-//! [`follower`] reads the stream and keeps the cursor; [`render`] formats events. The output of the model and its tools
+//! The crate `client` reads the stream, keeps the cursor and formats events. The output of the model and its tools
 //! goes to stdout and messages about the connection to stderr, so that `headwater tail … > answer.txt` contains the
 //! answer alone. It is an HTTP client like any other.
 
-pub(super) mod follower;
-pub(super) mod render;
-
-use super::api_client::{ApiClient, ApiClientError, ColorArgs, ServerArgs};
 use super::print_text;
+use super::server_args::{ColorArgs, ServerArgs};
 use clap::Args;
-use follower::{TailEvent, TaskFollower};
+use client::{ApiClientError, Renderer, TailEvent, TaskFollower, escape_control, last_message_text, raw_line};
 use model::TaskId;
 use model::task::TaskStatus;
-use render::{Palette, Renderer, escape_control};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
@@ -52,15 +48,14 @@ pub(crate) async fn run(args: TailArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn tail(args: TailArgs) -> Result<TaskStatus, ApiClientError> {
-    let palette = if args.colors.has_colors() { Palette::Colors } else { Palette::Plain };
-    let api = ApiClient::new(&args.server)?;
+    let api = args.server.client()?;
     let task = TaskId::parse(&args.task).map_err(|_| ApiClientError::TaskNotFound(args.task))?;
-    let mut renderer = Renderer::new(task.clone(), palette);
+    let mut renderer = Renderer::new(task.clone(), args.colors.palette());
     let mut follower = TaskFollower::new(api, task, args.after);
     loop {
         match follower.next(|note| eprintln!("headwater: {}", escape_control(note))).await? {
             TailEvent::Event { data, event } => {
-                let output = if args.raw { render::raw_line(&data) } else { renderer.render(&event) };
+                let output = if args.raw { raw_line(&data) } else { renderer.render(&event) };
                 print_output(&output)?;
                 if let Some(status) = renderer.terminal_status(&event) {
                     print_output(&renderer.finish())?;
@@ -71,7 +66,7 @@ async fn tail(args: TailArgs) -> Result<TaskStatus, ApiClientError> {
             TailEvent::Ended(object) => {
                 eprintln!("headwater: already ended: {}", object.status.as_str());
                 if !args.raw && renderer.is_blank() {
-                    print_output(&render::last_message_text(&object))?;
+                    print_output(&last_message_text(&object))?;
                 }
                 return Ok(object.status);
             }

@@ -1,9 +1,8 @@
 //! What a run waits for: approvals, and results of tools that the client runs.
 
-use super::super::api_client::{ApiClient, ApiClientError};
-use super::super::tail::render::escape_control;
 use super::note;
 use super::terminal::{Terminal, TerminalInput};
+use client::{ApiClient, ApiClientError, escape_control};
 use model::event::{Event, PendingKind, PendingRequest};
 use model::item::Item;
 use model::json::JsonObject;

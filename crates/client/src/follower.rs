@@ -3,8 +3,8 @@
 //! If a connection ends before the task, or is silent for longer than two heartbeats, the follower reconnects after the
 //! last complete frame. A permanent error is a [`ApiClientError`], worded for the user of the command line.
 
-use super::super::api_client::retry::{Backoff, root_cause};
-use super::super::api_client::{ApiClient, ApiClientError, SILENCE_MAX, is_transient_status, problem_detail};
+use crate::api_client::{ApiClient, ApiClientError, SILENCE_MAX, is_transient_status, problem_detail};
+use crate::backoff::{Backoff, root_cause};
 use bytes::{Buf as _, Bytes};
 use model::task::TaskObject;
 use model::{Event, Seq, TaskId};
@@ -14,14 +14,14 @@ use reqwest::{Method, Response, StatusCode};
 use sse::{self, DecodeLimits, Decoder};
 use tokio::time::timeout;
 
-pub(in crate::cli) enum TailEvent {
+pub enum TailEvent {
     /// `data` is the event's JSON.
     Event { data: String, event: Box<Event> },
     /// The task has ended already.
     Ended(Box<TaskObject>),
 }
 
-pub(in crate::cli) struct TaskFollower {
+pub struct TaskFollower {
     api: ApiClient,
     task: TaskId,
     after: Option<String>,
@@ -47,7 +47,7 @@ enum ConnectOutcome {
 }
 
 impl TaskFollower {
-    pub(in crate::cli) fn new(api: ApiClient, task: TaskId, after: Option<String>) -> Self {
+    pub fn new(api: ApiClient, task: TaskId, after: Option<String>) -> Self {
         Self {
             api,
             task,
@@ -61,7 +61,7 @@ impl TaskFollower {
     }
 
     /// Waits for the next event and reconnects as necessary. `note` receives messages about the connection.
-    pub(in crate::cli) async fn next(&mut self, note: impl Fn(&str)) -> Result<TailEvent, ApiClientError> {
+    pub async fn next(&mut self, note: impl Fn(&str)) -> Result<TailEvent, ApiClientError> {
         loop {
             if self.connection.is_none()
                 && let Some(ended) = self.connect(&note).await?

@@ -1,59 +1,26 @@
-//! The HTTP client of the subcommands that talk to a running server. They are clients like any other.
+//! Requests to a server, as any other client sends them.
 //!
 //! An [`ApiClientError`] is worded for the user of the command line.
 
-use clap::Args;
+use crate::backoff::{Backoff, root_cause};
 use model::TaskId;
 use protocol::task::TaskFrameError;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
-use retry::{Backoff, root_cause};
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sse::DecodeError;
-use std::io::IsTerminal as _;
 use std::time::Duration;
 use tokio::time::timeout;
 
-pub(super) mod retry;
-
 /// Two heartbeats of 15 s.
-pub(super) const SILENCE_MAX: Duration = Duration::from_secs(40);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(40);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-#[derive(Args)]
-pub(crate) struct ServerArgs {
-    /// The server's URL.
-    #[arg(long, env = "HEADWATER_URL", default_value = "http://127.0.0.1:8787")]
-    pub(super) url: String,
-    /// The API key, if the server requires one.
-    #[arg(long, env = "HEADWATER_KEY", hide_env_values = true)]
-    pub(super) key: Option<String>,
-}
-
-impl std::fmt::Debug for ServerArgs {
-    /// Omits the key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerArgs").field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ColorArgs {
-    /// Print no colours. That is the default if the output is not a terminal.
-    #[arg(long, env = "NO_COLOR", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "ANY")]
-    no_color: Option<String>,
-}
-
-impl ColorArgs {
-    pub(super) fn has_colors(&self) -> bool {
-        self.no_color.as_ref().is_none_or(String::is_empty) && std::io::stdout().is_terminal()
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ApiClientError {
+pub enum ApiClientError {
     #[error("`{0}` is not the URL of a server such as http://127.0.0.1:8787")]
     InvalidUrl(String),
     #[error("`{0}`: https is not supported yet, use an http URL")]
@@ -86,7 +53,7 @@ pub(super) enum ApiClientError {
 
 impl ApiClientError {
     /// Whether the same request may succeed when the server is back.
-    pub(super) fn is_transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable(..) => true,
             Self::Rejected(status, _) => is_transient_status(*status),
@@ -95,29 +62,29 @@ impl ApiClientError {
     }
 }
 
-pub(super) fn is_transient_status(status: StatusCode) -> bool {
+pub(crate) fn is_transient_status(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(super) struct ApiClient {
+pub struct ApiClient {
     client: Client,
     base: Url,
     headers: HeaderMap,
 }
 
 impl ApiClient {
-    pub(super) fn new(server: &ServerArgs) -> Result<Self, ApiClientError> {
-        let invalid = || ApiClientError::InvalidUrl(server.url.clone());
-        let base = Url::parse(&server.url).map_err(|_| invalid())?;
+    pub fn new(url: &str, key: Option<&str>) -> Result<Self, ApiClientError> {
+        let invalid = || ApiClientError::InvalidUrl(url.to_owned());
+        let base = Url::parse(url).map_err(|_| invalid())?;
         match base.scheme() {
             "http" if base.has_host() => {}
-            "https" => return Err(ApiClientError::HttpsUnsupported(server.url.clone())),
+            "https" => return Err(ApiClientError::HttpsUnsupported(url.to_owned())),
             _ => return Err(invalid()),
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = &server.key {
+        if let Some(key) = key {
             let mut value = HeaderValue::try_from(format!("Bearer {key}")).map_err(|_| ApiClientError::InvalidKey)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
@@ -129,30 +96,30 @@ impl ApiClient {
         Ok(Self { client, base, headers })
     }
 
-    pub(super) fn url(&self, path: &str) -> Url {
+    pub fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
         url
     }
 
-    pub(super) fn task_url(&self, task: &TaskId) -> Url {
+    pub fn task_url(&self, task: &TaskId) -> Url {
         self.url(&format!("/v1/tasks/{task}"))
     }
 
-    pub(super) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
         self.client.request(method, url).headers(self.headers.clone())
     }
 
-    pub(super) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T, ApiClientError> {
+    pub async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T, ApiClientError> {
         self.send(self.request(Method::GET, url.clone()), &url).await
     }
 
-    pub(super) async fn post<T: DeserializeOwned>(&self, url: Url, body: &Value) -> Result<T, ApiClientError> {
+    pub async fn post<T: DeserializeOwned>(&self, url: Url, body: &Value) -> Result<T, ApiClientError> {
         self.send(self.request(Method::POST, url.clone()).json(body), &url).await
     }
 
     /// Repeats the request until the server answers. The key makes it one request for the server.
-    pub(super) async fn post_until_answered<T: DeserializeOwned>(
+    pub async fn post_until_answered<T: DeserializeOwned>(
         &self,
         url: Url,
         body: &Value,
@@ -190,7 +157,7 @@ impl ApiClient {
     }
 }
 
-pub(super) async fn problem_detail(response: Response) -> String {
+pub(crate) async fn problem_detail(response: Response) -> String {
     #[derive(Deserialize)]
     struct Problem {
         detail: Option<String>,
@@ -205,27 +172,20 @@ pub(super) async fn problem_detail(response: Response) -> String {
 mod tests {
     use super::*;
 
-    fn server(url: &str, key: Option<&str>) -> ServerArgs {
-        ServerArgs { url: url.to_owned(), key: key.map(str::to_owned) }
-    }
-
     #[test]
     fn an_address_is_refused_by_its_reason() {
-        let refusal = |base: &str| ApiClient::new(&server(base, None)).err().map(|refusal| refusal.to_string());
+        let refusal = |base: &str| ApiClient::new(base, None).err().map(|refusal| refusal.to_string());
         let of = |base: &str| refusal(base).unwrap_or_default();
         assert_eq!(of("https://a.example"), "`https://a.example`: https is not supported yet, use an http URL");
         assert!(of("localhost:8787").contains("is not the URL of a server"));
         assert!(of("ftp://a.example/").contains("is not the URL of a server"));
         assert_eq!(refusal("http://127.0.0.1:8787"), None);
-        let key = server("http://a.example", Some("a\nb"));
-        assert!(matches!(ApiClient::new(&key), Err(ApiClientError::InvalidKey)));
-        assert!(!format!("{key:?}").contains("a\\nb"), "no key in a debug line");
+        assert!(matches!(ApiClient::new("http://a.example", Some("a\nb")), Err(ApiClientError::InvalidKey)));
     }
 
     #[test]
     fn a_server_may_live_below_a_path() {
-        let task =
-            |base: &str| ApiClient::new(&server(base, None)).unwrap().task_url(&TaskId::from("task_1")).to_string();
+        let task = |base: &str| ApiClient::new(base, None).unwrap().task_url(&TaskId::from("task_1")).to_string();
         assert_eq!(task("http://a.example:1/x/"), "http://a.example:1/x/v1/tasks/task_1");
         assert_eq!(task("http://a.example"), "http://a.example/v1/tasks/task_1");
     }

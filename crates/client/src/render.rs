@@ -15,14 +15,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Palette {
+pub enum Palette {
     Colors,
     Plain,
 }
 
 /// How much of a tool's result is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum ResultText {
+pub enum ResultText {
     Whole,
     /// So many characters.
     AtMost(usize),
@@ -41,7 +41,7 @@ enum TextTone {
 /// A text that streams: task, item and part.
 type TextPosition = (TaskId, u32, u32);
 
-pub(in crate::cli) struct Renderer {
+pub struct Renderer {
     root: TaskId,
     palette: Palette,
     /// Nesting depth of sub-agents.
@@ -57,7 +57,7 @@ pub(in crate::cli) struct Renderer {
 }
 
 impl Renderer {
-    pub(in crate::cli) fn new(root: TaskId, palette: Palette) -> Self {
+    pub fn new(root: TaskId, palette: Palette) -> Self {
         Self {
             root,
             palette,
@@ -70,17 +70,17 @@ impl Renderer {
         }
     }
 
-    pub(in crate::cli) fn with_result_text(mut self, result_text: ResultText) -> Self {
+    pub fn with_result_text(mut self, result_text: ResultText) -> Self {
         self.result_text = result_text;
         self
     }
 
-    pub(in crate::cli) const fn is_blank(&self) -> bool {
+    pub const fn is_blank(&self) -> bool {
         !self.has_output
     }
 
     /// The status of the task, if the event is its end.
-    pub(in crate::cli) fn terminal_status(&self, event: &Event) -> Option<TaskStatus> {
+    pub fn terminal_status(&self, event: &Event) -> Option<TaskStatus> {
         if event.task_id() != Some(&self.root) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Renderer {
         }
     }
 
-    pub(in crate::cli) fn render(&mut self, event: &Event) -> String {
+    pub fn render(&mut self, event: &Event) -> String {
         let mut out = String::new();
         match event {
             Event::Created(e) => {
@@ -141,12 +141,12 @@ impl Renderer {
     }
 
     /// Ends the current line.
-    pub(in crate::cli) fn finish(&mut self) -> String {
+    pub fn finish(&mut self) -> String {
         self.open_line.take().map(|_| "\n".to_owned()).unwrap_or_default()
     }
 
     /// One line for stderr about the end of the task.
-    pub(in crate::cli) fn summary_line(event: &Event) -> String {
+    pub fn summary_line(event: &Event) -> String {
         let spent = |usage: &Usage, ms: u64| {
             let tenths = ms / 100;
             format!("after {}.{} s, {} output tokens", tenths / 10, tenths % 10, usage.output_tokens)
@@ -255,7 +255,7 @@ impl Renderer {
 }
 
 /// The last message of a task that has ended.
-pub(in crate::cli) fn last_message_text(object: &TaskObject) -> String {
+pub fn last_message_text(object: &TaskObject) -> String {
     let message = object.output.iter().rev().find_map(|item| match item {
         Item::Message(message) => Some(message),
         _ => None,
@@ -270,7 +270,7 @@ fn message_blocks(message: &model::item::Message) -> &[Block] {
 }
 
 /// The event's JSON, safe for a terminal: raw control characters can only be inside strings, where they are escaped.
-pub(in crate::cli) fn raw_line(data: &str) -> String {
+pub fn raw_line(data: &str) -> String {
     let mut out = String::with_capacity(data.len() + 1);
     for c in data.chars() {
         match c {
@@ -284,7 +284,7 @@ pub(in crate::cli) fn raw_line(data: &str) -> String {
 }
 
 /// Replaces control characters except newline and tab by their codes.
-pub(in crate::cli) fn escape_control(text: &str) -> Cow<'_, str> {
+pub fn escape_control(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(harmful) {
         return Cow::Borrowed(text);

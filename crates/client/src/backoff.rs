@@ -6,7 +6,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// The wait before the next attempt, longer each time.
-pub(in crate::cli) struct Backoff(Duration);
+pub struct Backoff(Duration);
 
 impl Default for Backoff {
     fn default() -> Self {
@@ -16,7 +16,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Tells why, and waits.
-    pub(in crate::cli) async fn wait(&mut self, why: &str, note: impl Fn(&str)) {
+    pub async fn wait(&mut self, why: &str, note: impl Fn(&str)) {
         let wait = jittered_backoff(self.0, getrandom::u32().unwrap_or_default());
         self.0 = self.0.saturating_mul(2).min(BACKOFF_MAX);
         note(&format!("{why}; reconnecting in {:.1} s", wait.as_secs_f64()));
@@ -25,7 +25,7 @@ impl Backoff {
 }
 
 /// The innermost cause: "connection refused" rather than "error sending request".
-pub(in crate::cli) fn root_cause(error: &reqwest::Error) -> String {
+pub(crate) fn root_cause(error: &reqwest::Error) -> String {
     let mut at: &dyn std::error::Error = error;
     while let Some(source) = at.source() {
         at = source;
