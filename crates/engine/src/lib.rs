@@ -31,7 +31,7 @@ mod wakeup;
 pub use clock::SystemClock;
 pub use documents::NoDocuments;
 pub use engine::{AnswerError, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
-pub use ports::Ports;
+pub use ports::{CurrentDefinitions, Ports};
 pub use read_records::{for_each_record, log_head};
 pub use shared::StopMode;
 pub use viewer::{View, Viewer};

@@ -3,7 +3,7 @@
 use model::NodeId;
 use model::definition::Definitions;
 use model::ports::{Clock, Directory, FileReader, HookRunner, Journal, ModelClient, ToolRunner};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The implementations that `server` wires up.
 #[derive(Clone)]
@@ -15,8 +15,29 @@ pub struct Ports {
     pub hooks: Arc<dyn HookRunner>,
     pub documents: Arc<dyn FileReader>,
     pub clock: Arc<dyn Clock>,
-    /// Agents and tools as the configuration declares them.
-    pub definitions: Arc<Definitions>,
+    /// Agents and tools as the configuration declares them now.
+    pub definitions: CurrentDefinitions,
     /// This process.
     pub node: NodeId,
+}
+
+/// The definitions for new runs, which can be replaced while others run. Clones share them.
+#[derive(Clone)]
+pub struct CurrentDefinitions(Arc<RwLock<Arc<Definitions>>>);
+
+impl CurrentDefinitions {
+    #[must_use]
+    pub fn new(definitions: Definitions) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(definitions))))
+    }
+
+    #[must_use]
+    pub fn get(&self) -> Arc<Definitions> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs that have started keep theirs. The new ones must have been stored before: a run may resume with them later.
+    pub fn replace(&self, definitions: Arc<Definitions>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = definitions;
+    }
 }

@@ -9,6 +9,7 @@
 //! runs before a run starts.
 
 mod batch;
+mod failure_log;
 mod inbox;
 mod input_hook;
 
@@ -160,7 +161,7 @@ impl<'a> ThreadSession<'a> {
     /// Read only if there is a daily limit.
     async fn load_daily_spend(&mut self) -> Result<(), StoreError> {
         let ports = &self.context.shared.ports;
-        let limits = &ports.definitions.limits;
+        let limits = ports.definitions.get().limits;
         if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
             self.daily_spend =
                 ports.directory.daily_spend(&self.context.owner, Day::from_millis(ports.clock.now())).await?;
@@ -381,15 +382,16 @@ impl<'a> ThreadSession<'a> {
 async fn definitions_for_run(context: &ThreadContext, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
     let ports = &context.shared.ports;
     let digest = fold.root().and_then(|root| root.definitions_digest.as_deref()).unwrap_or_default();
-    if digest == ports.definitions.digest || digest.is_empty() {
-        return Ok(Arc::clone(&ports.definitions));
+    let current = ports.definitions.get();
+    if digest == current.digest || digest.is_empty() {
+        return Ok(current);
     }
     let stored = ports.directory.definitions(digest).await?;
     match stored.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
         Some(definitions) => Ok(Arc::new(Definitions { digest: digest.to_owned(), ..definitions })),
         None => {
             tracing::warn!(thread = %context.thread, digest, "the definitions of a run are missing: it continues with the current ones");
-            Ok(Arc::clone(&ports.definitions))
+            Ok(current)
         }
     }
 }

@@ -72,7 +72,8 @@ fn check_arguments(
 ) -> Result<(), Rejection> {
     let Some(arguments) = &decision.args else { return Ok(()) };
     let name = &approval.action.name;
-    let Some(tool) = gateway.engine.ports().definitions.tools.get(name) else { return Ok(()) };
+    let definitions = gateway.engine.ports().definitions.get();
+    let Some(tool) = definitions.tools.get(name) else { return Ok(()) };
     validate_arguments(&tool.spec.parameters, arguments).map_err(|errors| {
         let detail = format!("`{field}` do not fit `{name}`: {errors}");
         Rejection::new(ErrorCode::InvalidArguments, detail)

@@ -210,10 +210,10 @@ const fn cursor_at(seq: Seq) -> Cursor {
 
 /// The agent of a new session: the demo, else the first that no other agent calls or hands over to.
 fn default_agent(gateway: &Gateway) -> String {
-    let definitions = &gateway.engine.ports().definitions;
+    let definitions = gateway.engine.ports().definitions.get();
     if definitions.agents.contains_key(DEMO_AGENT) {
         return DEMO_AGENT.to_owned();
     }
-    let first = entry_agents(definitions).first().copied();
+    let first = entry_agents(&definitions).first().copied();
     first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(DEMO_AGENT).to_owned()
 }

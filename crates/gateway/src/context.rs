@@ -7,7 +7,7 @@ use crate::attachments::{
 use crate::documents::{WebDocumentReader, WebDocumentSettings};
 use crate::limits::InputLimits;
 use crate::shares::{ScopedStore, Shares};
-use engine::{Engine, Ports};
+use engine::{CurrentDefinitions, Engine, Ports};
 use fetch::pdf_process::PdfProcess;
 use model::NodeId;
 use model::definition::Definitions;
@@ -32,7 +32,7 @@ pub struct GatewayParts {
     pub tools: Arc<dyn ToolRunner>,
     pub hooks: Arc<dyn HookRunner>,
     pub clock: Arc<dyn Clock>,
-    pub definitions: Arc<Definitions>,
+    pub definitions: Definitions,
     pub node: NodeId,
     /// The folder of the signing key, and of files unless the settings name another location.
     pub data_dir: PathBuf,
@@ -75,7 +75,7 @@ impl Gateway {
             hooks: Arc::new(OutputStoringHooks { hooks: parts.hooks, attachments: Arc::clone(&attachments) }),
             documents: Arc::new(documents),
             clock,
-            definitions: parts.definitions,
+            definitions: CurrentDefinitions::new(parts.definitions),
             node: parts.node,
         });
         Ok(Self { engine, attachments, shares, limits: parts.limits })

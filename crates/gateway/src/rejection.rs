@@ -18,6 +18,7 @@ use std::fmt::Display;
 
 /// Details may quote client input of any length.
 const DETAIL_CHARS_MAX: usize = 300;
+const NAME_CHARS_MAX: usize = 100;
 
 #[derive(Debug)]
 pub struct Rejection {
@@ -46,7 +47,10 @@ impl Rejection {
 
     /// The object does not exist, or is another user's.
     pub fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "no such resource")
+        Self::new(
+            ErrorCode::NotFound,
+            "no such resource or path; GET /openapi.json lists the paths, and base URLs of OpenAI clients end with /v1",
+        )
     }
 
     /// The body is well-formed but does not have the shape that the operation accepts.
@@ -127,14 +131,32 @@ impl From<SubmitError> for Rejection {
     }
 }
 
+/// Variables that enable a provider without a table of its own.
+const PROVIDER_KEYS: [(&str, &str); 3] =
+    [("openai", "OPENAI_API_KEY"), ("openai-chat", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")];
+
+/// What to do about a `model` that is neither an agent nor a model of a provider.
+pub(crate) fn unknown_agent_detail(name: &str) -> String {
+    let quoted = truncate_text(name, NAME_CHARS_MAX);
+    match name.split_once('/').filter(|(_, model)| !model.is_empty()) {
+        Some((provider, _)) => {
+            let key = PROVIDER_KEYS.iter().find(|(name, _)| *name == provider).map(|(_, key)| *key);
+            let provider = truncate_text(provider, NAME_CHARS_MAX);
+            let action = key.map_or_else(
+                || format!("define [providers.{provider}] in the config file"),
+                |key| format!("set {key} and restart the server, or define [providers.{provider}]"),
+            );
+            format!("there is no provider `{provider}` for the model `{quoted}`: {action}")
+        }
+        None => format!("there is no agent `{quoted}`; GET /v1/models lists the agents"),
+    }
+}
+
 impl From<StartError> for Rejection {
     fn from(error: StartError) -> Self {
         let detail = error.to_string();
         match error {
-            StartError::UnknownAgent(_) => {
-                let detail = format!("{}; GET /v1/models lists the agents", truncate_text(&detail, DETAIL_CHARS_MAX));
-                Self::new(ErrorCode::UnknownAgent, detail)
-            }
+            StartError::UnknownAgent(name) => Self::new(ErrorCode::UnknownAgent, unknown_agent_detail(&name)),
             StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
             StartError::NoInput => Self::new(ErrorCode::NoInput, detail),
             StartError::TooLarge(max) => Self::new(ErrorCode::RequestTooLarge, detail).with_extension("bytes_max", max),

@@ -5,7 +5,7 @@
 //! thread are history, and the first that did not is where the conversation continues.
 
 use crate::context::Gateway;
-use crate::rejection::{Rejection, truncate_id};
+use crate::rejection::{Rejection, unknown_agent_detail};
 use crate::resolve_run::{ConversationRef, ResolvedRun, find_known_prefix};
 use crate::run_lookup::{
     RECENT_RUNS_MAX, RunStart, find_run_start, for_each_record, for_each_record_of_run, newest_runs,
@@ -35,13 +35,12 @@ pub async fn check_stateless_request(
     if request.input.iter().any(has_too_many_parts) {
         return Err(Rejection::invalid_field("messages", format!("a message can have {parts_max} parts at most")));
     }
-    let is_known = gateway.engine.ports().definitions.resolve_agent(&request.model).is_some();
+    let is_known = gateway.engine.ports().definitions.get().resolve_agent(&request.model).is_some();
     // A repeated request stays valid, whatever agents there are now.
     if is_known || gateway.engine.find_submission(user, key).await?.is_some() {
         return Ok(());
     }
-    let detail = format!("no agent `{}`, and no such model of a provider", truncate_id(&request.model));
-    Err(Rejection::new(ErrorCode::ModelNotFound, detail).with_field("model"))
+    Err(Rejection::new(ErrorCode::ModelNotFound, unknown_agent_detail(&request.model)).with_field("model"))
 }
 
 /// Splits a resent history: returns the new items, and the conversation that they continue.

@@ -52,7 +52,7 @@ async fn start_with_uploads(
         return submit_run(gateway, user, new).await;
     }
     let ports = gateway.engine.ports();
-    if ports.definitions.resolve_agent(&new.agent).is_none() {
+    if ports.definitions.get().resolve_agent(&new.agent).is_none() {
         return Err(with_known_agents(gateway, StartError::UnknownAgent(new.agent)));
     }
     new.check_size()?;
@@ -131,7 +131,7 @@ pub fn check_web_file_count(gateway: &Gateway, input: &[ContentPart]) -> Result<
 
 /// A client tool may not shadow one of the agent's own.
 async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
-    let definitions = &gateway.engine.ports().definitions;
+    let definitions = gateway.engine.ports().definitions.get();
     let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
     let agent_tools = definitions.tool_specs(&agent);
     let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.name == tool.name)) else {
@@ -165,7 +165,7 @@ async fn check_has_input(gateway: &Gateway, user: &UserId, new: &NewRun) -> Resu
 }
 
 fn with_known_agents(gateway: &Gateway, error: StartError) -> Rejection {
-    let agents = &gateway.engine.ports().definitions.agents;
+    let agents = &gateway.engine.ports().definitions.get().agents;
     match error {
         StartError::UnknownAgent(_) => {
             Rejection::from(error).with_extension("agents", agents.keys().cloned().collect::<Vec<String>>())
@@ -182,7 +182,7 @@ pub async fn last_agent_of_thread(
 ) -> Result<Option<String>, Rejection> {
     let ports = gateway.engine.ports();
     let newest = newest_runs(gateway, user, thread, 1).await?;
-    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve_agent(agent).is_some()))
+    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.get().resolve_agent(agent).is_some()))
 }
 
 /// The agent of a request that names none: that of the thread's newest run, else the only one that no other agent calls or
@@ -193,8 +193,8 @@ pub async fn choose_agent(gateway: &Gateway, user: &UserId, thread: Option<&Thre
     {
         return Ok(agent);
     }
-    let definitions = &gateway.engine.ports().definitions;
-    match entry_agents(definitions).as_slice() {
+    let definitions = gateway.engine.ports().definitions.get();
+    match entry_agents(&definitions).as_slice() {
         [only] => Ok((*only).to_owned()),
         _ => {
             let agents: Vec<String> = definitions.agents.keys().cloned().collect();

@@ -19,6 +19,8 @@ pub const UNDURABLE_BYTES_MAX: usize = 64 * 1024;
 pub const WRITE_BYTES_MAX: usize = 64 * 1024;
 /// The longest id.
 pub const ID_BYTES_MAX: usize = 64;
+/// The shortest secret that is redacted: a shorter one would be redacted inside words, which garbles them and reveals it.
+pub const SECRET_CHARS_MIN: usize = 8;
 /// The longest approval rule.
 pub const RULE_BYTES_MAX: usize = 1_000;
 /// The deepest nesting of brackets and `not` in an approval rule.

@@ -45,7 +45,7 @@ pub(crate) fn response_id(prefix: &str, run: &TaskId, segment: u32) -> String {
 /// they are recognized.
 pub(crate) fn normalize_input(inputs: Vec<ClientInput>) -> Result<Vec<ClientInput>, InvalidField> {
     match inputs.last() {
-        None => return Err(InvalidField::new("messages", "expected at least one message")),
+        None => return Err(InvalidField::new("messages", "expected at least one message with the role `user`")),
         Some(last) if matches!(last.kind, InputKind::User(_)) || is_client_result(last) => {}
         Some(_) => {
             return Err(InvalidField::new("messages", "the last one must be a user message or a tool result"));

@@ -29,6 +29,15 @@ impl ProviderRouter {
         self
     }
 
+    /// Adds the providers of another router whose names are not taken.
+    #[must_use]
+    pub fn with_missing_from(mut self, other: &Self) -> Self {
+        for (name, provider) in &other.providers {
+            self.providers.entry(name.clone()).or_insert_with(|| Arc::clone(provider));
+        }
+        self
+    }
+
     /// The names of all providers, sorted.
     pub fn provider_names(&self) -> impl Iterator<Item = &str> {
         self.providers.keys().map(String::as_str)

@@ -35,14 +35,16 @@ pub(crate) struct NewApiKey {
     pub(crate) secret: String,
 }
 
+pub(crate) fn check_user_name(user: &str) -> Result<(), ApiKeyError> {
+    if is_valid_id(user) { Ok(()) } else { Err(ApiKeyError::InvalidUser(truncate_text(user, 64).into_owned())) }
+}
+
 pub(crate) async fn create_api_key(
     accounts: &dyn Accounts,
     clock: &dyn Clock,
     user: &str,
 ) -> Result<NewApiKey, ApiKeyError> {
-    if !is_valid_id(user) {
-        return Err(ApiKeyError::InvalidUser(truncate_text(user, 64).into_owned()));
-    }
+    check_user_name(user)?;
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(ApiKeyError::Random)?;
     let secret = generate_secret(API_KEY_PREFIX).map_err(ApiKeyError::Random)?;

@@ -2,21 +2,26 @@
 //!
 //! Every flag has an environment variable; `config::read_env` is the only other place that reads the environment.
 
+mod chat;
 mod check_config;
+mod completions;
+mod config_args;
+mod init;
 mod keys;
+mod man;
 mod openapi;
 mod read_pdf;
 mod replay;
 mod serve;
+mod server_args;
 mod tail;
 mod verify;
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -42,22 +47,23 @@ enum CliCommand {
     Keys(keys::KeysArgs),
     /// Check a config file and list all errors. Exit code 0: valid, 1: invalid.
     CheckConfig(check_config::CheckConfigArgs),
+    /// Write a commented starter config.
+    Init(init::InitArgs),
     /// Print the OpenAPI document.
     Openapi,
     /// Follow a task in the terminal, and reconnect when the connection drops.
     Tail(tail::TailArgs),
+    /// Talk to an agent in the terminal: tools, approvals, stopping and resuming.
+    Chat(chat::ChatArgs),
     /// Stream a stored run again in any protocol, with its original timing or fast. Works while the server is running.
     Replay(replay::ReplayArgs),
+    /// Print a completion script for a shell.
+    Completions(completions::CompletionsArgs),
+    /// Print a manual page.
+    Man(man::ManArgs),
     /// Extract the text of a PDF from stdin. The server runs this in a separate process, because parsers of PDFs crash.
     #[command(name = read_pdf::COMMAND_NAME, hide = true)]
     ReadPdf(read_pdf::ReadPdfArgs),
-}
-
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DataDir {
-    /// The data folder.
-    #[arg(long, env = "HEADWATER_DATA_DIR", default_value = crate::config::DEFAULT_DATA_DIR)]
-    pub(crate) data_dir: PathBuf,
 }
 
 /// A closed pipe is not an error: the reader has seen enough.
@@ -68,6 +74,33 @@ fn print_line(text: impl Display) {
 fn print_text(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// <https://no-color.org>: any value that is not empty.
+fn is_color_disabled() -> bool {
+    crate::config::read_env("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Colours a text of a listing, if stdout is a terminal.
+fn paint(text: impl Display, color: TextColor) -> String {
+    if is_color_disabled() || !io::stdout().is_terminal() {
+        return text.to_string();
+    }
+    let code = match color {
+        TextColor::Red => "31",
+        TextColor::Green => "32",
+        TextColor::Yellow => "33",
+        TextColor::Dim => "2",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+#[derive(Clone, Copy)]
+enum TextColor {
+    Red,
+    Green,
+    Yellow,
+    Dim,
 }
 
 /// One worker per core except the one that the store's writer keeps busy. With a further worker, a fifth of the time of
@@ -84,16 +117,20 @@ fn build_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::builder().parse(&cli.log).context("invalid log filter")?;
-    let ansi = io::stderr().is_terminal();
+    let ansi = io::stderr().is_terminal() && !is_color_disabled();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).compact().init();
     match cli.verb {
         CliCommand::Serve(args) => build_runtime()?.block_on(serve::run(args)),
         CliCommand::Verify(args) => Ok(build_runtime()?.block_on(verify::run(args))),
         CliCommand::Keys(args) => build_runtime()?.block_on(keys::run(args)),
         CliCommand::CheckConfig(args) => Ok(check_config::run(&args)),
+        CliCommand::Init(args) => init::run(&args),
         CliCommand::Openapi => Ok(openapi::run()),
         CliCommand::Tail(args) => build_runtime()?.block_on(tail::run(args)),
+        CliCommand::Chat(args) => build_runtime()?.block_on(chat::run(args)),
         CliCommand::Replay(args) => build_runtime()?.block_on(replay::run(args)),
+        CliCommand::Completions(args) => completions::run(&args),
+        CliCommand::Man(args) => man::run(&args),
         CliCommand::ReadPdf(args) => Ok(read_pdf::run(&args)),
     }
 }

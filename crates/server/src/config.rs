@@ -6,11 +6,13 @@
 //!   to secrets.
 //!
 //! A diagnostic is one line: file, line, key, what is wrong, and what to write instead. `serve` prints the first,
-//! `check-config` all. Without a file the server uses the embedded demo. `docs/configuration.md` and
+//! `check-config` all. [`ConfigSource::find`] says which file that is. `docs/configuration.md` and
 //! `headwater.schema.json` (for editors) list every key.
 
+mod agent_calls;
 mod agents;
 mod build;
+mod changes;
 mod diagnostics;
 mod error;
 mod fetch;
@@ -20,6 +22,7 @@ mod http_tool;
 mod input_hook;
 mod limits;
 mod names;
+mod program;
 mod providers;
 mod secrets;
 mod source;
@@ -30,10 +33,12 @@ mod tests;
 mod tools;
 mod urls;
 
+pub(crate) use changes::{describe_changes, keys_that_need_restart};
 pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;
 pub(crate) use fetch::FetchConfig;
 pub(crate) use secrets::read_env;
+pub(crate) use source::{ConfigSource, DEFAULT_FILE};
 
 use crate::body_permits::LargeBodySemaphore;
 use ::providers::ProviderRouter;
@@ -42,14 +47,13 @@ use engine::SystemClock;
 use gateway::attachments::AttachmentSettings;
 use gateway::limits::InputLimits;
 use model::definition::Definitions;
-use source::ConfigSource;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
-pub(crate) const DEFAULT_DATA_DIR: &str = "headwater-data";
+const DEFAULT_DATA_DIR: &str = "headwater-data";
 
 /// Settings of the command line and the environment, which take precedence over the file.
 #[derive(Clone, Debug, Default)]
@@ -123,21 +127,44 @@ impl Default for HttpLimits {
     }
 }
 
-/// Without a path, loads the embedded demo. Returns the first error.
-pub(crate) fn load_config(path: Option<&Path>, overrides: Overrides) -> Result<Config, ConfigError> {
-    let (config, findings) = check_config(path, overrides)?;
-    match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
+/// Returns the first error.
+pub(crate) fn load_config(source: &ConfigSource, overrides: Overrides) -> Result<Config, ConfigError> {
+    let (config, findings) = check_config(source, overrides)?;
+    match first_error(findings) {
         None => Ok(config),
-        Some(finding) => Err(finding.error),
+        Some(error) => Err(error),
     }
 }
 
 /// Returns all diagnostics. If one of them is an error, the settings are incomplete.
 pub(crate) fn check_config(
-    path: Option<&Path>,
+    source: &ConfigSource,
     overrides: Overrides,
 ) -> Result<(Config, Vec<Diagnostic>), ConfigError> {
-    let source = path.map_or_else(|| Ok(ConfigSource::demo()), ConfigSource::read)?;
     let tools = Arc::new(Toolbox::new(Arc::new(read_env), Arc::new(SystemClock))?);
-    Ok(build::build_config(&source, overrides, tools))
+    Ok(build::build_config(source, overrides, tools))
+}
+
+/// Where the data is: the settings for commands that work on a data folder. They ignore errors in other settings, such as
+/// a secret that only the server's environment has.
+pub(crate) struct StorageConfig {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) auth: AuthMode,
+    pub(crate) files: AttachmentSettings,
+}
+
+pub(crate) fn load_storage_config(
+    source: &ConfigSource,
+    data_dir: Option<PathBuf>,
+) -> Result<StorageConfig, ConfigError> {
+    let overrides = Overrides { data_dir, env: Some(read_env), ..Overrides::default() };
+    let (config, findings) = build::build_storage_config(source, overrides);
+    match first_error(findings) {
+        None => Ok(config),
+        Some(error) => Err(error),
+    }
+}
+
+fn first_error(findings: Vec<Diagnostic>) -> Option<ConfigError> {
+    findings.into_iter().find(|finding| finding.severity == Severity::Error).map(|finding| finding.error)
 }

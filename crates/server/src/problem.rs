@@ -78,7 +78,10 @@ impl Problem {
 
     /// The resource does not exist, or belongs to another user.
     pub(crate) fn not_found() -> Self {
-        Self::new(ErrorCode::NotFound, "no such resource")
+        Self::new(
+            ErrorCode::NotFound,
+            "no such resource or path; GET /openapi.json lists the paths, and base URLs of OpenAI clients end with /v1",
+        )
     }
 
     /// The body is JSON but does not have the shape that the route accepts.

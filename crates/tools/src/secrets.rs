@@ -4,6 +4,7 @@
 //! log. Resolved values are kept for the duration of the call to redact them: programs and servers quote them in errors.
 
 use model::error::{ErrorCode, ErrorInfo};
+use model::limits::SECRET_CHARS_MIN;
 use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
@@ -50,10 +51,11 @@ impl CallSecrets {
         Ok(filled)
     }
 
-    /// Replaces every value by its reference, the longest value first, because one may be part of another.
+    /// Replaces every value by its reference, the longest value first, because one may be part of another. Short values
+    /// stay: they are parts of words.
     pub(crate) fn redact(&self, text: &str) -> String {
         let mut secrets: Vec<&ResolvedSecret> =
-            self.resolved.iter().filter(|secret| !secret.value.is_empty()).collect();
+            self.resolved.iter().filter(|secret| secret.value.chars().count() >= SECRET_CHARS_MIN).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
         let replace =
             |text: String, secret: &&ResolvedSecret| text.replace(&secret.value, &format!("[{}]", secret.reference));
@@ -97,8 +99,9 @@ mod tests {
 
     fn env() -> EnvLookup {
         Arc::new(|name| match name {
-            "TOKEN" => Some("t0ken{env:OTHER}".to_owned()),
-            "OTHER" => Some("t0k".to_owned()),
+            "TOKEN" => Some("t0ken-12{env:OTHER}".to_owned()),
+            "OTHER" => Some("t0ken-12".to_owned()),
+            "SHORT" => Some("t".to_owned()),
             "EMPTY" => Some(String::new()),
             _ => None,
         })
@@ -113,11 +116,11 @@ mod tests {
         let cases = [
             ("plain", "plain"),
             ("", ""),
-            ("env:OTHER", "t0k"),
+            ("env:OTHER", "t0ken-12"),
             ("env:EMPTY", ""),
-            ("Bearer {env:OTHER}", "Bearer t0k"),
-            ("{env:OTHER}:{env:TOKEN}!", "t0k:t0ken{env:OTHER}!"),
-            ("{{env:OTHER}}", "{t0k}"),
+            ("Bearer {env:OTHER}", "Bearer t0ken-12"),
+            ("{env:OTHER}:{env:TOKEN}!", "t0ken-12:t0ken-12{env:OTHER}!"),
+            ("{{env:OTHER}}", "{t0ken-12}"),
             ("{env:OTHER", "{env:OTHER"),
             ("{other} env:OTHER", "{other} env:OTHER"),
         ];
@@ -154,9 +157,10 @@ mod tests {
     #[tokio::test]
     async fn inserted_secrets_are_redacted_longest_first() {
         let mut secrets = CallSecrets::default();
-        for text in ["env:OTHER", "env:TOKEN", "env:EMPTY"] {
+        for text in ["env:OTHER", "env:TOKEN", "env:EMPTY", "env:SHORT"] {
             secrets.resolve(text, &env()).await.unwrap();
         }
-        assert_eq!(secrets.redact("bad t0ken{env:OTHER} and t0k."), "bad [env:TOKEN] and [env:OTHER].");
+        let redacted = secrets.redact("not a bad t0ken-12{env:OTHER} and t0ken-12.");
+        assert_eq!(redacted, "not a bad [env:TOKEN] and [env:OTHER].", "a short one is part of other words");
     }
 }

@@ -32,6 +32,7 @@ const LIBRARIES: &[&str] = &[
     "tools",
     "fetch",
     "files",
+    "client",
     "engine",
     "gateway",
 ];
@@ -50,6 +51,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor { name: "providers", floor: 2, depends_on: &["model", "sse", "upstream"], tests_depend_on: &[] },
     CrateFloor { name: "tools", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "files", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
+    CrateFloor { name: "client", floor: 2, depends_on: &["model", "sse", "protocol"], tests_depend_on: &[] },
     CrateFloor { name: "fetch", floor: 2, depends_on: &[], tests_depend_on: &[] },
     CrateFloor { name: "engine", floor: 3, depends_on: &["model", "machine"], tests_depend_on: REAL_BACKENDS },
     CrateFloor { name: "gateway", floor: 4, depends_on: GATEWAY_DEPENDENCIES, tests_depend_on: &["store"] },

@@ -177,7 +177,7 @@ impl Engine {
     }
 
     fn check_request(&self, new: &NewRun) -> Result<(), StartError> {
-        let agent = self.ports().definitions.resolve_agent(&new.agent);
+        let agent = self.ports().definitions.get().resolve_agent(&new.agent);
         if agent.is_none() {
             return Err(StartError::UnknownAgent(new.agent.clone()));
         }

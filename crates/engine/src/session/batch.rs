@@ -1,6 +1,6 @@
 //! Records on their way into the log: gathered, appended together, published when they are durable.
 
-use super::ThreadSession;
+use super::{ThreadSession, failure_log};
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};
@@ -46,6 +46,7 @@ impl ThreadSession<'_> {
     pub(crate) fn push_record(&mut self, root: &TaskId, draft: RecordDraft) {
         let (seq, at) = (draft.seq, draft.at);
         let status = if draft.event.task_id() == Some(root) { status_after(&draft.event) } else { None };
+        failure_log::log_failure(&self.context.thread, root, &draft.event);
         self.push_directory_change(root, &draft.event, at);
         let record = Record::seal(&self.context.thread, root, self.lease.epoch, draft);
         self.next_batch.bytes += record.size_bytes();

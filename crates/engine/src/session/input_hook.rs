@@ -10,7 +10,6 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::limits::RECORD_BYTES_MAX;
 use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A run that waits for its hook.
@@ -26,7 +25,7 @@ impl ThreadSession<'_> {
         let context = self.context;
         let ports = &context.shared.ports;
         self.step_thread(ThreadInput::RunStarting);
-        let agent = ports.definitions.resolve_agent(&start.agent);
+        let agent = ports.definitions.get().resolve_agent(&start.agent);
         let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
             self.start_run_now(start, row);
             return;
@@ -62,7 +61,7 @@ impl ThreadSession<'_> {
     fn start_run_now(&mut self, start: StartCommand, row: u64) {
         let ports = &self.context.shared.ports;
         let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
-        self.run = Some(self.new_run_state(Arc::clone(&ports.definitions), None));
+        self.run = Some(self.new_run_state(ports.definitions.get(), None));
         self.consume_row(row);
         self.next_batch.changes.push(DirectoryChange::RunStarted {
             run,

@@ -5,7 +5,7 @@ use crate::fake_ports::{
 };
 use crate::fixtures::{SCENARIOS, definitions, parts_with_links, text_parts};
 use bytes::Bytes;
-use engine::{Engine, NewRun, Ports, StartedRun, View};
+use engine::{CurrentDefinitions, Engine, NewRun, Ports, StartedRun, View};
 use model::command::{CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
@@ -110,7 +110,7 @@ impl TestEngine {
 
     /// Restarts on the same data.
     pub(crate) async fn restart(self) -> Self {
-        let definitions = Definitions::clone(&self.engine.ports().definitions);
+        let definitions = Definitions::clone(&self.engine.ports().definitions.get());
         self.restart_with(definitions).await
     }
 
@@ -162,7 +162,7 @@ impl TestEngine {
             hooks: hooks.clone(),
             documents: test_env.documents.clone(),
             clock: clock.clone(),
-            definitions: Arc::new(definitions),
+            definitions: CurrentDefinitions::new(definitions),
             node: NodeId::from("node-1"),
         };
         let engine = Engine::new(ports);

@@ -1,11 +1,12 @@
 //! Secrets of a turn: resolved for each turn, and redacted everywhere else. Services quote keys in their error messages.
 
+use model::limits::SECRET_CHARS_MIN;
 use model::ports::BoxFuture;
 use serde_json::Value;
 use std::sync::Arc;
 
 const REDACTED: &str = "[removed]";
-/// Long enough not to occur by chance. A shorter secret (`test`, `none`) may be a word of the response, so it is redacted
+/// Long enough not to occur by chance. A shorter secret (`test-key`) may be a word of the response, so it is redacted
 /// only in errors.
 const LONG_SECRET_BYTES: usize = 16;
 
@@ -28,7 +29,7 @@ pub(super) struct TurnSecrets {
 
 impl TurnSecrets {
     pub(super) fn add_values(&mut self, values: Vec<String>) {
-        for value in values.into_iter().filter(|value| !value.is_empty()) {
+        for value in values.into_iter().filter(|value| value.chars().count() >= SECRET_CHARS_MIN) {
             let quoted = Value::from(value.as_str()).to_string();
             self.values.push(quoted.trim_matches('"').to_owned());
             self.values.push(value);
@@ -67,9 +68,10 @@ mod tests {
     #[test]
     fn every_secret_is_redacted_longest_first_also_in_json_encoding() {
         let mut secrets = TurnSecrets::default();
-        secrets.add_values(vec!["abc".to_owned(), String::new(), "abc\"def".to_owned()]);
-        assert_eq!(secrets.redact(r#"abc, abc"def and abc\"def."#), "[removed], [removed] and [removed].");
-        let mut value = json!({"a": ["x abc"], "n": 1});
+        secrets.add_values(["abcd-efg", "", "e", "abcd-efg\"def"].map(str::to_owned).to_vec());
+        let redacted = secrets.redact(r#"the abcd-efg, abcd-efg"def and abcd-efg\"def."#);
+        assert_eq!(redacted, "the [removed], [removed] and [removed].", "a short one is part of other words");
+        let mut value = json!({"a": ["x abcd-efg"], "n": 1});
         secrets.redact_json(&mut value);
         assert_eq!(value, json!({"a": ["x [removed]"], "n": 1}));
     }
@@ -77,9 +79,9 @@ mod tests {
     #[test]
     fn a_short_key_is_not_redacted_from_responses() {
         let mut secrets = TurnSecrets::default();
-        secrets.add_values(vec!["test".to_owned(), "0123456789abcdef".to_owned()]);
-        let mut said = "a test with 0123456789abcdef".to_owned();
+        secrets.add_values(vec!["test-key".to_owned(), "0123456789abcdef".to_owned()]);
+        let mut said = "a test-key with 0123456789abcdef".to_owned();
         secrets.redact_long_values(&mut said);
-        assert_eq!(said, "a test with [removed]");
+        assert_eq!(said, "a test-key with [removed]");
     }
 }

@@ -1,18 +1,21 @@
 //! `headwater check-config`: prints all errors of a config file, one line each, and starts nothing.
 
-use super::print_line;
-use crate::config::{self, Config, Overrides, Severity};
+use super::config_args::{ConfigArg, announce_config};
+use super::{TextColor, paint, print_line};
+use crate::config::{self, Config, ConfigError, Diagnostic, Overrides, Severity};
 use clap::Args;
-use std::path::PathBuf;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 const SCHEMA: &str = include_str!("../../headwater.schema.json");
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfigArgs {
-    /// The config file [default: the embedded demo].
-    #[arg(long, env = "HEADWATER_CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
     /// Print the JSON Schema of config files instead, for editors.
     #[arg(long)]
     schema: bool,
@@ -23,22 +26,69 @@ pub(crate) fn run(args: &CheckConfigArgs) -> ExitCode {
         print_line(SCHEMA.trim_end());
         return ExitCode::SUCCESS;
     }
-    let overrides = Overrides { env: Some(config::read_env), ..Overrides::default() };
-    let (config, findings) = match config::check_config(args.config.as_deref(), overrides) {
+    let (config, findings) = match check_file(&args.config) {
         Ok(checked) => checked,
+        Err(error) if args.json => {
+            print_line(json!({"ok": false, "findings": [{"severity": "error", "message": error.to_string()}]}));
+            return ExitCode::FAILURE;
+        }
         Err(error) => {
-            print_line(error);
+            print_line(paint(error, TextColor::Red));
             return ExitCode::FAILURE;
         }
     };
-    for finding in &findings {
-        print_line(&finding.error);
+    let is_valid = findings.iter().all(|finding| finding.severity == Severity::Warning);
+    if args.json {
+        print_line(json_report(&config, &findings));
+    } else {
+        print_report(&config, &findings);
     }
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
-        return ExitCode::FAILURE;
+    if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_report(config: &Config, findings: &[Diagnostic]) {
+    let mut is_valid = true;
+    for finding in findings {
+        is_valid &= finding.severity == Severity::Warning;
+        let color = if finding.severity == Severity::Error { TextColor::Red } else { TextColor::Yellow };
+        print_line(paint(&finding.error, color));
     }
-    print_line(summary(&config));
-    ExitCode::SUCCESS
+    if is_valid {
+        print_line(paint(summary(config), TextColor::Green));
+    }
+}
+
+fn json_report(config: &Config, findings: &[Diagnostic]) -> Value {
+    let finding_json = |finding: &Diagnostic| {
+        let severity = if finding.severity == Severity::Error { "error" } else { "warning" };
+        let mut json = json!({"severity": severity, "message": finding.error.to_string()});
+        if let (ConfigError::Invalid { origin, line, key, message }, Some(json)) =
+            (&finding.error, json.as_object_mut())
+        {
+            let message = message.strip_prefix("warning: ").unwrap_or(message);
+            json.extend([
+                ("file".to_owned(), json!(origin)),
+                ("line".to_owned(), json!(line)),
+                ("key".to_owned(), json!(key)),
+                ("message".to_owned(), json!(message)),
+            ]);
+        }
+        json
+    };
+    let definitions = &config.definitions;
+    json!({
+        "ok": findings.iter().all(|finding| finding.severity == Severity::Warning),
+        "findings": findings.iter().map(finding_json).collect::<Vec<_>>(),
+        "agents": definitions.agents.keys().collect::<Vec<_>>(),
+        "tools": definitions.tools.keys().collect::<Vec<_>>(),
+        "providers": definitions.providers,
+    })
+}
+
+fn check_file(config: &ConfigArg) -> Result<(Config, Vec<Diagnostic>), ConfigError> {
+    let source = config.find()?;
+    announce_config(&source);
+    config::check_config(&source, Overrides { env: Some(config::read_env), ..Overrides::default() })
 }
 
 fn summary(config: &Config) -> String {

@@ -1,7 +1,10 @@
 //! `headwater keys`: manages API keys, through the running server if there is one, otherwise in the data folder itself.
 
-use super::{DataDir, print_line};
-use crate::control_socket::{self, ControlRequest, ControlResponse};
+use super::config_args::{DataDir, DataDirArgs};
+use super::{TextColor, paint, print_line};
+use crate::api_keys;
+use crate::config::AuthMode;
+use crate::control_socket::{self, ControlRequest, ControlResponse, KeySummary};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use std::path::Path;
@@ -22,47 +25,76 @@ enum KeysCommand {
         #[arg(long)]
         user: String,
         #[command(flatten)]
-        folder: DataDir,
+        folder: DataDirArgs,
     },
     /// List all keys.
     List {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
-        folder: DataDir,
+        folder: DataDirArgs,
     },
     /// Revoke a key and close its streams.
     Revoke {
         /// The key's id (`key_…`), as printed by `list`.
         id: String,
         #[command(flatten)]
-        folder: DataDir,
+        folder: DataDirArgs,
     },
 }
 
 pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
+    let mut format = ListFormat::Lines;
     let (request, folder) = match args.verb {
         KeysCommand::Create { user, folder } => (ControlRequest::CreateKey { user }, folder),
-        KeysCommand::List { folder } => (ControlRequest::ListKeys, folder),
+        KeysCommand::List { folder, json: as_json } => {
+            format = if as_json { ListFormat::Json } else { ListFormat::Lines };
+            (ControlRequest::ListKeys, folder)
+        }
         KeysCommand::Revoke { id, folder } => (ControlRequest::RevokeKey { id }, folder),
     };
-    let is_create = matches!(request, ControlRequest::CreateKey { .. });
-    if !is_create && !folder.data_dir.exists() {
-        bail!("the data folder {} does not exist", folder.data_dir.display());
+    let DataDir { path, auth } = folder.resolve()?;
+    match &request {
+        // Checked before the folder is created.
+        ControlRequest::CreateKey { user } => api_keys::check_user_name(user)?,
+        _ if !path.exists() => bail!("the data folder {} does not exist", path.display()),
+        _ => {}
     }
-    match run_key_request(&folder.data_dir, request).await? {
+    match run_key_request(&path, request).await? {
         ControlResponse::Created(key) => {
             print_line(&key.secret);
             eprintln!("key {} of user {}: it is not shown again", key.id, key.user);
-        }
-        ControlResponse::Keys { keys } => {
-            for key in keys {
-                let state = key.revoked_at.map_or("live".to_owned(), |at| format!("revoked_at={at}"));
-                print_line(format_args!("{}\t{}\tcreated_at={}\t{state}", key.id, key.user, key.created_at));
+            if auth == Some(AuthMode::None) {
+                eprintln!("the config does not use keys: set [auth] mode = \"keys\" before you hand it out");
             }
         }
+        ControlResponse::Keys { keys } => print_keys(&keys, format)?,
         ControlResponse::Revoked => print_line("revoked"),
         ControlResponse::Failed { why } => bail!(why),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Clone, Copy)]
+enum ListFormat {
+    Lines,
+    Json,
+}
+
+fn print_keys(keys: &[KeySummary], format: ListFormat) -> anyhow::Result<()> {
+    if matches!(format, ListFormat::Json) {
+        print_line(serde_json::to_string(keys)?);
+        return Ok(());
+    }
+    for KeySummary { id, user, created_at, revoked_at } in keys {
+        let (state, color) = match revoked_at {
+            None => ("live".to_owned(), TextColor::Green),
+            Some(at) => (format!("revoked_at={at}"), TextColor::Dim),
+        };
+        print_line(format_args!("{id}\t{user}\tcreated_at={created_at}\t{}", paint(state, color)));
+    }
+    Ok(())
 }
 
 async fn run_key_request(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {

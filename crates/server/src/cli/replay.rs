@@ -7,7 +7,8 @@ mod client_protocol;
 mod images;
 mod timing;
 
-use super::DataDir;
+use super::config_args::DataDirArgs;
+use crate::config::ConfigError;
 use clap::Args;
 use client_protocol::ClientProtocol;
 use gateway::attachments::inline_images;
@@ -36,7 +37,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     fast: bool,
     #[command(flatten)]
-    folder: DataDir,
+    folder: DataDirArgs,
 }
 
 const EXIT_UNFINISHED: u8 = 1;
@@ -54,6 +55,8 @@ enum ReplayError {
     RunNotFound(TaskId, PathBuf),
     #[error("run {0} has no response number {1}")]
     SegmentNotFound(TaskId, u32),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Folder(#[from] StoreOpenError),
     #[error(transparent)]
@@ -84,7 +87,7 @@ async fn replay(args: ReplayArgs) -> Result<LoggedRun, ReplayError> {
     let ReplayArgs { run, protocol, fast, folder } = args;
     let (id, segment) = parse_run_or_response_id(&run).ok_or(ReplayError::NotAnId(run))?;
     let protocol = ClientProtocol::from_name(&protocol).ok_or(ReplayError::UnknownProtocol(protocol))?;
-    let dir = folder.data_dir;
+    let dir = folder.resolve()?.path;
     if !dir.exists() {
         return Err(ReplayError::DataDirNotFound(dir));
     }

@@ -1,6 +1,9 @@
 //! `headwater serve`: opens the settings, then the port, then the data folder, so that an error leaves as little behind as
 //! possible.
 
+mod reload;
+
+use super::config_args::{ConfigArg, announce_config};
 use super::{print_line, read_pdf};
 use crate::api_keys::ApiKeys;
 use crate::app::{App, AppInner};
@@ -21,6 +24,7 @@ use gateway::{Gateway, GatewayParts};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::NodeId;
 use model::ports::{Accounts, DefinitionWriter as _, Directory};
+use reload::{CurrentProviders, Reloader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,9 +42,8 @@ const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The config file. Without one it is the embedded demo.
-    #[arg(long, env = "HEADWATER_CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
     /// Where to listen [default: 127.0.0.1:8787]. Port 0 takes a free one.
     #[arg(long, env = "HEADWATER_LISTEN")]
     listen: Option<String>,
@@ -56,9 +59,9 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let environment: Option<fn(&str) -> _> = Some(config::read_env);
     let overrides =
         Overrides { listen: args.listen, data_dir: args.data_dir, record_dir: args.record, env: environment };
-    let config = config::load_config(args.config.as_deref(), overrides)?;
-    let listener =
-        listen::bind_listener(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
+    let source = args.config.find()?;
+    let mut config = config::load_config(&source, overrides.clone())?;
+    let listener = listen::bind_listener(config.listen).with_context(|| listen_error_context(config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
     let options = store::SqliteOptions { commit_spacing: config.commit_spacing, ..store::SqliteOptions::default() };
@@ -67,7 +70,8 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store);
     let (data_dir, grace) = (config.data_dir.clone(), config.shutdown_grace);
     let limits = config.http_limits.clone();
-    let app = build_app(config, address, Arc::clone(&store)).await?;
+    let providers = Arc::new(CurrentProviders::new(std::mem::take(&mut config.models)));
+    let app = build_app(config, Arc::clone(&providers), address, Arc::clone(&store)).await?;
     let control_socket = spawn_control_socket(&app, &data_dir);
     let unfinished = app.gateway.engine.recover().await.context("cannot read the unfinished threads")?;
     if unfinished > 0 {
@@ -75,15 +79,19 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let (closing, closed) = watch::channel(false);
     let serving = tokio::spawn(listen::serve_connections(listener, router(&app), limits, closed));
+    announce_config(&source);
     // Scripts and tests wait for exactly this line.
     print_line(format_args!("headwater listening on http://{address}"));
-    signals.next().await;
+    let reloader = Reloader { config: args.config, overrides, started_with: source, providers };
+    while signals.next().await == ServerSignal::Reload {
+        reloader.reload(&app).await;
+    }
     tracing::info!(grace_ms = grace.as_millis(), "stopping; a second signal stops at once");
     app.start_shutdown();
     closing.send_replace(true);
     tokio::select! {
         () = app.gateway.engine.stop(grace) => {}
-        () = signals.next() => app.gateway.engine.stop(Duration::ZERO).await,
+        () = signals.next_stop() => app.gateway.engine.stop(Duration::ZERO).await,
     }
     // Every stream has ended. Connections that are still open have a client that does not read.
     if tokio::time::timeout(CONNECTIONS_CLOSE_TIMEOUT, serving).await.is_err() {
@@ -99,7 +107,19 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>) -> anyhow::Result<App> {
+fn listen_error_context(address: SocketAddr) -> String {
+    format!(
+        "cannot listen on {address}; if another process uses the port, stop it or choose another port with --listen (port \
+         0 takes a free one)"
+    )
+}
+
+async fn build_app(
+    config: Config,
+    providers: Arc<CurrentProviders>,
+    address: SocketAddr,
+    store: Arc<SqliteStore>,
+) -> anyhow::Result<App> {
     let metrics = PrometheusBuilder::new().install_recorder().context("no metrics")?;
     let directory: Arc<dyn Directory> = Arc::clone(&store) as Arc<dyn Directory>;
     let auth = match config.auth {
@@ -118,11 +138,11 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,
         directory,
-        models: Arc::new(config.models),
+        models: providers,
         tools: Arc::clone(&config.tools) as _,
         hooks: config.tools,
         clock: Arc::new(SystemClock),
-        definitions: Arc::new(config.definitions),
+        definitions: config.definitions,
         node: NodeId::from(format!("node-{}", std::process::id())),
         data_dir: config.data_dir,
         attachments: config.files,
@@ -174,22 +194,39 @@ fn own_addresses(listen: SocketAddr, hosts: &[String], public_url: Option<&str>)
     std::iter::once(listen.to_string()).chain(names).map(|address| OwnAddress::parse(&address)).collect()
 }
 
-/// SIGTERM and SIGINT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerSignal {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGHUP.
+    Reload,
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> ServerSignal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => ServerSignal::Stop,
+            _ = self.interrupt.recv() => ServerSignal::Stop,
+            _ = self.hangup.recv() => ServerSignal::Reload,
         }
+    }
+
+    async fn next_stop(&mut self) {
+        while self.next().await == ServerSignal::Reload {}
     }
 }
 

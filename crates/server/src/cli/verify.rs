@@ -1,7 +1,9 @@
 //! `headwater verify`: checks a data folder and the storage of its files, and lists all damage. Writes nothing.
 
-use super::print_line;
-use crate::config::{self, Config, DEFAULT_DATA_DIR, Overrides};
+use super::config_args::{DataDirArgs, announce_config};
+use super::{TextColor, paint, print_line};
+use crate::config::{self, StorageConfig};
+use anyhow::bail;
 use clap::Args;
 use files::{FileKey, FileStore, FileStoreError, ListedFile, ListedFileKind, StorageLocation};
 use futures_util::TryStreamExt as _;
@@ -9,9 +11,10 @@ use gateway::attachments::default_location;
 use gateway::secret_token::encode_hex;
 use model::UserId;
 use model::ports::AttachmentRow;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{StoredFiles, VerifyReport};
 
@@ -20,47 +23,69 @@ const EXIT_NOT_VERIFIED: u8 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The config file, if it sets the folder or bucket of files.
-    #[arg(long, env = "HEADWATER_CONFIG")]
-    config: Option<PathBuf>,
-    /// The data folder [default: the setting of the config file, or headwater-data].
-    #[arg(long, env = "HEADWATER_DATA_DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    folder: DataDirArgs,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
-    let (mut report, files_check) = match verify_data(args).await {
+    let as_json = args.json;
+    let (mut report, mut files_check) = match verify_data(args).await {
         Ok(checked) => checked,
         Err(error) => {
             eprintln!("headwater: {error:#}");
             return ExitCode::from(EXIT_NOT_VERIFIED);
         }
     };
-    let mut is_partial = false;
+    if let FilesCheck::Checked { problems, .. } = &mut files_check {
+        std::mem::take(problems).into_iter().for_each(|problem| report.add_problem(problem));
+    }
+    if as_json {
+        print_line(json_report(&report, &files_check));
+    } else {
+        print_report(&report, &files_check);
+    }
+    match (report.is_clean(), files_check) {
+        (true, FilesCheck::Checked { .. }) => ExitCode::SUCCESS,
+        // There are files, and nobody can say whether they are intact.
+        (true, _) => ExitCode::from(EXIT_NOT_VERIFIED),
+        (false, _) => ExitCode::FAILURE,
+    }
+}
+
+fn print_report(report: &VerifyReport, files_check: &FilesCheck) {
     match files_check {
-        FilesCheck::Checked { files, orphaned, problems } => {
+        FilesCheck::Checked { files, orphaned, .. } => {
             print_line(format_args!("{files} files"));
-            if orphaned > 0 {
+            if *orphaned > 0 {
                 print_line(format_args!("{orphaned} of them belong to no thread: the next start removes them"));
             }
-            problems.into_iter().for_each(|problem| report.add_problem(problem));
         }
-        // There are files, and nobody can say whether they are intact.
-        FilesCheck::LocationUnknown(why) => {
-            print_line(format_args!("files were not checked: {why}"));
-            is_partial = true;
-        }
-        FilesCheck::Failed(error) => {
-            eprintln!("headwater: files were not checked: {error:#}");
-            is_partial = true;
-        }
+        FilesCheck::LocationUnknown(why) => print_line(format_args!("files were not checked: {why}")),
+        FilesCheck::Failed(error) => eprintln!("headwater: files were not checked: {error:#}"),
     }
-    print_line(report.to_string().trim_end());
-    match report.is_clean() {
-        true if is_partial => ExitCode::from(EXIT_NOT_VERIFIED),
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    let color = if report.is_clean() { TextColor::Green } else { TextColor::Red };
+    report.to_string().lines().for_each(|line| print_line(paint(line, color)));
+}
+
+fn json_report(report: &VerifyReport, files_check: &FilesCheck) -> Value {
+    let (files, orphaned, not_checked) = match files_check {
+        FilesCheck::Checked { files, orphaned, .. } => (Some(files), Some(orphaned), None),
+        FilesCheck::LocationUnknown(why) => (None, None, Some(why.clone())),
+        FilesCheck::Failed(error) => (None, None, Some(format!("{error:#}"))),
+    };
+    json!({
+        "clean": report.is_clean(),
+        "threads": report.threads,
+        "runs": report.runs,
+        "records": report.records,
+        "files": files,
+        "orphaned_files": orphaned,
+        "files_not_checked": not_checked,
+        "problems": report.problems,
+    })
 }
 
 enum FilesCheck {
@@ -108,27 +133,25 @@ async fn check_files(target: &VerifyTarget, stored: &StoredFiles) -> anyhow::Res
 struct VerifyTarget {
     data_dir: PathBuf,
     location: StorageLocation,
-    /// Whether a config file was given: then a missing folder of files is damage.
+    /// Whether a config file was found: then a missing folder of files is damage.
     is_configured: bool,
     env_vars: Vec<(String, String)>,
 }
 
 impl VerifyTarget {
     fn new(args: VerifyArgs) -> anyhow::Result<Self> {
-        let Some(file) = args.config else {
-            let data_dir = args.data_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR));
-            return Ok(Self {
-                location: default_location(&data_dir),
-                data_dir,
-                is_configured: false,
-                env_vars: Vec::new(),
-            });
+        let DataDirArgs { config, data_dir } = args.folder;
+        let check_exists = |dir: &Path| match dir.exists() {
+            true => Ok(()),
+            false => bail!("the data folder {} does not exist", dir.display()),
         };
-        let environment: Option<fn(&str) -> _> = Some(config::read_env);
-        let overrides = Overrides { data_dir: args.data_dir, env: environment, ..Overrides::default() };
-        let Config { data_dir, files, .. } = config::load_config(Some(&file), overrides)?;
+        data_dir.as_deref().map_or(Ok(()), check_exists)?;
+        let source = config.find()?;
+        let StorageConfig { data_dir, files, .. } = config::load_storage_config(&source, data_dir)?;
+        announce_config(&source);
+        check_exists(&data_dir)?;
         let location = files.location.unwrap_or_else(|| default_location(&data_dir));
-        Ok(Self { data_dir, location, is_configured: true, env_vars: files.env_vars })
+        Ok(Self { data_dir, location, is_configured: !source.is_demo(), env_vars: files.env_vars })
     }
 }
 

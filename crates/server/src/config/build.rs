@@ -6,8 +6,8 @@ use super::source::ConfigSource;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::urls::{is_host, is_origin};
-use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides};
-use super::{agents, fetch, files, limits, providers, tools};
+use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides, StorageConfig};
+use super::{agent_calls, agents, fetch, files, limits, providers, tools};
 use ::tools::Toolbox;
 use gateway::secret_token::encode_hex;
 use model::definition::Definitions;
@@ -30,17 +30,37 @@ pub(super) fn build_config(
     tools: Arc<Toolbox>,
 ) -> (Config, Vec<Diagnostic>) {
     let findings = Diagnostics::new(source);
+    let entries = parse_tables(source, &findings);
+    let config = read_settings(&ConfigTable::root(&findings, &entries, &KEYS), &findings, overrides, tools);
+    (config, findings.into_sorted())
+}
+
+pub(super) fn build_storage_config(source: &ConfigSource, overrides: Overrides) -> (StorageConfig, Vec<Diagnostic>) {
+    let findings = Diagnostics::new(source);
+    let entries = parse_tables(source, &findings);
+    let file = ConfigTable::root(&findings, &entries, &KEYS);
+    let config = StorageConfig {
+        data_dir: read_data_dir(&file.table("server", &SERVER_KEYS), overrides.data_dir),
+        auth: read_auth_mode(&file.table("auth", &AUTH_KEYS)).unwrap_or(AuthMode::None),
+        files: files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env),
+    };
+    (config, findings.into_sorted())
+}
+
+/// An invalid TOML file is empty: the rest of it would only repeat the same error.
+fn parse_tables<'a>(source: &'a ConfigSource, findings: &Diagnostics<'_>) -> DeTable<'a> {
     let (tree, errors) = DeTable::parse_recoverable(&source.text);
     for error in &errors {
         let at = error.span().unwrap_or(0..0).start;
         let key = source.key_on_line(source.line_at(at));
         findings.push_at(super::Severity::Error, at, key, error.message());
     }
-    // The rest of an invalid TOML file would only repeat the same error.
-    let nothing = DeTable::new();
-    let entries = if errors.is_empty() { tree.get_ref() } else { &nothing };
-    let config = read_settings(&ConfigTable::root(&findings, entries, &KEYS), &findings, overrides, tools);
-    (config, findings.into_sorted())
+    if errors.is_empty() { tree.into_inner() } else { DeTable::new() }
+}
+
+fn read_data_dir(server: &ConfigTable<'_>, flag: Option<PathBuf>) -> PathBuf {
+    let setting = || server.text("data_dir").map(PathBuf::from);
+    flag.or_else(setting).unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR))
 }
 
 fn read_settings(
@@ -50,25 +70,22 @@ fn read_settings(
     tools: Arc<Toolbox>,
 ) -> Config {
     let server = file.table("server", &SERVER_KEYS);
-    let limits = file.table("limits", &limits::KEYS);
+    let limits = file.table("limits", &limits::limit_keys());
     let providers = file.free_table("providers");
     let env_providers = providers::providers_from_env(overrides.env, &providers, findings);
     let names = providers.names().into_iter().chain(env_providers.iter().map(|(name, _)| *name)).collect();
     let definitions = read_definitions(file, &limits, names);
     let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS));
     let listen = read_listen(&server, findings, overrides.listen);
-    if auth == AuthMode::None && !listen.ip().is_loopback() {
+    if auth == Some(AuthMode::None) && !listen.ip().is_loopback() {
         findings.push(ConfigError::ExposedWithoutAuth(listen));
     }
     let files = file.table("files", &files::KEYS);
     let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
     Config {
         listen,
-        data_dir: overrides
-            .data_dir
-            .or_else(|| server.text("data_dir").map(PathBuf::from))
-            .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR)),
-        auth,
+        data_dir: read_data_dir(&server, overrides.data_dir),
+        auth: auth.unwrap_or(AuthMode::None),
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
@@ -84,14 +101,15 @@ fn read_settings(
 }
 
 fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers: Vec<&str>) -> Definitions {
-    let (agents, tools) = (file.free_table("agents"), file.free_table("tools"));
-    let names = DefinedNames { agents: agents.names(), tools: tools.names(), providers };
-    let agents = agents::read_agents(&agents, &names);
+    let (agent_tables, tools) = (file.free_table("agents"), file.free_table("tools"));
+    let names = DefinedNames { agents: agent_tables.names(), tools: tools.names(), providers };
+    let agents = agents::read_agents(&agent_tables, &names);
     let tools = tools::read_tools(&tools, &agents, &names);
+    agent_calls::check_call_cycles(&agent_tables, &agents, &tools);
     let mut definitions = Definitions {
         providers: names.providers.iter().map(|&name| name.to_owned()).collect(),
         limits: limits::read_run_limits(limits),
-        prices: limits::read_prices(&file.free_table("prices"), &names),
+        prices: limits::read_prices(&file.free_table("prices"), &names, &agents),
         agents,
         tools,
         digest: String::new(),
@@ -129,15 +147,16 @@ fn read_listen(server: &ConfigTable<'_>, findings: &Diagnostics<'_>, flag: Optio
     flag.or(setting).unwrap_or(DEFAULT_LISTEN)
 }
 
-fn read_auth_mode(table: &ConfigTable<'_>) -> AuthMode {
+/// `None` if the setting is invalid.
+fn read_auth_mode(table: &ConfigTable<'_>) -> Option<AuthMode> {
     const MODES: [(&str, AuthMode); 2] = [("none", AuthMode::None), ("keys", AuthMode::Keys)];
-    let Some(item) = table.get("mode") else { return AuthMode::None };
+    let Some(item) = table.get("mode") else { return Some(AuthMode::None) };
     if item.is_text("jwt") {
         let known: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
         item.report_error(format!("`jwt` is not supported yet; expected one of {}", suggest::list_names(&known)));
-        return AuthMode::None;
+        return None;
     }
-    item.one_of(&MODES).unwrap_or(AuthMode::None)
+    item.one_of(&MODES)
 }
 
 fn read_checked_list(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool, wanted: &str) -> Vec<String> {

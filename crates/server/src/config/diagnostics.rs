@@ -3,6 +3,7 @@
 use super::ConfigError;
 use super::source::ConfigSource;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(crate) struct Diagnostic {
@@ -21,16 +22,23 @@ pub(crate) enum Severity {
 pub(super) struct Diagnostics<'a> {
     pub(super) source: &'a ConfigSource,
     entries: RefCell<Vec<Diagnostic>>,
+    /// Causes that have been reported and may show in several places.
+    causes: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Diagnostics<'a> {
     pub(super) fn new(source: &'a ConfigSource) -> Self {
-        Self { source, entries: RefCell::default() }
+        Self { source, entries: RefCell::default(), causes: RefCell::default() }
     }
 
     /// Adds an error that has no line in the file.
     pub(super) fn push(&self, error: ConfigError) {
         self.entries.borrow_mut().push(Diagnostic { severity: Severity::Error, error });
+    }
+
+    /// Whether the cause has not been reported before.
+    pub(super) fn is_new_cause(&self, cause: &str) -> bool {
+        self.causes.borrow_mut().insert(cause.to_owned())
     }
 
     /// `at` is a byte offset in the file.

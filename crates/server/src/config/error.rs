@@ -1,5 +1,6 @@
 //! Errors of the configuration, one line each.
 
+use model::limits::SECRET_CHARS_MIN;
 use providers::scripted::ScenarioError;
 use std::io;
 
@@ -24,6 +25,10 @@ pub(crate) enum ConfigError {
     Client(#[from] providers::http::ProviderClientError),
     #[error("`{0}` in the environment is not a URL such as https://example.com/v1")]
     EnvUrl(&'static str),
+    #[error(
+        "`{0}` in the environment has fewer than {SECRET_CHARS_MIN} characters, so it cannot be redacted; unset it if the service needs no key"
+    )]
+    EnvKey(&'static str),
     #[error("`{0}` is not an address to listen on: use ip:port, such as 127.0.0.1:8787")]
     Listen(String),
     #[error(
@@ -41,6 +46,7 @@ impl ConfigError {
             | Self::Scenario(_)
             | Self::Client(_)
             | Self::EnvUrl(_)
+            | Self::EnvKey(_)
             | Self::Listen(_)
             | Self::ExposedWithoutAuth(_) => None,
         }

@@ -12,8 +12,8 @@ const QUERY_METHODS: [&str; 3] = ["GET", "HEAD", "DELETE"];
 /// … and the body of these.
 const BODY_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 
-/// `known` are the names of the parameters.
-pub(super) fn read_http_tool(table: &ConfigTable<'_>, known: &[&str]) -> Option<HttpTool> {
+/// `known` are the names of the parameters; without them, placeholders are not checked.
+pub(super) fn read_http_tool(table: &ConfigTable<'_>, known: Option<&[&str]>) -> Option<HttpTool> {
     let Some(item) = table.get("url") else {
         table.report_error("`url` is missing; write `url = \"https://…\"`");
         return None;
@@ -24,7 +24,7 @@ pub(super) fn read_http_tool(table: &ConfigTable<'_>, known: &[&str]) -> Option<
     if let Some((item, body)) = &body {
         check_body_placeholders(item, body, known);
     }
-    let all_used = known.iter().all(|name| used.contains(name));
+    let all_used = known.unwrap_or_default().iter().all(|name| used.contains(name));
     let method = table.get("method").and_then(|item| read_method(&item));
     let method = method.unwrap_or(if all_used && body.is_none() { "GET" } else { "POST" });
     if let Some((item, _)) = &body
@@ -65,7 +65,7 @@ fn read_json_pointer(item: &ConfigValue<'_>) -> Option<String> {
 }
 
 /// The names of the arguments in the URL.
-fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) -> Option<Vec<&'a str>> {
+fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: Option<&[&str]>) -> Option<Vec<&'a str>> {
     let mut names: Vec<&str> = Vec::new();
     let mut filled = String::new();
     let mut rest = url;
@@ -79,12 +79,8 @@ fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) ->
             item.report_error(format!("`{{{name}}}` is allowed in the path and the query only; write out the host"));
             return None;
         }
-        if !known.contains(&name) {
-            item.report_error(format!(
-                "{} is not a parameter; {}",
-                quote_text(&format!("{{{name}}}")),
-                suggest::suggest_name(name, known)
-            ));
+        if !names.contains(&name) {
+            check_placeholder(item, name, known);
         }
         filled.push('x');
         names.push(name);
@@ -100,20 +96,22 @@ fn has_authority(text: &str) -> bool {
 }
 
 /// A string `{name}` in the body stands for an argument.
-fn check_body_placeholders(item: &ConfigValue<'_>, body: &Value, known: &[&str]) {
+fn check_body_placeholders(item: &ConfigValue<'_>, body: &Value, known: Option<&[&str]>) {
     match body {
         Value::String(text) => {
-            let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-            if let Some(name) = name.filter(|name| !known.contains(name)) {
-                item.report_error(format!(
-                    "{} is not a parameter; {}",
-                    quote_text(text),
-                    suggest::suggest_name(name, known)
-                ));
+            if let Some(name) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+                check_placeholder(item, name, known);
             }
         }
         Value::Array(list) => list.iter().for_each(|value| check_body_placeholders(item, value, known)),
         Value::Object(members) => members.values().for_each(|value| check_body_placeholders(item, value, known)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn check_placeholder(item: &ConfigValue<'_>, name: &str, known: Option<&[&str]>) {
+    if let Some(known) = known.filter(|known| !known.contains(&name)) {
+        let placeholder = quote_text(&format!("{{{name}}}"));
+        item.report_error(format!("{placeholder} is not a parameter; {}", suggest::suggest_name(name, known)));
     }
 }

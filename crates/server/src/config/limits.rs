@@ -2,16 +2,18 @@
 
 use super::HttpLimits;
 use super::names::{DefinedNames, check_model_exists};
+use super::suggest;
 use super::table::ConfigTable;
 use crate::body_permits::LargeBodySemaphore;
 use gateway::limits::InputLimits;
-use model::definition::Price;
+use model::definition::{Agent, Price};
 use model::fold::TASK_FILES_MAX;
 use model::limits::{CostMicros, RunLimits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 25] = [
+/// Limits of runs.
+const RUN_KEYS: [&str; 14] = [
     "steps_max",
     "depth_max",
     "descendants_max",
@@ -26,6 +28,9 @@ pub(super) const KEYS: [&str; 25] = [
     "run_deadline_ms",
     "model_retries_max",
     "retry_after_max_ms",
+];
+/// Limits of connections and requests.
+pub(super) const HTTP_KEYS: [&str; 11] = [
     "body_bytes_max",
     "large_bodies_max",
     "body_read_ms",
@@ -38,6 +43,11 @@ pub(super) const KEYS: [&str; 25] = [
     "input_files_max",
     "tools_max",
 ];
+
+pub(super) fn limit_keys() -> Vec<&'static str> {
+    [RUN_KEYS.as_slice(), HTTP_KEYS.as_slice()].concat()
+}
+
 /// The longest duration that can be set: a year.
 pub(super) const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
@@ -90,10 +100,26 @@ pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
     }
 }
 
-pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) -> BTreeMap<String, Price> {
+pub(super) fn read_prices(
+    tables: &ConfigTable<'_>,
+    names: &DefinedNames<'_>,
+    agents: &BTreeMap<String, Agent>,
+) -> BTreeMap<String, Price> {
+    let in_use: Vec<&str> = agents.values().flat_map(models_of_agent).collect();
     let mut prices = BTreeMap::new();
     for (model, item) in tables.items() {
         check_model_exists(&item, model, names);
+        let provider = model.split_once('/').map(|(provider, _)| provider);
+        if provider.is_some_and(|provider| names.providers.contains(&provider))
+            && !in_use.is_empty()
+            && !in_use.contains(&model)
+        {
+            let nearest = suggest::nearest_name(model, &in_use).map(|name| format!("; did you mean `{name}`?"));
+            item.report_warning(format!(
+                "no agent uses this model; the price is for requests that name it{}",
+                nearest.unwrap_or_default()
+            ));
+        }
         let Some(table) = item.table(&PRICE_KEYS) else { continue };
         let price = |key| table.get(key).and_then(|item| item.decimal());
         for key in ["input", "output"].into_iter().filter(|key| table.get(key).is_none()) {
@@ -108,4 +134,9 @@ pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) ->
         prices.insert(model.to_owned(), price);
     }
     prices
+}
+
+fn models_of_agent(agent: &Agent) -> impl Iterator<Item = &str> {
+    let summarizer = agent.compaction.iter().filter_map(|policy| policy.model.as_deref());
+    agent.models.iter().map(String::as_str).chain(summarizer)
 }

@@ -1,5 +1,6 @@
 //! Names that tables define and refer to.
 
+use super::providers::env_key_of_provider;
 use super::suggest;
 use super::table::{ConfigValue, quote_text};
 use model::id::is_valid_id;
@@ -29,8 +30,12 @@ pub(super) fn check_name(name: &str, item: &ConfigValue<'_>) {
 pub(super) fn check_model_exists(item: &ConfigValue<'_>, model: &str, names: &DefinedNames<'_>) {
     match model.split_once('/') {
         Some((provider, rest)) if !rest.is_empty() => {
-            if !names.providers.contains(&provider) {
-                let instead = suggest::suggest_name(provider, &names.providers);
+            // One missing provider is one finding, however many models it has.
+            if !names.providers.contains(&provider) && item.findings().is_new_cause(&format!("provider {provider}")) {
+                let instead = env_key_of_provider(provider).map_or_else(
+                    || suggest::suggest_name(provider, &names.providers),
+                    |key| format!("set {key} in the environment, or define [providers.{provider}]"),
+                );
                 item.report_error(format!("no provider for {}; {instead}", quote_text(model)));
             }
         }

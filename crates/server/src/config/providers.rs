@@ -39,6 +39,11 @@ const PLANNED_KINDS: [&str; 4] = ["ag-ui", "responses", "ui-stream", "task"];
 /// Providers that the environment enables, by name.
 pub(super) type EnvProviders = Vec<(&'static str, HttpProviderSettings)>;
 
+/// The variable that enables a provider without a table of its own.
+pub(super) fn env_key_of_provider(provider: &str) -> Option<&'static str> {
+    http_service::env_key_of_provider(provider)
+}
+
 /// Skips providers that the file defines.
 pub(super) fn providers_from_env(
     environment: Option<fn(&str) -> Option<String>>,

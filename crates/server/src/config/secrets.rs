@@ -1,9 +1,10 @@
 //! References to secrets: `env:NAME`, `file:PATH`, or either in braces within other text.
 //!
-//! Loading the config only checks that a secret exists; its value is read at each use and never appears in a message.
+//! Loading the config only checks that a secret exists and can be redacted; its value is read at each use and never appears in a message.
 
 use super::source::{ConfigSource, read_bounded};
 use super::table::{ConfigValue, quote_text};
+use model::limits::SECRET_CHARS_MIN;
 use providers::http::ResolvedText;
 use std::path::Path;
 
@@ -31,7 +32,10 @@ pub(super) fn check_secrets(item: &ConfigValue<'_>, text: &str) -> String {
             SecretTemplatePart::Text(text) => out.push_str(text),
             SecretTemplatePart::Secret { reference, braced } => {
                 let named = absolute_ref(item.source(), &reference);
-                if let Err(why) = check_secret_exists(item.source(), &reference) {
+                // One missing secret is one finding, however many places use it.
+                if let Err(why) = check_secret(item.source(), &reference)
+                    && item.findings().is_new_cause(&named)
+                {
                     item.report_error(format!("{} cannot be resolved: {why}", quote_text(&named)));
                 }
                 out.push_str(&if braced { format!("{{{named}}}") } else { named });
@@ -96,15 +100,27 @@ fn absolute_ref(source: &ConfigSource, reference: &SecretRef<'_>) -> String {
     }
 }
 
-fn check_secret_exists(source: &ConfigSource, reference: &SecretRef<'_>) -> Result<(), String> {
-    match reference {
-        SecretRef::Env(name) if read_env(name).is_some() => Ok(()),
-        SecretRef::Env(_) => Err("the variable is not set; set it before the server starts".to_owned()),
-        SecretRef::File(path) => match read_bounded(&source.resolve_path(path), SECRET_BYTES_MAX) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!("{error}")),
-        },
+fn check_secret(source: &ConfigSource, reference: &SecretRef<'_>) -> Result<(), String> {
+    let value = match reference {
+        SecretRef::Env(name) => {
+            read_env(name).ok_or_else(|| "the variable is not set; set it before the server starts".to_owned())?
+        }
+        SecretRef::File(path) => {
+            let text = read_bounded(&source.resolve_path(path), SECRET_BYTES_MAX).map_err(|error| error.to_string())?;
+            text.trim_end_matches(['\r', '\n']).to_owned()
+        }
+    };
+    if is_long_enough(&value) {
+        return Ok(());
     }
+    Err(format!(
+        "it has fewer than {SECRET_CHARS_MIN} characters, so it cannot be redacted in messages; use a longer one"
+    ))
+}
+
+/// Whether the value can be redacted: a shorter one would also be redacted where it is part of a word.
+pub(super) fn is_long_enough(value: &str) -> bool {
+    value.chars().count() >= SECRET_CHARS_MIN
 }
 
 enum SecretTemplatePart<'a> {

@@ -4,6 +4,8 @@ use super::ConfigError;
 use std::path::{Path, PathBuf};
 
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+/// The file that is used if none is named.
+pub(crate) const DEFAULT_FILE: &str = "headwater.toml";
 
 pub(crate) struct ConfigSource {
     /// Its name in errors.
@@ -20,6 +22,21 @@ pub(crate) enum ConfigBase {
 }
 
 impl ConfigSource {
+    /// The named file, or else `./headwater.toml`, or else the embedded demo.
+    pub(crate) fn find(named: Option<&Path>) -> Result<Self, ConfigError> {
+        let default_file = Path::new(DEFAULT_FILE);
+        match named {
+            Some(path) => Self::read(path),
+            // A link that leads nowhere is an error, not a reason to run the demo.
+            None if default_file.symlink_metadata().is_ok() => Self::read(default_file),
+            None => Ok(Self::demo()),
+        }
+    }
+
+    pub(crate) const fn is_demo(&self) -> bool {
+        matches!(self.base, ConfigBase::Embedded(_))
+    }
+
     pub(crate) fn demo() -> Self {
         Self {
             origin: "the embedded demo".to_owned(),

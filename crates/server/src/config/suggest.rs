@@ -6,7 +6,7 @@ const LISTED_MAX: usize = 32;
 
 /// The nearest name, or else all of them.
 pub(super) fn suggest_name(wanted: &str, known: &[&str]) -> String {
-    match nearest(wanted, known) {
+    match nearest_name(wanted, known) {
         Some(name) => format!("did you mean `{name}`?"),
         None => expected_names(known),
     }
@@ -29,7 +29,7 @@ pub(super) fn list_names(names: &[&str]) -> String {
 }
 
 /// The name with the smallest edit distance, at most a third of the letters; case does not count.
-fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest_name<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
     let wanted: Vec<char> = wanted.chars().take(CHARS_MAX + 1).flat_map(char::to_lowercase).collect();
     if wanted.len() > CHARS_MAX {
         return None;

@@ -6,6 +6,7 @@ use model::definition::OnCrash;
 use model::definition::{ApprovalOnTimeout, ApprovalPolicy, HandoffHistory, ToolExecutor};
 use model::limits::CostMicros;
 use serde_json::json;
+use std::path::Path;
 
 const GOOD: &str = r#"
 [agents.demo]
@@ -23,22 +24,27 @@ file = "plays.toml"
 
 const PLAYS: &str = "[[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"hi\" }]\n";
 
+fn write_program(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// The findings in a file, with its folder written as DIR.
 fn check_text(text: &str, overrides: Overrides) -> (Config, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
     std::fs::write(dir.path().join("key"), "s3cret-value\n").unwrap();
+    std::fs::write(dir.path().join("short"), "s3cret\n").unwrap();
+    write_program(&dir.path().join("hook"));
     let path = dir.path().join("headwater.toml");
     std::fs::write(&path, text).unwrap();
     let shown = dir.path().display().to_string();
-    let (config, findings) = check_config(Some(&path), overrides.clone()).unwrap();
+    let source = ConfigSource::read(&path).unwrap();
+    let (config, findings) = check_config(&source, overrides.clone()).unwrap();
     let first =
         findings.iter().find(|finding| finding.severity == Severity::Error).map(|finding| finding.error.to_string());
-    assert_eq!(
-        load_config(Some(&path), overrides).err().map(|error| error.to_string()),
-        first,
-        "`serve` says the first"
-    );
+    assert_eq!(load_config(&source, overrides).err().map(|error| error.to_string()), first, "`serve` says the first");
     let lines: Vec<String> = findings.iter().map(|finding| finding.error.to_string().replace(&shown, "DIR")).collect();
     for line in &lines {
         assert!(!line.contains('\n'), "one line: {line}");
@@ -70,7 +76,7 @@ fn added(text: &str) -> String {
 
 #[test]
 fn the_demo_is_a_config_like_any_other() {
-    let demo = load_config(None, Overrides::default()).unwrap();
+    let demo = load_config(&ConfigSource::demo(), Overrides::default()).unwrap();
     assert!(demo.definitions.agents.contains_key("demo"));
     assert_eq!(demo.listen, DEFAULT_LISTEN);
     assert_eq!(demo.definitions.digest.len(), 64);

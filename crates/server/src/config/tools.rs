@@ -3,6 +3,7 @@
 use super::http_tool;
 use super::limits::{DURATION_MS_MAX, DURATION_SECONDS_MAX};
 use super::names::{DefinedNames, check_name};
+use super::program;
 use super::secrets;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
@@ -104,23 +105,52 @@ fn read_tool(
             item.report_error(format!("does not apply to this kind of tool; only to {}", suggest::list_names(&places)));
         }
     }
+    let parameters = match table.get("parameters").filter(|_| kind != ToolKind::Builtin) {
+        Some(item) => read_parameters(&item).map_or(ToolParameters::Invalid, ToolParameters::Declared),
+        None => ToolParameters::Default,
+    };
     let spec = || ToolSpec {
         name: name.to_owned(),
         description: String::new(),
-        parameters: table.get("parameters").and_then(|item| read_parameters(&item)).unwrap_or_else(empty_parameters),
+        parameters: parameters.declared().cloned().unwrap_or_else(empty_parameters),
     };
     let base = match kind {
         ToolKind::Builtin => builtin_tool(name, &table)?,
         ToolKind::Http => {
             let spec = spec();
-            let http = http_tool::read_http_tool(&table, &property_names(&spec.parameters))?;
-            Tool::new(spec, ToolExecutor::Http(http))
+            let known = parameters.known_names(&spec.parameters);
+            Tool::new(spec.clone(), ToolExecutor::Http(http_tool::read_http_tool(&table, known.as_deref())?))
         }
         ToolKind::Command => Tool::new(spec(), ToolExecutor::Command(read_command_tool(&table)?)),
         ToolKind::Client => Tool::new(spec(), ToolExecutor::Client),
-        ToolKind::Agent => agent_tool(name, &table, agents, names)?,
+        ToolKind::Agent => agent_tool(name, &table, &parameters, agents, names)?,
     };
-    Some(apply_common_keys(base, &table))
+    Some(apply_common_keys(base, &table, &parameters))
+}
+
+/// The `parameters` of a tool's table.
+enum ToolParameters {
+    Default,
+    Declared(Value),
+    /// Reported. What refers to them is not checked then, so that one cause is one finding.
+    Invalid,
+}
+
+impl ToolParameters {
+    const fn declared(&self) -> Option<&Value> {
+        match self {
+            Self::Declared(schema) => Some(schema),
+            Self::Default | Self::Invalid => None,
+        }
+    }
+
+    /// The names that rules and templates may use; `None` if they are unknown.
+    fn known_names<'a>(&self, schema: &'a Value) -> Option<Vec<&'a str>> {
+        match self {
+            Self::Default | Self::Declared(_) => Some(property_names(schema)),
+            Self::Invalid => None,
+        }
+    }
 }
 
 fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
@@ -140,10 +170,13 @@ fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
 }
 
 /// Keys of all kinds, which take precedence over the defaults of the kind.
-fn apply_common_keys(base: Tool, table: &ConfigTable<'_>) -> Tool {
+fn apply_common_keys(base: Tool, table: &ConfigTable<'_>, parameters: &ToolParameters) -> Tool {
     let spec =
         ToolSpec { description: table.text("description").map_or(base.spec.description, str::to_owned), ..base.spec };
-    let approval = table.get("approval").and_then(|item| read_approval(&item, &spec.parameters));
+    let approval = table.get("approval").and_then(|item| {
+        let known = parameters.known_names(&spec.parameters);
+        read_approval(&item, known.as_deref())
+    });
     Tool {
         display_name: table.text("display_name").map(str::to_owned).or(base.display_name),
         approval: approval.unwrap_or(base.approval),
@@ -174,7 +207,7 @@ fn read_timeout_ms(table: &ConfigTable<'_>) -> Option<u64> {
     }
 }
 
-fn read_approval(item: &ConfigValue<'_>, parameters: &Value) -> Option<ApprovalPolicy> {
+fn read_approval(item: &ConfigValue<'_>, known: Option<&[&str]>) -> Option<ApprovalPolicy> {
     let text = item.text()?;
     match text {
         "never" => return Some(ApprovalPolicy::Never),
@@ -183,9 +216,9 @@ fn read_approval(item: &ConfigValue<'_>, parameters: &Value) -> Option<ApprovalP
     }
     match ApprovalRule::parse(text) {
         Ok(rule) => {
-            let known = property_names(parameters);
-            for name in rule.argument_names().filter(|name| !known.contains(name)) {
-                let instead = suggest::suggest_name(name, &known);
+            let is_unknown = |name: &&str| known.is_some_and(|known| !known.contains(name));
+            for name in rule.argument_names().filter(is_unknown) {
+                let instead = suggest::suggest_name(name, known.unwrap_or_default());
                 item.report_warning(format!(
                     "{} is not a parameter, so every call may need approval; {instead}",
                     quote_text(name)
@@ -214,6 +247,7 @@ fn builtin_tool(name: &str, table: &ConfigTable<'_>) -> Option<Tool> {
 fn agent_tool(
     name: &str,
     table: &ConfigTable<'_>,
+    parameters: &ToolParameters,
     agents: &BTreeMap<String, Agent>,
     names: &DefinedNames<'_>,
 ) -> Option<Tool> {
@@ -232,8 +266,8 @@ fn agent_tool(
     // An agent with an error of its own is missing here.
     let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
     tool.spec.name = name.to_owned();
-    if let Some(parameters) = table.get("parameters").and_then(|item| read_parameters(&item)) {
-        tool.spec.parameters = parameters;
+    if let Some(declared) = parameters.declared() {
+        tool.spec.parameters = declared.clone();
     }
     Some(tool)
 }
@@ -272,6 +306,9 @@ pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
     } else if program.contains('/') {
         *program = item.source().resolve_path(program).display().to_string();
     }
+    if !program.is_empty() && !program.contains('\0') {
+        program::check_program(item, program);
+    }
     Some(words)
 }
 
@@ -296,6 +333,15 @@ fn read_parameters(item: &ConfigValue<'_>) -> Option<Value> {
     // Some providers require it even if it is empty.
     let members = parameters.as_object_mut()?;
     members.entry("properties").or_insert_with(|| json!({}));
+    let known = property_names(&parameters);
+    let required = parameters.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    for name in required.filter(|name| !known.contains(name)) {
+        let instead = suggest::suggest_name(name, &known);
+        item.report_warning(format!(
+            "`required` names {}, which is not under `properties`; {instead}",
+            quote_text(name)
+        ));
+    }
     Some(parameters)
 }
 

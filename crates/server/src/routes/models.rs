@@ -9,13 +9,13 @@ use model::error::{ErrorCode, truncate_text};
 use serde_json::{Value, json};
 
 pub(crate) async fn list(State(app): State<App>, _: Caller) -> Response {
-    let agents = app.gateway.engine.ports().definitions.agents.keys();
-    let data: Vec<Value> = agents.map(|name| model_json(name)).collect();
+    let definitions = app.gateway.engine.ports().definitions.get();
+    let data: Vec<Value> = definitions.agents.keys().map(|name| model_json(name)).collect();
     axum::Json(json!({ "object": "list", "data": data })).into_response()
 }
 
 pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<String>) -> Result<Response, Problem> {
-    if app.gateway.engine.ports().definitions.resolve_agent(&name).is_some() {
+    if app.gateway.engine.ports().definitions.get().resolve_agent(&name).is_some() {
         return Ok(axum::Json(model_json(&name)).into_response());
     }
     let short = truncate_text(&name, 80);

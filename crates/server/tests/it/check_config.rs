@@ -4,6 +4,7 @@ use crate::harness::headwater_command;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
 const SCHEMA: &str = include_str!("../../headwater.schema.json");
@@ -18,15 +19,18 @@ fn check(text: &str) -> (String, i32) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("scenarios.toml"), SCENARIOS).unwrap();
     fs::write(dir.path().join("c.toml"), text).unwrap();
+    let program = dir.path().join("place-order");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let output = headwater_command(dir.path())
         .args(["check-config", "--config", "c.toml"])
-        .env("QUOTES_TOKEN", "s3cret")
-        .env("BROKER_KEY", "s3cret")
-        .env("MODEL_KEY", "s3cret")
+        .env("QUOTES_TOKEN", "s3cret-value")
+        .env("BROKER_KEY", "s3cret-value")
+        .env("MODEL_KEY", "s3cret-value")
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "headwater: config: c.toml\n");
     assert!(!said.contains("s3cret"), "{said}");
     (said, output.status.code().unwrap())
 }

@@ -216,6 +216,11 @@ impl Server {
         (self.child, self.address) = spawn_server(self.dir.path(), &self.env);
     }
 
+    /// Restarts the server at an address that clients know.
+    pub(crate) fn restart_at(&mut self, address: &str) {
+        (self.child, self.address) = spawn_server_at(self.dir.path(), &self.env, address);
+    }
+
     /// Runs another subcommand on the same data folder.
     pub(crate) fn run_cli(&self, args: &[&str]) -> Output {
         headwater_command(self.dir.path()).args(args).arg("--data-dir").arg(self.data_dir()).output().unwrap()
@@ -275,9 +280,13 @@ pub(crate) fn headwater_command(dir: &Path) -> Command {
 }
 
 fn spawn_server(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
+    spawn_server_at(dir, env, "127.0.0.1:0")
+}
+
+fn spawn_server_at(dir: &Path, env: &[(&str, String)], listen: &str) -> (Child, String) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr")).unwrap();
     let mut child = headwater_command(dir)
-        .args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"])
+        .args(["serve", "--config", "headwater.toml", "--listen", listen, "--data-dir", "data"])
         .envs(env.iter().cloned())
         .stdout(Stdio::piped())
         .stderr(log)

@@ -59,12 +59,63 @@ fn refused_plain(dir: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_config_in_the_working_directory_is_not_loaded() {
+fn every_verb_finds_the_config_of_the_working_directory() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("headwater.toml"), "not even toml [").unwrap();
-    // It reaches the data folder, so it did not read the file.
-    fs::write(dir.path().join("data"), "").unwrap();
-    assert!(refused(dir.path(), &["--data-dir", "data"]).contains("not a folder"));
+    assert!(refused(dir.path(), &[]).starts_with("headwater: headwater.toml:1: "));
+    for verb in
+        [vec!["keys", "list"], vec!["keys", "create", "--user", "ann"], vec!["verify"], vec!["replay", "task_1"]]
+    {
+        let output = headwater_command(dir.path()).args(&verb).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.starts_with("headwater: headwater.toml:1: "), "{verb:?}: {said}");
+    }
+    let output = headwater_command(dir.path()).arg("check-config").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1) && said.starts_with("headwater.toml:1: "), "{said}");
+    // An argument wins over the environment, and both over the file that is there.
+    fs::write(dir.path().join("good.toml"), "[auth]\nmode = \"keys\"\n").unwrap();
+    for (args, variable) in [(vec!["--config", "good.toml"], "headwater.toml"), (vec![], "good.toml")] {
+        let mut command = headwater_command(dir.path());
+        let output = command.arg("check-config").args(args).env("HEADWATER_CONFIG", variable).output().unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "headwater: config: good.toml\n");
+        assert_eq!(output.status.code(), Some(0));
+    }
+    assert_eq!(contents(dir.path()).len(), 2, "a refused command leaves no folder behind");
+}
+
+/// The key works on the server that is started the same way.
+#[test]
+fn keys_are_those_of_the_folder_that_the_config_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[server]\ndata_dir = \"own\"\n[auth]\nmode = \"keys\"\n[providers.p]\nkind = \"openai-chat\"\n";
+    // A secret that only the server's environment has is of no concern here.
+    fs::write(dir.path().join("headwater.toml"), format!("{config}api_key = \"env:NO_SUCH_KEY\"\n")).unwrap();
+    let keys = |args: &[&str]| {
+        let output = headwater_command(dir.path()).arg("keys").args(args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, _, said) = keys(&["create", "--user", "a b"]);
+    assert!(code == Some(1) && said.contains("not a valid user name"), "{said}");
+    assert!(!dir.path().join("own").exists(), "a refused command leaves no folder behind");
+    let (code, key, said) = keys(&["create", "--user", "ann"]);
+    assert!(code == Some(0) && key.starts_with("hw_"), "{said}");
+    assert!(said.starts_with("headwater: config: headwater.toml\n") && !said.contains("does not use keys"), "{said}");
+    assert!(dir.path().join("own/headwater.db").exists() && !dir.path().join("headwater-data").exists());
+    assert!(keys(&["list"]).1.contains("\tann\t"));
+    fs::write(dir.path().join("headwater.toml"), "[server]\ndata_dir = \"other\"\n").unwrap();
+    let (_, _, said) = keys(&["create", "--user", "ann"]);
+    assert!(said.contains("the config does not use keys: set [auth] mode = \"keys\""), "{said}");
+}
+
+#[test]
+fn a_server_says_which_config_it_runs() {
+    let hw = Server::demo();
+    assert!(hw.log().contains("headwater: config: headwater.toml\n"), "{}", hw.log());
+    let dir = tempfile::tempdir().unwrap();
+    let output = headwater_command(dir.path()).arg("check-config").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("headwater: config: the embedded demo (there is no ./headwater.toml"), "{said}");
 }
 
 #[test]
@@ -73,7 +124,7 @@ fn a_used_port_is_an_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let said = refused_plain(dir.path(), &["serve", "--listen", &address]);
-    assert!(said.contains(&address), "{said}");
+    assert!(said.contains(&address) && said.contains("choose another port with --listen"), "{said}");
     assert!(contents(dir.path()).is_empty(), "no folder was made");
 }
 
@@ -144,6 +195,71 @@ fn verify_and_keys_create_no_folders() {
         let output = headwater_command(dir.path()).args(&args).args(["--data-dir", "none"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{args:?}: {said}");
+        assert!(said.contains("the data folder none does not exist"), "{said}");
     }
     assert!(contents(dir.path()).is_empty());
+}
+
+#[test]
+fn init_writes_a_config_that_works_and_never_overwrites() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str], key: &str| {
+        let output = headwater_command(dir.path()).args(args).env(key, "a-key-of-some-length").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
+    };
+    for (key, model) in [("NO_KEY", "local/llama3.2"), ("OPENAI_API_KEY", "openai/gpt-5-mini")] {
+        let file = format!("{key}.toml");
+        let (code, said) = run(&["init", &file], key);
+        assert!(code == Some(0) && said.contains(model), "{said}");
+        let (code, said) = run(&["check-config", "--config", &file], key);
+        assert!(code == Some(0) && said.starts_with("ok: 1 agent, 2 tools, "), "{said}");
+    }
+    assert_eq!(run(&["init"], "NO_KEY").0, Some(0));
+    let written = fs::read_to_string(dir.path().join("headwater.toml")).unwrap();
+    fs::write(dir.path().join("headwater.toml"), format!("# mine\n{written}")).unwrap();
+    let (code, said) = run(&["init"], "NO_KEY");
+    assert!(code == Some(1) && said.contains("headwater.toml exists and is left as it is"), "{said}");
+    assert!(fs::read_to_string(dir.path().join("headwater.toml")).unwrap().starts_with("# mine\n"));
+}
+
+#[test]
+fn listings_are_also_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| headwater_command(dir.path()).args(args).output().unwrap();
+    let json = |args: &[&str]| serde_json::from_slice::<serde_json::Value>(&run(args).stdout).unwrap();
+    run(&["keys", "create", "--user", "ann"]);
+    let keys = json(&["keys", "list", "--json"]);
+    assert_eq!(
+        (&keys[0]["user"], &keys[0]["revoked_at"], keys.as_array().unwrap().len()),
+        (&"ann".into(), &().into(), 1)
+    );
+    let report = json(&["verify", "--json"]);
+    assert_eq!(
+        (&report["clean"], &report["problems"], &report["files"]),
+        (&true.into(), &serde_json::json!([]), &0.into())
+    );
+    fs::write(dir.path().join("c.toml"), "[limit]\n").unwrap();
+    let checked = json(&["check-config", "--json", "--config", "c.toml"]);
+    let finding = serde_json::json!({"severity": "error", "file": "c.toml", "line": 1, "key": "limit",
+        "message": "unknown key `limit`; did you mean `limits`?"});
+    assert_eq!((&checked["ok"], &checked["findings"]), (&false.into(), &serde_json::json!([finding])));
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    let print = |args: &[&str]| {
+        let output = headwater_command(dir.path()).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let verbs = ["serve", "verify", "keys", "check-config", "init", "openapi", "tail", "chat", "replay"];
+    for page in [vec!["completions", "bash"], vec!["completions", "zsh"], vec!["completions", "fish"], vec!["man"]] {
+        let text = print(&page).replace('\\', "");
+        for verb in verbs {
+            assert!(text.contains(verb), "{page:?}: {verb}");
+        }
+        assert!(!text.contains("read-pdf") || page[0] == "completions", "{page:?}");
+    }
+    assert!(print(&["man", "serve"]).contains("HEADWATER_LISTEN"));
 }

@@ -3,6 +3,7 @@
 use super::super::ConfigError;
 use super::super::diagnostics::Diagnostics;
 use super::super::limits::DURATION_MS_MAX;
+use super::super::secrets::is_long_enough;
 use super::super::table::{ConfigTable, ConfigValue};
 use super::super::{headers, secrets, urls};
 use providers::http::{
@@ -102,6 +103,10 @@ fn read_api_key(item: &ConfigValue<'_>) -> Option<String> {
     Some(secrets::check_secrets(item, text))
 }
 
+pub(super) fn env_key_of_provider(provider: &str) -> Option<&'static str> {
+    ENV_SERVICES.iter().find(|(name, ..)| *name == provider).map(|(.., key)| *key)
+}
+
 /// Skips names that the file uses. If only the URL is set, no key is sent.
 pub(super) fn services_from_env(
     environment: fn(&str) -> Option<String>,
@@ -111,7 +116,11 @@ pub(super) fn services_from_env(
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     let mut services = Vec::new();
     for (name, kind, base_url, key) in ENV_SERVICES.iter().filter(|(name, ..)| !taken.contains(name)) {
-        let (url, key_is_set) = (set(base_url), set(key).is_some());
+        let (url, secret) = (set(base_url), set(key));
+        let key_is_set = secret.is_some();
+        if secret.is_some_and(|secret| !is_long_enough(&secret)) && findings.is_new_cause(&format!("env:{key}")) {
+            findings.push(ConfigError::EnvKey(key));
+        }
         if url.is_none() && !key_is_set {
             continue;
         }

@@ -233,7 +233,7 @@ fn tool_errors_are_found_with_a_suggestion() {
         ),
         ("kind = \"command\"\ncommand = \"\"".to_owned(), "tools.t.command: the program name must not be empty"),
         (
-            "kind = \"command\"\ncommand = \"x\"\nenv_pass = [\"A=B\"]".to_owned(),
+            "kind = \"command\"\ncommand = \"sh\"\nenv_pass = [\"A=B\"]".to_owned(),
             "tools.t.env_pass: `A=B` is not a variable name; remove `=`",
         ),
         ("kind = \"agent\"".to_owned(), "tools.t: `agent` is missing; write the name of the agent to call"),
@@ -283,7 +283,8 @@ fn a_missing_secret_is_an_error_and_a_literal_one_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
     std::fs::write(dir.path().join("c.toml"), plain).unwrap();
-    assert!(load_config(Some(&dir.path().join("c.toml")), Overrides::default()).is_ok(), "a warning stops nobody");
+    let source = ConfigSource::read(&dir.path().join("c.toml")).unwrap();
+    assert!(load_config(&source, Overrides::default()).is_ok(), "a warning stops nobody");
     good(&header("file:key"));
 }
 
@@ -312,4 +313,72 @@ fn invalid_toml_is_a_single_error() {
     assert!(found.len() >= 2 && found.iter().all(|line| line.starts_with("DIR/headwater.toml:")), "{found:#?}");
     assert!(found[0].starts_with("DIR/headwater.toml:2: agents.a.model: "), "{found:#?}");
     assert!(!found.iter().any(|line| line.contains("missing; write `model")), "{found:#?}");
+}
+
+#[test]
+fn what_cannot_work_is_warned_of() {
+    let command = "[tools.t]\nkind = \"command\"\ncommand = ";
+    assert!(
+        added(&format!("{command}\"no-such-program\"\n"))
+            .ends_with("tools.t.command: warning: the program `no-such-program` is not in the server's `PATH`")
+    );
+    let missing = added(&format!("{command}[\"./none\"]\n"));
+    assert!(missing.contains("warning: the program `DIR/none` cannot be started: "), "{missing}");
+    assert!(added(&format!("{command}\"./key\"\n")).ends_with("`DIR/key` is not executable; run `chmod +x` on it"));
+    assert!(added(&format!("{command}\"./\"\n")).ends_with(" is not a file"));
+    let hook = "[agents.x]\nmodel = \"mine/a\"\ninput_hook = { command = \"no-such-program\" }\n";
+    assert!(added(hook).starts_with("agents.x.input_hook.command: warning: "));
+    let required = "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { city = {} }, required = [\"ctiy\", \"city\"] }\n";
+    assert_eq!(
+        added(required),
+        "tools.t.parameters: warning: `required` names `ctiy`, which is not under `properties`; did you mean `city`?"
+    );
+    let price = |model: &str| format!("[prices.\"mine/{model}\"]\ninput = 1\noutput = 2\n");
+    let unused = "prices.\"mine/gigantic\": warning: no agent uses this model; the price is for requests that name it";
+    assert_eq!(added(&price("gigantic")), unused);
+    assert!(added(&price("aa")).ends_with("; did you mean `mine/a`?"));
+    good(&format!("{GOOD}{}", price("b")));
+}
+
+#[test]
+fn agents_that_call_each_other_are_warned_of_once() {
+    let agent = |name: &str, tools: &str| format!("[agents.{name}]\nmodel = \"mine/a\"\ntools = [{tools}]\n");
+    let ask = "[tools.ask]\nkind = \"agent\"\nagent = \"x\"\n";
+    let two = format!("{}{}{ask}", agent("x", "\"y\""), agent("y", "\"ask\""));
+    let ends = "which only `[limits] depth_max` ends; remove a tool, or use `handoffs`";
+    assert_eq!(added(&two), format!("agents.x.tools: warning: the agents `x`, `y` call each other, {ends}"));
+    let three = [agent("x", "\"y\""), agent("y", "\"z\""), agent("z", "\"x\", \"demo\"")].concat();
+    assert_eq!(added(&three), format!("agents.x.tools: warning: the agents `x`, `y`, `z` call each other, {ends}"));
+    assert_eq!(added(&agent("x", "\"x\"")), format!("agents.x.tools: warning: agent `x` calls itself, {ends}"));
+    good(&format!("{GOOD}{}{}", agent("x", "\"y\", \"demo\""), agent("y", "\"demo\"")));
+}
+
+#[test]
+fn one_cause_is_one_finding() {
+    // `added` wants exactly one.
+    let models = "[agents.x]\nmodel = [\"openai/a\", \"openai/b\"]\n[prices.\"openai/a\"]\ninput = 1\noutput = 1\n";
+    let set_key = "no provider for `openai/a`; set OPENAI_API_KEY in the environment, or define [providers.openai]";
+    assert_eq!(added(models), format!("agents.x.model: {set_key}"));
+    let secret = "[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = { A = \"env:NO_SUCH_KEY\", B = \"x {env:NO_SUCH_KEY}\" }\n";
+    assert!(added(secret).contains("`env:NO_SUCH_KEY` cannot be resolved"));
+    let parameters = "[tools.t]\nkind = \"http\"\nurl = \"http://h/{a}\"\nbody = [\"{a}\"]\nmethod = \"POST\"\napproval = \"a > 1\"\nparameters = { properties = { a = {} } }\n";
+    assert!(added(parameters).starts_with("tools.t.parameters: arguments are an object"));
+    let twice = "[tools.t]\nkind = \"http\"\nurl = \"http://h/{b}/{b}\"\n";
+    assert!(added(twice).contains("`{b}` is not a parameter"));
+    let exposed = "[auth]\nmode = \"kyes\"\n[server]\nlisten = \"0.0.0.0:0\"\n";
+    assert!(added(exposed).starts_with("auth.mode: unknown value `kyes`"));
+}
+
+#[test]
+fn a_secret_that_cannot_be_redacted_is_refused() {
+    let tool =
+        |header: &str| format!("[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = {{ A = \"{header}\" }}\n");
+    let short = "it has fewer than 8 characters, so it cannot be redacted in messages; use a longer one";
+    assert_eq!(
+        added(&tool("{file:short}")),
+        format!("tools.t.headers.A: `file:DIR/short` cannot be resolved: {short}")
+    );
+    let set = |name: &str| (name == "OPENAI_API_KEY").then(|| "none".to_owned());
+    let wanted = "`OPENAI_API_KEY` in the environment has fewer than 8 characters, so it cannot be redacted; unset it if the service needs no key";
+    assert_eq!(under(GOOD, set).1, [wanted], "one variable, two providers");
 }

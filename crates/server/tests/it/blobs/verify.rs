@@ -2,7 +2,7 @@
 
 use super::{image_part, run_with_parts, unique_png};
 use crate::attachments::{stored_files, str_field, upload_file};
-use crate::harness::Server;
+use crate::harness::{Server, headwater_command};
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ pub(super) fn kill_and_run_verify(hw: &mut Server, args: &[&str]) -> (Option<i32
 
 fn run_verify(hw: &Server, args: &[&str]) -> (Option<i32>, String) {
     let output = hw.run_cli(&[&["verify"], args].concat());
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "headwater: config: headwater.toml\n");
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
@@ -98,13 +98,19 @@ async fn verify_ignores_uploads_in_progress() {
 async fn verify_finds_files_elsewhere_through_the_config_file() {
     let mut hw = Server::demo_with("[files]\nurl = \"elsewhere\"");
     upload_file(&hw, "", b"words").await;
+    hw.kill9();
     // Without access to the files verify does not report success.
-    let (code, said) = kill_and_run_verify(&mut hw, &[]);
-    assert_eq!(code, Some(2), "{said}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = headwater_command(elsewhere.path());
+    let output = command.args(["verify", "--data-dir"]).arg(hw.data_dir()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.starts_with("files were not checked: the folder "), "{said}");
     let config = ["--config", "headwater.toml"];
-    let (code, said) = run_verify(&hw, &config);
-    assert_eq!((code, said.lines().next()), (Some(0), Some("1 files")), "{said}");
+    for args in [&config[..], &[]] {
+        let (code, said) = run_verify(&hw, args);
+        assert_eq!((code, said.lines().next()), (Some(0), Some("1 files")), "{said}");
+    }
     // Removed completely. Verify does not create the folder again.
     std::fs::remove_dir_all(hw.path("elsewhere")).unwrap();
     let (code, said) = run_verify(&hw, &config);

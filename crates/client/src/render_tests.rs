@@ -152,3 +152,18 @@ fn an_ended_task_has_a_final_line() {
     });
     assert_eq!(last_message_text(&serde_json::from_value(object).unwrap()), "last\\u{1b}\n");
 }
+
+#[test]
+fn a_long_result_can_be_shortened() {
+    let result = |text: &str| of("task.text.delta", "fco_2", &json!({"output_index": 2, "delta": text}));
+    let shown = |pieces: &[&str]| {
+        let mut renderer = renderer(Palette::Plain).with_result_text(ResultText::AtMost(5));
+        let mut out: String = pieces.iter().map(|piece| renderer.render(&event(&result(piece)))).collect();
+        out.push_str(&renderer.finish());
+        out
+    };
+    assert_eq!(shown(&["ab", "cde"]), "← abcde\n");
+    assert_eq!(shown(&["abc", "defg", "hij"]), "← abcde…\n");
+    assert_eq!(shown(&["abcde", "f", "g"]), "← abcde…\n");
+    assert_eq!(shown(&["äöüßéx"]), "← äöüßé…\n");
+}

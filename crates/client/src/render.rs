@@ -15,9 +15,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Palette {
+pub enum Palette {
     Colors,
     Plain,
+}
+
+/// How much of a tool's result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultText {
+    Whole,
+    /// So many characters.
+    AtMost(usize),
 }
 
 #[derive(Clone, Copy)]
@@ -33,7 +41,7 @@ enum TextTone {
 /// A text that streams: task, item and part.
 type TextPosition = (TaskId, u32, u32);
 
-pub(super) struct Renderer {
+pub struct Renderer {
     root: TaskId,
     palette: Palette,
     /// Nesting depth of sub-agents.
@@ -43,20 +51,36 @@ pub(super) struct Renderer {
     /// Texts that were printed as they streamed, and need not be printed at their end.
     printed: BTreeSet<TextPosition>,
     has_output: bool,
+    result_text: ResultText,
+    /// Characters of results that were printed, if they are limited.
+    result_chars: BTreeMap<TextPosition, usize>,
 }
 
 impl Renderer {
-    pub(super) fn new(root: TaskId, palette: Palette) -> Self {
-        let (depths, begun) = (BTreeMap::new(), BTreeSet::new());
-        Self { root, palette, depths, open_line: None, printed: begun, has_output: false }
+    pub fn new(root: TaskId, palette: Palette) -> Self {
+        Self {
+            root,
+            palette,
+            depths: BTreeMap::new(),
+            open_line: None,
+            printed: BTreeSet::new(),
+            has_output: false,
+            result_text: ResultText::Whole,
+            result_chars: BTreeMap::new(),
+        }
     }
 
-    pub(super) const fn is_blank(&self) -> bool {
+    pub fn with_result_text(mut self, result_text: ResultText) -> Self {
+        self.result_text = result_text;
+        self
+    }
+
+    pub const fn is_blank(&self) -> bool {
         !self.has_output
     }
 
     /// The status of the task, if the event is its end.
-    pub(super) fn terminal_status(&self, event: &Event) -> Option<TaskStatus> {
+    pub fn terminal_status(&self, event: &Event) -> Option<TaskStatus> {
         if event.task_id() != Some(&self.root) {
             return None;
         }
@@ -69,7 +93,7 @@ impl Renderer {
         }
     }
 
-    pub(super) fn render(&mut self, event: &Event) -> String {
+    pub fn render(&mut self, event: &Event) -> String {
         let mut out = String::new();
         match event {
             Event::Created(e) => {
@@ -117,12 +141,12 @@ impl Renderer {
     }
 
     /// Ends the current line.
-    pub(super) fn finish(&mut self) -> String {
+    pub fn finish(&mut self) -> String {
         self.open_line.take().map(|_| "\n".to_owned()).unwrap_or_default()
     }
 
     /// One line for stderr about the end of the task.
-    pub(super) fn summary_line(event: &Event) -> String {
+    pub fn summary_line(event: &Event) -> String {
         let spent = |usage: &Usage, ms: u64| {
             let tenths = ms / 100;
             format!("after {}.{} s, {} output tokens", tenths / 10, tenths % 10, usage.output_tokens)
@@ -158,6 +182,11 @@ impl Renderer {
 
     /// Ends the line of another text.
     fn append_text(&mut self, place: TextPosition, text: &str, tone: TextTone, out: &mut String) {
+        let shortened = match tone {
+            TextTone::Result => self.shorten_result(&place, text),
+            _ => Cow::Borrowed(text),
+        };
+        let text = shortened.as_ref();
         if text.is_empty() {
             return;
         }
@@ -171,6 +200,23 @@ impl Renderer {
         self.push_styled(&escape_control(text).replace('\n', &hanging), tone, out);
         self.printed.insert(place.clone());
         self.open_line = Some(place);
+    }
+
+    /// The part of a result that is shown, with a mark where it is cut.
+    fn shorten_result<'a>(&mut self, place: &TextPosition, text: &'a str) -> Cow<'a, str> {
+        let ResultText::AtMost(max) = self.result_text else { return Cow::Borrowed(text) };
+        let printed = self.result_chars.entry(place.clone()).or_default();
+        let left = max.saturating_sub(*printed);
+        let had_room = *printed <= max;
+        *printed = printed.saturating_add(text.chars().count());
+        match text.char_indices().nth(left) {
+            None => Cow::Borrowed(text),
+            Some((end, _)) if had_room => {
+                *printed = max + 1;
+                Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default()))
+            }
+            Some(_) => Cow::Borrowed(""),
+        }
     }
 
     /// Prints the text if it did not stream.
@@ -209,7 +255,7 @@ impl Renderer {
 }
 
 /// The last message of a task that has ended.
-pub(super) fn last_message_text(object: &TaskObject) -> String {
+pub fn last_message_text(object: &TaskObject) -> String {
     let message = object.output.iter().rev().find_map(|item| match item {
         Item::Message(message) => Some(message),
         _ => None,
@@ -224,7 +270,7 @@ fn message_blocks(message: &model::item::Message) -> &[Block] {
 }
 
 /// The event's JSON, safe for a terminal: raw control characters can only be inside strings, where they are escaped.
-pub(super) fn raw_line(data: &str) -> String {
+pub fn raw_line(data: &str) -> String {
     let mut out = String::with_capacity(data.len() + 1);
     for c in data.chars() {
         match c {
@@ -238,7 +284,7 @@ pub(super) fn raw_line(data: &str) -> String {
 }
 
 /// Replaces control characters except newline and tab by their codes.
-pub(super) fn escape_control(text: &str) -> Cow<'_, str> {
+pub fn escape_control(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(harmful) {
         return Cow::Borrowed(text);
