@@ -17,6 +17,7 @@ pub mod fork_share;
 pub mod json_schema;
 pub mod limits;
 pub mod native_json;
+pub mod queue_cancel;
 mod rejection;
 pub mod resent_history;
 pub mod resolve_run;

@@ -167,7 +167,7 @@ pub async fn start_of_segment(
     let run_start = find_run_start(gateway, user, &resolved.run).await?;
     let view = StreamView { name, dialect: "", projection };
     let position = StreamPosition::after(run_start.before);
-    Ok(StreamStart::new(resolved.thread.clone(), view, position).with_queued_run(run_start.queued_run()))
+    Ok(StreamStart::new(resolved.thread.clone(), view, position).with_queued_run(run_start.queued_run(), None))
 }
 
 /// Whether the log holds a whole segment.

@@ -10,7 +10,9 @@ use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_exec
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
-use model::event::{Event, InputAdded, InputMessage, LimitReason, StopReason, TaskCreated, TaskSpec, TaskStarted};
+use model::event::{
+    Event, InputAdded, InputMessage, LimitReason, StateSnapshot, StopReason, TaskCreated, TaskSpec, TaskStarted,
+};
 use model::fold::TaskFold;
 use model::item::Role;
 use model::record::PrivatePayload;
@@ -51,6 +53,10 @@ pub(crate) fn start_run(run: &mut RunState, start: StartCommand, out: &mut Machi
     out.emit_with_private(run, created, Some(private));
     out.push_effect(Effect::SetTimer { id: TimerId::Run(task_id.clone()), at: deadline });
     out.emit(run, Event::Started(TaskStarted { task_id: task_id.clone() }));
+    // A run is whole by itself: what folds its records alone needs the state that it starts from.
+    if let Some(state) = run.fold.state.clone() {
+        out.emit(run, Event::StateSnapshot(StateSnapshot { task_id: task_id.clone(), state }));
+    }
     if let Some(error) = hook_error {
         task_end::fail_task(run, &task_id, error, out);
     }

@@ -67,7 +67,11 @@ pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOut
         MachineInput::File { id, answer } => file_processing::on_file_event(run, &id, answer, out),
         MachineInput::Steer(steer) => drive::add_steering_input(run, steer, out),
         MachineInput::Cancel(cancel) => task_end::cancel_task(run, cancel, out),
-        MachineInput::Answers(answers) => pending::on_answers(run, answers, out),
+        MachineInput::Answers { answers, inputs } => {
+            if pending::on_answers(run, answers, out) {
+                inputs.into_iter().for_each(|input| drive::add_steering_input(run, input, out));
+            }
+        }
         MachineInput::Timer(TimerId::Run(task)) => task_end::on_run_deadline(run, &task, out),
         // Somebody may have decided just before. The answer of the clock (`timeout_answer`) comes through the inbox, too.
         MachineInput::Timer(TimerId::Approval(_)) => {}

@@ -201,6 +201,7 @@ impl DeltaWriter<'_> {
             id: call_id.item_id("fc"),
             call_id,
             kind: Some(tool.as_ref().map_or(CallKind::Tool, Tool::call_kind)),
+            original_arguments: None,
             gate: Some(tool.as_ref().map_or(ApprovalGate::Never, Tool::approval_gate)),
             display_name: tool.and_then(|tool| tool.display_name),
             name,

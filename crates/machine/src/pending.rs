@@ -47,8 +47,9 @@ pub(crate) fn request_approval(
     out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
 }
 
-/// Decides whether answers let a paused run go on, and applies them. An answer to nothing open is ignored.
-pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &mut MachineOutput) {
+/// Decides whether answers let a paused run go on, applies them, and returns the decision. An answer to nothing open is
+/// ignored.
+pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &mut MachineOutput) -> bool {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
     let mut echo = None;
     for answer in answers {
@@ -61,7 +62,7 @@ pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &
     decisions.retain(|(key, ..)| find_open_approval(run, key).is_some());
     results.retain(|result| is_waiting_for_client(run, &result.call_id));
     if decisions.is_empty() && results.is_empty() {
-        return;
+        return false;
     }
     let only_timeouts = results.is_empty() && decisions.iter().all(|(.., by)| *by == Initiator::Timeout);
     let private = echo.map(|echo| PrivatePayload { request_echo: Some(echo), ..PrivatePayload::default() });
@@ -76,6 +77,7 @@ pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &
             tool_result::finish_call(run, &call_id, output, out);
         }
     }
+    true
 }
 
 /// The answer to an approval that timed out, by the rule of its tool. It takes effect when it comes back as an

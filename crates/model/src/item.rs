@@ -95,10 +95,13 @@ pub struct ToolCall {
     /// `call_…`; also the id of the sub-agent's task.
     pub call_id: CallId,
     pub name: String,
-    /// As the model wrote them: a JSON text, complete only when the item is. Left out of a `done` event above
-    /// `DONE_REPEAT_BYTES_MAX`.
+    /// A JSON text, complete only when the item is: as the model wrote it, and from `task.tool.started` on as the tool got
+    /// it. Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
+    /// The model's arguments, if a person changed them before the tool ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_arguments: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<CallKind>,
     /// The tool's name for people.

@@ -247,7 +247,7 @@ impl<'a> ScriptedWorld<'a> {
             (PendingKind::Approval, Some(key)) => approval_answer(key.clone(), (self.scenario.people)()),
             _ => client_result_answer(pending.call_id.clone(), "red"),
         };
-        MachineInput::Answers(root.pending.iter().map(answer).collect())
+        MachineInput::Answers { answers: root.pending.iter().map(answer).collect(), inputs: Vec::new() }
     }
 
     fn next_model_input(&mut self, id: EffectId) -> MachineInput {

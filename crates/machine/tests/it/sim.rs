@@ -256,12 +256,15 @@ impl Sim {
     /// Decisions that waited in the inbox, as one input.
     pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, ApprovalDecision)>) {
         let answer = |(label, decision)| approval_answer(approval_key(label), decision);
-        self.input(MachineInput::Answers(all.into_iter().map(answer).collect()));
+        self.input(MachineInput::Answers { answers: all.into_iter().map(answer).collect(), inputs: Vec::new() });
     }
 
     /// The client answers a call.
     pub(crate) fn submit_client_result(&mut self, call: &str, words: &str) {
-        self.input(MachineInput::Answers(vec![client_result_answer(call_id(call), words)]));
+        self.input(MachineInput::Answers {
+            answers: vec![client_result_answer(call_id(call), words)],
+            inputs: Vec::new(),
+        });
     }
 
     /// Time passes until this timer fires.
@@ -270,7 +273,10 @@ impl Sim {
         // A question's moment is answered like a person would: what nobody waits for is no answer.
         match &timer {
             TimerId::Approval(key) => {
-                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()));
+                self.input(MachineInput::Answers {
+                    answers: timeout_answer(&self.run, key).into_iter().collect(),
+                    inputs: Vec::new(),
+                });
             }
             TimerId::Run(_) => self.input(MachineInput::Timer(timer)),
         }

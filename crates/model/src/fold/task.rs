@@ -1,6 +1,6 @@
 //! The state of one task, and how lifecycle and step events change it.
 
-use super::{FileFold, FoldError, FoldResult, incomplete_reason, output};
+use super::{FileFold, FoldError, FoldResult, output};
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
 use crate::error::ErrorInfo;
@@ -85,7 +85,7 @@ pub struct ItemFold {
     /// Indices of the blocks or summary parts that are open.
     pub open_parts: Vec<u32>,
     pub arguments_complete: bool,
-    /// Whether its attempt was repeated. Excluded from the history and from final objects.
+    /// Whether its attempt was repeated. Excluded from the history.
     pub superseded: bool,
     /// What the model reads of it.
     pub content: Option<Vec<ContentPart>>,
@@ -322,18 +322,12 @@ impl TaskFold {
     }
 
     fn step_done(&mut self, e: &StepDone) -> FoldResult {
-        let place = self.steps.len().checked_sub(1).ok_or(FoldError)?;
         let step =
             self.steps.last_mut().filter(|step| step.stop_reason.is_none() && step.step == e.step).ok_or(FoldError)?;
         step.stop_reason = Some(e.stop_reason);
         step.usage = e.usage;
         step.model.clone_from(&e.model);
         self.usage.add(e.usage);
-        if e.stop_reason.is_interrupted() {
-            for fold in self.items.iter_mut().filter(|fold| fold.step_index == Some(place)) {
-                fold.item.mark_incomplete(incomplete_reason(e.stop_reason));
-            }
-        }
         Ok(())
     }
 
@@ -348,6 +342,12 @@ impl TaskFold {
         let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
         fold.started = Some(started);
         fold.attempts = e.attempt;
+        if let Item::ToolCall(call) = &mut fold.item
+            && call.arguments.as_ref() != Some(&e.arguments)
+        {
+            let before = call.arguments.replace(e.arguments.clone());
+            call.original_arguments = call.original_arguments.take().or(before);
+        }
         Ok(())
     }
 

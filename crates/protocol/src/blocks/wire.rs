@@ -87,6 +87,9 @@ pub(super) enum ContentBlock<'a> {
         status: ToolUseStatus,
         content: String,
         artifact: Option<Artifact<'a>>,
+        /// The arguments that ran, if a person changed those of the `tool_use` block.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<JsonObject>,
         subagent: Option<&'a str>,
         parent_tool_use_id: Option<&'a str>,
     },

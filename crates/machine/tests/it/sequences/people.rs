@@ -95,7 +95,7 @@ fn a_time_out_that_waits_beside_a_decision_goes_with_it() {
     sim.skip_trace();
     let late = |sim: &Sim, label| timeout_answer(&sim.run, &approval_key(label)).expect("it is open");
     let answers = vec![late(&sim, "apr_R1"), approval_answer(approval_key("apr_R2"), approve())];
-    sim.input(MachineInput::Answers(answers));
+    sim.input(MachineInput::Answers { answers: answers, inputs: Vec::new() });
     sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,reject,timeout} approval.resolved{apr_R2,approve,user}
          fco_R1{rejected,approval_timeout} tool.started{call_R2}",
@@ -108,7 +108,7 @@ fn a_time_out_that_waits_beside_a_decision_goes_with_it() {
     machine::apply_input(&mut alone, moment, &mut out);
     assert!(out.drafts.is_empty());
     let answers = vec![late(&sim, "apr_R3")];
-    sim.input(MachineInput::Answers(answers));
+    sim.input(MachineInput::Answers { answers: answers, inputs: Vec::new() });
     sim.expect_trace("approval.resolved{apr_R3,reject,timeout} fco_R3{rejected,approval_timeout}");
 }
 
@@ -351,6 +351,9 @@ fn decisions_and_results_of_one_request_are_one_resume() {
     sim.model_turn([model_call("trade", "{}"), model_call("pick", "{}")]);
     sim.skip_trace();
     let picked = client_result_answer(call_id("call_R2"), "red");
-    sim.input(MachineInput::Answers(vec![picked, approval_answer(approval_key("apr_R1"), approve())]));
+    sim.input(MachineInput::Answers {
+        answers: vec![picked, approval_answer(approval_key("apr_R1"), approve())],
+        inputs: Vec::new(),
+    });
     sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} fco_R2{completed} tool.started{call_R1}");
 }
