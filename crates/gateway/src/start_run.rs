@@ -225,11 +225,13 @@ pub fn entry_agents(definitions: &Definitions) -> Vec<&str> {
     for agent in definitions.agents.values() {
         known
             .extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|target| *target != agent.name));
-        let called = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.executor) {
-            Some(ToolExecutor::Agent { agent }) => agent.as_str(),
-            _ => name.as_str(),
-        });
-        known.extend(called.filter(|called| *called != agent.name));
+        for name in &agent.tools {
+            let called = match definitions.tools.get(name).map(|tool| &tool.executor) {
+                Some(ToolExecutor::Agent { agent, others }) => [agent].into_iter().chain(others).collect(),
+                _ => vec![name],
+            };
+            known.extend(called.into_iter().map(String::as_str).filter(|called| *called != agent.name));
+        }
     }
     definitions.agents.keys().map(String::as_str).filter(|name| !known.contains(name)).collect()
 }
@@ -253,7 +255,7 @@ mod tests {
             ..Agent::default()
         };
         let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
-        let tool = Tool::new(spec, ToolExecutor::Agent { agent: "asked".to_owned() });
+        let tool = Tool::new(spec, ToolExecutor::Agent { agent: "asked".to_owned(), others: Vec::new() });
         let agents = [
             agent("front", &["ask", "named", "front"], &["heir", "front"]),
             agent("asked", &[], &[]),

@@ -217,15 +217,36 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
     Some(match &tool.executor {
         ToolExecutor::Client | ToolExecutor::Agent { .. } if run.is_cancelling(task) => cancelled_action(),
         ToolExecutor::Client => return None,
-        ToolExecutor::Agent { agent } => match task_tree::sub_agent_refusal(run, task, agent) {
-            Some(output) => CallAction::SetResult(ResultStatus::Failed, Box::new(output)),
-            None => CallAction::StartSubAgent(agent.clone(), arguments),
-        },
+        ToolExecutor::Agent { agent, others } => {
+            let chosen = chosen_sub_agent(agent, others, &arguments);
+            let refusal = |agent: &str| task_tree::sub_agent_refusal(run, task, agent).map_or(Ok(()), Err);
+            match chosen.and_then(|agent| refusal(&agent).map(|()| agent)) {
+                Ok(agent) => CallAction::StartSubAgent(agent, arguments),
+                Err(output) => CallAction::SetResult(ResultStatus::Failed, Box::new(output)),
+            }
+        }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
         ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => {
             CallAction::StartTool(Box::new(tool), arguments)
         }
     })
+}
+
+/// The agent that a call means: the only one, or the one that its argument `name` picks.
+fn chosen_sub_agent(agent: &str, others: &[String], arguments: &str) -> Result<String, ToolOutput> {
+    if others.is_empty() {
+        return Ok(agent.to_owned());
+    }
+    let arguments: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+    let wanted = arguments.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let mut agents = std::iter::once(agent).chain(others.iter().map(String::as_str));
+    if agents.clone().any(|name| name == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let first = agents.next().unwrap_or_default().to_owned();
+    let names = agents.fold(first, |names, name| names + ", " + name);
+    let message = format!("There is no agent `{wanted}` here. `name` is one of: {names}.");
+    Err(ToolOutput::failed(ErrorCode::UnknownAgent, message))
 }
 
 /// The action for a call whose id the provider has used before: the same call gets the same result, once that is there;

@@ -261,10 +261,10 @@ impl DeltaWriter<'_> {
             let block = TextBlock { refusal, ..TextBlock::new("") };
             self.out.emit(self.run, Event::TextAdded(at.text_event(block)));
         }
-        let reference_count = self.run.reference_count();
+        let shown = self.run.turns.get(self.task).map(|turn| turn.shown_references.clone()).unwrap_or_default();
         for piece in split_delta(text) {
             self.out.emit(self.run, Event::TextDelta(at.text_delta(piece, logprobs)));
-            let found = self.open_slot(slot).map(|item| item.citations.push(piece, reference_count));
+            let found = self.open_slot(slot).map(|item| item.citations.push(piece, &shown));
             for annotation in found.unwrap_or_default() {
                 self.emit_annotation(at.output_index, at.block_index, annotation);
             }

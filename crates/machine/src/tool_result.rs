@@ -5,10 +5,11 @@ use crate::positions::{BlockPosition, next_output_index};
 use crate::state::RunState;
 use crate::{calls, tool_lookup};
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::definition::ReferencePolicy;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, ItemEvent};
 use model::item::Block;
-use model::item::{Item, ResultStatus, ToolResult};
+use model::item::{CallKind, Item, ResultStatus, ToolResult};
 use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
 use model::record::PrivatePayload;
 use model::tool::ToolOutput;
@@ -40,8 +41,16 @@ pub(crate) fn write_result(
     output: ToolOutput,
     out: &mut MachineOutput,
 ) {
-    let groups = if output.error.is_none() { CitationGroups::New } else { CitationGroups::None };
+    let can_cite = output.error.is_none() && is_citable(run, call);
+    let groups = if can_cite { CitationGroups::New } else { CitationGroups::None };
     emit_result(run, call, status, output, groups, out);
+}
+
+/// Whether the agent cites results of this call. Those of the client's own tools it does not.
+fn is_citable(run: &RunState, call: &CallId) -> bool {
+    let Some(task) = run.task_of_call(call) else { return false };
+    let is_client = task.call(call).is_some_and(|(_, call)| call.kind == Some(CallKind::Client));
+    !is_client && run.agent_of_task(task).references != ReferencePolicy::Off
 }
 
 /// Answers a call with a text of the server: there is nothing in it to cite.
@@ -146,7 +155,8 @@ fn number_reference_groups(
     // Providers refuse empty texts, too.
     content.retain(|part| !matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty()));
     if matches!(groups, CitationGroups::None) {
-        return (reference::wrap_reference_groups(content.into_iter().map(without_group).collect()), blocks);
+        let content = content.into_iter().map(without_group).collect();
+        return (reference::wrap_reference_groups(content), blocks.into_iter().map(block_without_group).collect());
     }
     let mut numbers: BTreeMap<Option<u32>, u32> = BTreeMap::new();
     let has_groups = content.iter().any(|part| reference::reference_group(part).is_some());
@@ -177,6 +187,14 @@ fn without_group(part: ContentPart) -> ContentPart {
         ContentPart::Text { text, tags, .. } => ContentPart::Text { text, id: None, tags },
         ContentPart::ImageUrl { image_url, .. } => ContentPart::ImageUrl { image_url, id: None },
         ContentPart::File { file } => ContentPart::File { file },
+    }
+}
+
+fn block_without_group(block: Block) -> Block {
+    match block {
+        Block::Text(text) => Block::Text(TextBlock { id: None, ..text }),
+        Block::Image(image) => Block::Image(ImageBlock { id: None, ..image }),
+        other => other,
     }
 }
 

@@ -147,6 +147,17 @@ impl ImageUrl {
     }
 }
 
+impl Annotation {
+    /// The reference group that it cites.
+    #[must_use]
+    pub const fn reference_id(&self) -> Option<u32> {
+        match self {
+            Self::ReferenceToBlock { reference_id, .. } => Some(*reference_id),
+            _ => None,
+        }
+    }
+}
+
 /// A citation in a text. Offsets count Unicode code points; ends are exclusive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

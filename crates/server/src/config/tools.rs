@@ -221,8 +221,8 @@ fn agent_tool(
         table.report_error("`agent` is missing; write the name of the agent to call");
         return None;
     };
-    let wanted = item.text()?;
-    if !names.agents.contains(&wanted) {
+    let wanted = item.string_or_list()?;
+    for (item, wanted) in wanted.iter().filter(|(_, wanted)| !names.agents.contains(wanted)) {
         item.report_error(format!(
             "unknown agent {}; {}",
             quote_text(wanted),
@@ -230,7 +230,8 @@ fn agent_tool(
         ));
     }
     // An agent with an error of its own is missing here.
-    let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
+    let called: Vec<&Agent> = wanted.iter().filter_map(|(_, wanted)| agents.get(*wanted)).collect();
+    let mut tool = Tool::for_sub_agents(&called)?;
     tool.spec.name = name.to_owned();
     if let Some(parameters) = table.get("parameters").and_then(|item| read_parameters(&item)) {
         tool.spec.parameters = parameters;

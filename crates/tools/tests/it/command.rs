@@ -152,9 +152,11 @@ async fn many_programs_end_at_the_same_time_and_none_is_missed() {
 
 #[tokio::test]
 async fn what_the_server_does_not_run_is_refused() {
-    for how in
-        [ToolExecutor::Client, ToolExecutor::Agent { agent: "a".into() }, ToolExecutor::Handoff { agent: "a".into() }]
-    {
+    for how in [
+        ToolExecutor::Client,
+        ToolExecutor::Agent { agent: "a".into(), others: Vec::new() },
+        ToolExecutor::Handoff { agent: "a".into() },
+    ] {
         assert_eq!(failed(request(how, "{}")).await.0, "invalid_tool");
     }
 }
