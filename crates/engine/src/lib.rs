@@ -29,7 +29,9 @@ mod wakeup;
 
 pub use clock::SystemClock;
 pub use documents::NoDocuments;
-pub use engine::{AnswerError, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
+pub use engine::{
+    AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError,
+};
 pub use ports::Ports;
 pub use shared::StopMode;
 pub use viewer::{View, Viewer};

@@ -20,6 +20,7 @@ pub mod native_json;
 pub mod queue_cancel;
 mod rejection;
 pub mod resent_history;
+mod resent_runs;
 pub mod resolve_run;
 pub mod responses;
 pub mod run_lookup;

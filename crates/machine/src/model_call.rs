@@ -81,10 +81,11 @@ fn instructions_for_turn(agent: &Agent, history: &[HistoryEntry]) -> String {
     texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The caller's settings for a step. A forced tool choice holds for the first step only: forced again, it would never end.
+/// The caller's settings for a step. A forced tool choice holds for their first step only: forced again, it would never
+/// end.
 fn turn_settings(task: &TaskFold, step: u32) -> ModelSettings {
     let mut settings = task.model_settings.clone();
-    if step > 1 {
+    if step > task.settings_since_step + 1 {
         settings.tool_choice = None;
     }
     settings

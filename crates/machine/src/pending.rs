@@ -12,8 +12,8 @@ use crate::{tool_lookup, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
 use model::definition::{ApprovalOnTimeout, Tool};
 use model::event::{
-    ActionRequest, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event, Initiator,
-    PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
+    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
+    Initiator, PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
 };
 use model::fold::{RunFold, TaskFold};
 use model::item::CallKind;
@@ -51,9 +51,10 @@ pub(crate) fn request_approval(
 /// ignored.
 pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &mut MachineOutput) -> bool {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
-    let mut echo = None;
+    let (mut echo, mut update) = (None, None);
     for answer in answers {
         echo = answer.request_echo.or(echo);
+        update = answer.update.or(update);
         match answer.body {
             AnswerBody::Approval { key, decision, by } => decisions.push((key, decision, by)),
             AnswerBody::ClientTools { results: more } => results.extend(more),
@@ -65,7 +66,10 @@ pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &
         return false;
     }
     let only_timeouts = results.is_empty() && decisions.iter().all(|(.., by)| *by == Initiator::Timeout);
-    let private = echo.map(|echo| PrivatePayload { request_echo: Some(echo), ..PrivatePayload::default() });
+    let requested = update.as_ref().map(|update| update.agent.clone());
+    let before = run.fold.root().map(|root| root.requested_agent.clone());
+    let private = PrivatePayload { request_echo: echo, update, ..PrivatePayload::default() };
+    let private = Some(private).filter(|private| private.request_echo.is_some() || private.update.is_some());
     resume_run_with_private(run, if only_timeouts { Initiator::Timeout } else { Initiator::User }, private, out);
     for (key, decision, by) in decisions {
         resolve_approval(run, &key, decision, by, out);
@@ -77,7 +81,19 @@ pub(crate) fn on_answers(run: &mut RunState, answers: Vec<AnswerCommand>, out: &
             tool_result::finish_call(run, &call_id, output, out);
         }
     }
+    if let Some(agent) = requested.filter(|agent| before.as_ref() != Some(agent)) {
+        switch_agent(run, agent, out);
+    }
     true
+}
+
+/// The client continues with another agent or model than before.
+fn switch_agent(run: &mut RunState, agent: String, out: &mut MachineOutput) {
+    let Some(root) = run.fold.root().filter(|root| root.agent != agent) else { return };
+    let (task_id, from) = (root.id.clone(), root.agent.clone());
+    if run.definitions.resolve_agent(&agent).is_some() {
+        out.emit(run, Event::AgentUpdated(AgentUpdated { task_id, agent, from }));
+    }
 }
 
 /// The answer to an approval that timed out, by the rule of its tool. It takes effect when it comes back as an
@@ -92,7 +108,7 @@ pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand
     };
     let decision = new_decision(kind);
     let body = AnswerBody::Approval { key: key.clone(), decision, by: Initiator::Timeout };
-    Some(AnswerCommand { task_id: run.root_id(), body, request_echo: None })
+    Some(AnswerCommand { task_id: run.root_id(), body, request_echo: None, update: None })
 }
 
 const fn new_decision(kind: ApprovalDecisionKind) -> ApprovalDecision {

@@ -23,7 +23,8 @@ async fn row(house: &TestEngine, key: &ApprovalKey) -> ApprovalRow {
 async fn write_yes(house: &TestEngine, question: &ApprovalRow) -> Result<Submitted, SubmitError> {
     let decision = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
     let to = AnswerBody::Approval { key: question.key.clone(), decision, by: Initiator::User };
-    let command = Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None });
+    let command =
+        Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None, update: None });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
     let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
     house.engine.ports().directory.writer(&house.user).expect("a user").submit(&house.user, submission).await

@@ -472,6 +472,7 @@ pub(crate) fn approval_answer(key: model::ApprovalKey, decision: ApprovalDecisio
         task_id: run_id(),
         body: AnswerBody::Approval { key, decision, by: Initiator::User },
         request_echo: None,
+        update: None,
     }
 }
 
@@ -481,5 +482,5 @@ pub(crate) fn client_result_answer(call_id: CallId, words: &str) -> AnswerComman
 
 /// Everything that one request of the client brings.
 pub(crate) fn client_results_answer(results: Vec<ClientToolResult>) -> AnswerCommand {
-    AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None }
+    AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None, update: None }
 }

@@ -1,10 +1,13 @@
 //! The state of one task, and how lifecycle and step events change it.
 
 use super::{FileFold, FoldError, FoldResult, output};
+use crate::command::RequestUpdate;
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
 use crate::error::ErrorInfo;
-use crate::event::{ApprovalRequested, ApprovalResolved, StepRetrying, TaskRecovered, TaskSpec, ToolStarted};
+use crate::event::{
+    ApprovalRequested, ApprovalResolved, ClientTool, StepRetrying, TaskRecovered, TaskSpec, ToolStarted,
+};
 use crate::event::{
     Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
 };
@@ -43,6 +46,13 @@ pub struct TaskFold {
     /// History that the thread's log does not have.
     pub prior_history: Option<PriorHistory>,
     pub model_settings: ModelSettings,
+    /// The last step before the settings came: a forced tool choice holds for the first one after it.
+    pub settings_since_step: u32,
+    /// The agent that the client named last; a hand-off may have replaced it since.
+    pub requested_agent: String,
+    /// The tools that the client declared last, and those that it declared before.
+    pub client_tools: Vec<ClientTool>,
+    pub retired_client_tools: Vec<ClientTool>,
     pub definitions_digest: Option<String>,
     /// Tokens of its own steps.
     pub usage: Usage,
@@ -154,6 +164,10 @@ impl TaskFold {
             rewritten_history: private.and_then(|private| private.rewritten_history.clone()),
             prior_history: private.and_then(|private| private.prior_history.clone()),
             model_settings: private.map(|private| private.model_settings.clone()).unwrap_or_default(),
+            settings_since_step: 0,
+            requested_agent: created.task.agent.clone(),
+            client_tools: created.task.tools.clone(),
+            retired_client_tools: Vec::new(),
             definitions_digest: private.and_then(|private| private.definitions_digest.clone()),
             usage: Usage::default(),
             total_usage: None,
@@ -244,7 +258,13 @@ impl TaskFold {
             }
             Event::ApprovalResolved(e) => self.resolve(e),
             Event::Paused(e) => self.change_status(TaskStatus::Running, TaskStatus::Paused, &e.pending),
-            Event::Resumed(_) => self.change_status(TaskStatus::Paused, TaskStatus::Running, &[]),
+            Event::Resumed(_) => {
+                self.change_status(TaskStatus::Paused, TaskStatus::Running, &[])?;
+                if let Some(update) = private.and_then(|private| private.update.as_deref()) {
+                    self.apply_request_update(update);
+                }
+                Ok(())
+            }
             Event::Cancelling(e) => {
                 self.cancelling = Some(e.clone());
                 Ok(())
@@ -287,6 +307,15 @@ impl TaskFold {
         self.status = to;
         self.pending = pending.to_vec();
         Ok(())
+    }
+
+    fn apply_request_update(&mut self, update: &RequestUpdate) {
+        self.model_settings = update.model_settings.clone();
+        self.settings_since_step = self.steps.last().map_or(0, |step| step.step);
+        self.requested_agent.clone_from(&update.agent);
+        let before = std::mem::replace(&mut self.client_tools, update.tools.clone());
+        let is_retired = |tool: &ClientTool| !self.client_tools.iter().any(|now| now.name == tool.name);
+        self.retired_client_tools.extend(before.into_iter().filter(is_retired));
     }
 
     fn step_started(&mut self, e: &StepStarted) -> FoldResult {
