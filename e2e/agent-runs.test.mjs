@@ -7,7 +7,7 @@ import { startProxy } from './lib/proxy.mjs';
 import { begin, settle } from './lib/runs.mjs';
 import { SCENARIOS } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
-import { ofAgentRuns } from './lib/told.mjs';
+import { ofAgentRuns } from './lib/run-summary.mjs';
 
 const RUNS = '/api/v1/agent/runs';
 const TYPES = [
@@ -66,7 +66,7 @@ async function history(threadId) {
   return Object.fromEntries(spoken.map(({ id, content }) => [id, content]));
 }
 
-test('a story that is cut off twice is whole, nothing twice, and the next run comes on the same stream', async () => {
+test('a story over a connection that breaks twice is complete without duplicates, and the next run is on the same stream', async () => {
   const page = await browser.page(proxy.url);
   const { runId } = await server.post(RUNS, { message: 'story 300', threadId: 'cut' });
   await watch(page, `${RUNS}/cut/events`);
@@ -87,7 +87,7 @@ test('a story that is cut off twice is whole, nothing twice, and the next run co
   await page.close();
 });
 
-test('what a page puts together of every scenario is the history', async () => {
+test('the accumulated events of every scenario equal the history', async () => {
   const page = await browser.page(server.url);
   for (const { input, text, tools = [], end, asks } of SCENARIOS) {
     const { task_id, thread_id } = await begin(server, input);
@@ -97,7 +97,7 @@ test('what a page puts together of every scenario is the history', async () => {
     await page.evaluate(() => source.close());
     assert.deepEqual(put(events), await history(thread_id), input);
     const told = ofAgentRuns(events);
-    // A scenario that asks has words for what comes before the question; here it is answered.
+    // A scenario with an approval expects the text before it; here the approval is answered.
     assert.match(told.text, asks ? new RegExp(text.source.replace(/\$$/, '')) : text, input);
     assert.equal(told.status, end ?? 'completed', input);
     for (const { name, output } of tools) assert.match(told.tools.find((tool) => tool.name === name).output, output);
@@ -106,7 +106,7 @@ test('what a page puts together of every scenario is the history', async () => {
   await page.close();
 });
 
-test('a page that comes while a person is asked sees the question, and then the answer under the same name', async () => {
+test('a page that opens during an approval sees the request, and then the result under the same id', async () => {
   const { runId } = await server.post(RUNS, { message: 'trade', threadId: 'trade' });
   const page = await browser.page(server.url);
   await watch(page, `${RUNS}/trade/events`);
@@ -124,7 +124,7 @@ test('a page that comes while a person is asked sees the question, and then the 
   await page.close();
 });
 
-test('a message of the history is a place to go on from', async () => {
+test('a message of the history is a valid cursor', async () => {
   const { runId } = await server.post(RUNS, { message: 'parallel', threadId: 'place' });
   const page = await browser.page(server.url);
   await watch(page, `${RUNS}/place/events`);

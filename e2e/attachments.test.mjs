@@ -1,4 +1,4 @@
-// Files in a bucket: a real server keeps them and signs for them, or checks what we signed; the addresses are its own.
+// Files in a bucket: a real object store keeps them and signs URLs, or checks our signatures.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -61,8 +61,8 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
   };
   const sign = ({ bucket, path }) => server.get(`${ROUTE}/signed-url?${new URLSearchParams({ bucket, path })}`);
 
-  test('a file goes into the bucket and comes out by an address that the bucket signed', async () => {
-    // One in a single step, one in parts.
+  test('a file is stored in the bucket and downloaded by a URL that the bucket signed', async () => {
+    // One in a single request, one as a multipart upload.
     for (const size of [1_000, 11_000_000]) {
       const bytes = new Uint8Array(size).map((_, n) => n % 251);
       const file = await send(bytes, '?name=b%22ytes.bin');
@@ -80,7 +80,7 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     }
   });
 
-  test('an address that was altered opens nothing, and neither does one whose time is up', async () => {
+  test('a changed or expired URL is refused', async () => {
     const [file, other] = [await send('mine'), await send('other')];
     const { url } = await sign(file);
     assert.equal(await (await fetch(url)).text(), 'mine');
@@ -102,7 +102,7 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     assert.match(await got.text(), expired);
   });
 
-  test('only ones own files are signed for, and only in this bucket', async () => {
+  test('only own files in this bucket are signed', async () => {
     const file = await send('mine');
     const code = async (query) => {
       const response = await fetch(`${server.url}${ROUTE}/signed-url?${new URLSearchParams(query)}`);
@@ -115,7 +115,7 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     assert.deepEqual(await code({ bucket, path: path.replace('/local/', '/local/../local2/') }), [400, 'invalid_path']);
   });
 
-  test('a picture of a conversation is kept in the bucket, read from there, and goes with the conversation', async () => {
+  test('an image of a conversation is stored in the bucket, read from there, and deleted with the conversation', async () => {
     const sent = picture(1_400, name);
     const then = await bucket.kept();
     const input = [{ type: 'image_url', image_url: { url: dataUrl('image/png', sent) } }];
@@ -135,10 +135,10 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     assert.deepEqual(await bucket.kept(), then);
   });
 
-  test('what is too much leaves nothing in the bucket', async () => {
+  test('an oversized upload leaves nothing in the bucket', async () => {
     const here = await send('here');
     const then = await bucket.kept();
-    // All of it is on its way when the answer comes, and that must not be lost on the way back.
+    // The whole body is in flight when the response comes, which must not be lost.
     for (let n = 0; n < 20; n += 1) {
       const { status, code } = await send(new Uint8Array(2 * UPLOAD_BYTES_MAX));
       assert.deepEqual([status, code], [413, 'body_too_large'], `upload ${n}`);
@@ -152,7 +152,7 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     assert.equal(await (await fetch((await sign(here)).url)).text(), 'here');
   });
 
-  test('a bucket that is not there takes nothing, and says so as one that does not answer', async () => {
+  test('a missing bucket gives the same error as an unreachable one', async () => {
     const elsewhere = join(folder, 'elsewhere.toml');
     await writeFile(elsewhere, config(place.replace(BUCKET, 'nowhere-files')));
     const other = await startServer({ config: elsewhere, env: { ...bucket.env, NO_PROXY: '127.0.0.1' } });
@@ -172,7 +172,7 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     }
   });
 
-  test('what the server knows of is what is in the bucket', async () => {
+  test('the rows of the server match the objects in the bucket', async () => {
     const { objects } = await bucket.kept();
     const { code, stdout, stderr } = await server.verify();
     assert.equal(code, 0, stdout + stderr);

@@ -7,9 +7,9 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-test('both reducers agree with the server, from every place', async () => {
+test('both reducers agree with the server, from every cursor', async () => {
   const flags = typeof WebSocket === 'undefined' ? ['--experimental-websocket', '--no-warnings'] : [];
-  // Or the child would report to this runner, in a language that is not for people.
+  // Otherwise the child would report to this runner in its binary format.
   const { NODE_TEST_CONTEXT, ...env } = process.env;
   const file = fileURLToPath(new URL('blocks/agree.mjs', import.meta.url));
   const child = spawn(process.execPath, [...flags, '--test', '--test-reporter=spec', file], { env });

@@ -1,4 +1,4 @@
-// Files in conversations: what a client of each protocol sends reaches the model in the words of each service, byte for byte.
+// Files in conversations: what a client of each protocol sends reaches the model in the format of each service, byte for byte.
 //
 // The models are played by files/service.mjs, which keeps what it is asked. Every client is a row of `SENDERS` (it brings the
 // bytes) or of `POINTERS` (it says where they are), and speaks to one agent for each service.
@@ -112,7 +112,7 @@ function asked(dialect, words) {
   return found.map(({ body }) => body);
 }
 
-// --- whoever brings the bytes
+// --- clients that send the bytes
 
 async function upload(name, bytes) {
   const response = await fetch(`${server.url}/api/v1/agent/attachments?name=${name}`, { method: 'POST', body: bytes });
@@ -197,7 +197,7 @@ const SENDERS = [
 ];
 
 for (const { name, send, attaches } of SENDERS) {
-  test(`${name}: a picture and a paper reach every service in its own words`, async () => {
+  test(`${name}: an image and a PDF reach every service in its own format`, async () => {
     await Promise.all(DIALECTS.map(async (dialect) => {
       const words = `look ${(names += 1)}.`;
       const task_id = runOf(await send(dialect.name, words));
@@ -211,7 +211,7 @@ for (const { name, send, attaches } of SENDERS) {
   });
 }
 
-test('what was sent is there under the address that the events name', async () => {
+test('an uploaded file is served at the URL in the events', async () => {
   for (const [bytes, type] of [[PNG, 'image/png'], [PDF, 'application/pdf']]) {
     const got = await fetch(server.url + blobOf(bytes));
     assert.deepEqual([got.status, got.headers.get('content-type')], [200, type]);
@@ -219,7 +219,7 @@ test('what was sent is there under the address that the events name', async () =
   }
 });
 
-test('only its owner gets a file, for as long as it is in a conversation', async () => {
+test('only its owner can read a file, while a conversation uses it', async () => {
   const guarded = await serverWith('keys');
   try {
     const own = { authorization: `Bearer ${await guarded.key('u1')}` };
@@ -246,7 +246,7 @@ test('only its owner gets a file, for as long as it is in a conversation', async
     assert.equal((await ask(other, again))[0], 404, 'knowing the address is not enough');
     const [retaken, second] = await ask(own, again);
     assert.equal(retaken, 200);
-    // It is there as long as one of the conversations is that it is in.
+    // It exists as long as one of its conversations does.
     await forget(first);
     await guarded.killAndRestart();
     assert.deepEqual(await bytesOf(await get(own)), PNG);
@@ -257,7 +257,7 @@ test('only its owner gets a file, for as long as it is in a conversation', async
   }
 });
 
-// --- whoever says where the files are
+// --- clients that send URLs
 
 /** `point` says these words after the paper at this address. Gives the id of what came of it. */
 const POINTERS = [
@@ -307,7 +307,7 @@ function turn(agent, content, content_urls) {
 }
 
 for (const { name, point } of POINTERS) {
-  test(`${name}: a paper on the web is read before any service is asked`, async () => {
+  test(`${name}: a PDF on the web is read before any model is called`, async () => {
     await Promise.all(DIALECTS.map(async (dialect) => {
       const words = `read ${(names += 1)}.`;
       const task = await ended(runOf(await point(dialect.name, words, `${service.url}/paper.pdf?${names}`)));
@@ -321,7 +321,7 @@ for (const { name, point } of POINTERS) {
   });
 }
 
-test('blocks: files are read in the first block, a picture is shown to the model, and one that is gone is a note', async () => {
+test('blocks: files are read in the first block, an image reaches the model, and a missing file is a note', async () => {
   for (const dialect of DIALECTS) {
     const words = `read ${(names += 1)}.`;
     const urls = ['/picture.png', '/gone.pdf', '/paper.pdf'].map((path) => service.url + path);
@@ -338,7 +338,7 @@ test('blocks: files are read in the first block, a picture is shown to the model
   }
 });
 
-test('a picture on the web is left to the services that fetch it themselves', async () => {
+test('an image on the web is passed as a URL to services that fetch it themselves', async () => {
   const url = 'https://pictures.example/river.png';
   const ways = [
     (model, text) => node.responses.create({
@@ -356,9 +356,9 @@ test('a picture on the web is left to the services that fetch it themselves', as
   }
 });
 
-// --- pictures that tools and models make
+// --- images from tools and models
 
-test('a picture that a tool took is an address in the events, and a picture to every service', async () => {
+test('a tool image is a URL in the events, and an image for every service', async () => {
   for (const dialect of DIALECTS) {
     const words = `take a photo ${(names += 1)}.`;
     const { task_id, status } = await server.post('/v1/tasks', { model: dialect.name, input: words, wait: true });
@@ -406,7 +406,7 @@ const SHOWERS = [
 ];
 
 for (const { name, show } of SHOWERS) {
-  test(`${name}: a picture that a tool of the caller's gave is a picture to every service`, async () => {
+  test(`${name}: an image from a client tool is an image for every service`, async () => {
     await Promise.all(DIALECTS.map(async (dialect) => {
       const words = `show me yours ${(names += 1)}.`;
       const task_id = runOf(await show(dialect.name, words));
@@ -419,7 +419,7 @@ for (const { name, show } of SHOWERS) {
   });
 }
 
-test('what was shown once is still there when the conversation goes on', async () => {
+test('images and files stay available when the conversation continues', async () => {
   for (const dialect of DIALECTS) {
     const [first, second] = [`look ${(names += 1)}.`, `and now ${(names += 1)}.`];
     const { id } = await node.responses.create({ model: dialect.name, input: responsesInput(first) });
@@ -434,7 +434,7 @@ const drawnIn = ({ output }) => Buffer.from(output.find(({ type }) => type === '
 const sketches = (events) =>
   events.filter(({ type }) => type === 'response.image_generation_call.partial_image').map((event) => Buffer.from(event.partial_image_b64, 'base64'));
 
-test('a picture that a model drew reaches the openai SDKs as the bytes that it is, streamed and asked for', async () => {
+test('a generated image reaches the openai SDKs byte for byte, streamed and retrieved', async () => {
   const request = () => ({ model: 'responses', input: `draw a picture ${(names += 1)}.`, stream: true });
   const seen = [];
   for await (const event of await node.responses.create(request())) seen.push(event);
@@ -454,7 +454,7 @@ test('a picture that a model drew reaches the openai SDKs as the bytes that it i
   }
 });
 
-test('a picture that a model drew is given back to it, as the bytes that it is', async () => {
+test('a generated image is sent back to its model byte for byte', async () => {
   const { id } = await node.responses.create({ model: 'responses', input: `draw a picture ${(names += 1)}.` });
   const words = `and now ${(names += 1)}.`;
   await node.responses.create({ model: 'responses', input: words, previous_response_id: id });
@@ -463,7 +463,7 @@ test('a picture that a model drew is given back to it, as the bytes that it is',
   assert.deepEqual(Buffer.from(result, 'base64'), LARGE);
 });
 
-test('a picture that a model drew goes along with whoever goes on from a share, and stays with them', async () => {
+test('a generated image is copied with a fork of a share, and stays there', async () => {
   const guarded = await serverWith('keys');
   try {
     const [own, other] = await Promise.all(['u1', 'u2'].map(async (user) => ({ authorization: `Bearer ${await guarded.key(user)}` })));
@@ -478,7 +478,7 @@ test('a picture that a model drew goes along with whoever goes on from a share, 
     const { thread_id } = await post(other, '/v1/tasks', { model: 'responses', input: 'on', share: token, wait: true });
     const forgotten = await fetch(`${guarded.url}/v1/threads/${drawing.thread_id}`, { method: 'DELETE', headers: own });
     assert.equal(forgotten.status, 204);
-    // Its own service gets it back as it came, the others are shown it.
+    // Its own service gets it back unchanged, the others get it as an image.
     for (const dialect of DIALECTS) {
       const words = `and now ${(names += 1)}.`;
       await post(other, '/v1/tasks', { model: dialect.name, input: words, thread_id, wait: true });
@@ -490,7 +490,7 @@ test('a picture that a model drew goes along with whoever goes on from a share, 
   }
 });
 
-test('a stream with drawn pictures goes on from every place, byte for byte', async () => {
+test('a stream with generated images resumes at every cursor, byte for byte', async () => {
   const { id } = await node.responses.create({ model: 'responses', input: `draw a picture ${(names += 1)}.` });
   const run = { task_id: taskId(id) };
   const [address] = responses.addresses(run);

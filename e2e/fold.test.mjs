@@ -37,11 +37,11 @@ for (const result of ['tool_result.jsonl', 'tool_result_partial.jsonl', 'tool_re
   });
 }
 
-test('a sub-agent fills the result of the call that asked for it', () => {
+test('a sub-agent fills the result of its parent call', () => {
   assert.deepEqual(folded(log(['embedding.jsonl'])).output, object('embedding.json').output);
 });
 
-test('a page that comes in the middle ends up with the same', () => {
+test('a page that attaches in mid-stream ends with the same state', () => {
   for (const names of [FOUR('tool_result_partial.jsonl'), ['embedding.jsonl']]) {
     const records = log(names);
     const whole = folded(records);
@@ -64,7 +64,7 @@ test('a gap, a repeat and an event after the end do not fit', () => {
   assert.equal(fold(task, { ...records[6], seq: 7 }), false);
 });
 
-test('a cut step leaves its items incomplete, and only those', () => {
+test('an interrupted step leaves its items incomplete, and only those', () => {
   const task_id = 'task_1';
   const usage = { ...blank('').usage, output_tokens: 3 };
   const message = (id) => ({ type: 'message', id, role: 'assistant', block_list: [], status: 'completed' });

@@ -43,12 +43,12 @@ function plain(answer) {
 for (const beta of [false, true]) {
   const name = beta ? 'the beta client' : 'the client';
 
-  test(`Messages: ${name} collects from a stream what it is answered at once`, async () => {
+  test(`Messages: ${name} accumulates a stream to the same answer as without streaming`, async () => {
     await each(async ({ input, end, text, tools = [], thinks = 0, asks }) => {
       const request = { beta, messages: asked(input), ...(asks && { tools: [PICK] }) };
       const [streamed, whole] = await Promise.all([anthropic.ask('stream', request), anthropic.ask('create', request)]);
       if (end === 'failed') {
-        // In a stream the status was sent long before.
+        // In a stream the status has been sent already.
         assert.deepEqual([whole.error.status, whole.error.type], [500, 'api_error']);
         assert.deepEqual([streamed.error.status, streamed.error.type], [200, 'api_error']);
         return;
@@ -86,7 +86,7 @@ test('Messages: every event and every message is of the types of the SDK', async
 });
 
 for (const beta of [false, true]) {
-  test(`Messages: what came is sent back as it is, and goes on in its thread${beta ? ' (beta)' : ''}`, async () => {
+  test(`Messages: a resent answer continues its thread${beta ? ' (beta)' : ''}`, async () => {
     const { data: before } = await server.get('/v1/threads?limit=100');
     const told = await anthropic.ask('converse', { beta, turns: ['weather', 'story 3 fast', 'story 4 fast', 'parallel'] });
     assert.deepEqual(told.map((message) => message.stop_reason), Array(4).fill('end_turn'));
@@ -97,7 +97,7 @@ for (const beta of [false, true]) {
   });
 }
 
-test('Messages: the tool runner of the SDK runs a tool of the caller', async () => {
+test('Messages: the tool runner of the SDK runs a client tool', async () => {
   const { asked: calls, told } = await anthropic.ask('run_tools', { prompt: 'a client tool' });
   assert.deepEqual(calls, ['pick']);
   assert.deepEqual(told.map((message) => message.stop_reason), ['tool_use', 'end_turn']);
@@ -105,14 +105,14 @@ test('Messages: the tool runner of the SDK runs a tool of the caller', async () 
   assert.equal(told[1].content[0].text, 'Your tool pick says: red');
 });
 
-test('Messages: an answer waits for a person', async () => {
+test('Messages: an answer waits for an approval', async () => {
   const answer = anthropic.ask('stream', { beta: true, messages: asked('trade') });
   await approve();
   const { final } = await answer;
   assert.deepEqual(final.content.map((block) => block.type), ['text', 'mcp_tool_use', 'mcp_tool_result', 'text']);
 });
 
-test('Messages: what is refused is the error that the SDK has for it', async () => {
+test('Messages: errors map to the exceptions of the SDK', async () => {
   const wrong = async (params) => {
     const { error } = await anthropic.ask('create', { messages: asked('hello'), ...params });
     return [error.name, error.status, error.type];
@@ -123,7 +123,7 @@ test('Messages: what is refused is the error that the SDK has for it', async () 
   assert.deepEqual(await wrong({ messages: asked('x'.repeat(900_000)) }), ['ContentTooLargeError', 413, 'request_too_large']);
 });
 
-test('Chat Completions: the client collects from a stream what it is answered at once', async () => {
+test('Chat Completions: the client accumulates a stream to the same answer as without streaming', async () => {
   await each(async ({ input, end, text, thinks, asks }) => {
     const request = { messages: asked(input), ...(asks && { tools: [CHAT_PICK] }) };
     const [streamed, whole] = await Promise.all([openai.ask('stream', request), openai.ask('create', request)]);
@@ -155,7 +155,7 @@ test('Chat Completions: every chunk and every completion is of the types of the 
 });
 
 for (const streamed of [false, true]) {
-  test(`Chat Completions: a tool of the caller is run${streamed ? ', streamed' : ''}`, async () => {
+  test(`Chat Completions: a client tool is run${streamed ? ', streamed' : ''}`, async () => {
     const told = await openai.ask('run_tools', { prompt: 'a client tool', streamed });
     assert.deepEqual(told.map((one) => one.choices[0].finish_reason), ['tool_calls', 'stop']);
     assert.equal(told[1].id, `${told[0].id}_2`);
@@ -163,14 +163,14 @@ for (const streamed of [false, true]) {
   });
 }
 
-test('Chat Completions: an answer waits for a person', async () => {
+test('Chat Completions: an answer waits for an approval', async () => {
   const answer = openai.ask('stream', { messages: asked('trade') });
   await approve();
   const { final } = await answer;
   assert.match(final.choices[0].message.content, /^I will place the order\.\n\nDone/);
 });
 
-test('Chat Completions: what is refused is the error that the SDK has for it', async () => {
+test('Chat Completions: errors map to the exceptions of the SDK', async () => {
   const wrong = async (params) => {
     const { error } = await openai.ask('create', { messages: asked('hello'), ...params });
     return [error.name, error.status, error.code, error.param];

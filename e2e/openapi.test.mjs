@@ -1,4 +1,4 @@
-// The document that the server gives of itself names what there is.
+// The OpenAPI document lists every event and route.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

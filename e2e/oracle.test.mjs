@@ -1,4 +1,4 @@
-// The same play through the openai-agents SDK and through Headwater: both run loops do the same, in the same order.
+// The same script through the openai-agents SDK and through Headwater: both run loops do the same, in the same order.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -61,7 +61,7 @@ function shown(items) {
     }
     throw new Error(`what is ${item.type}?`);
   };
-  // Tools that run side by side are shown as they end; only the order in which the model is given them is fixed.
+  // Parallel tools are shown as they end; only the order of their results for the model is fixed.
   const results = items.filter((item) => item.type === 'tool_result' && calls[place(item)].kind === 'tool');
   const ordered = results.toSorted((a, b) => place(a) - place(b));
   return items.map((one) => item(results.includes(one) ? ordered.shift() : one));
@@ -84,23 +84,23 @@ test('a tool call, its output and the answer are those of the SDK', async () => 
   assert.equal((await same('one tool')).text, 'It is sunny in Paris.');
 });
 
-test('two tools of one turn are given to the model in the order of the SDK', async () => {
+test('the results of two tools reach the model in the order of the SDK', async () => {
   assert.equal((await same('two tools')).text, 'The last of them says sunny in Rome.');
 });
 
-test('tools in turn after turn go as with the SDK', async () => {
+test('tools in consecutive turns behave as with the SDK', async () => {
   assert.equal((await same('tool twice')).items.length, 6);
 });
 
-test('a hand-off beside an ordinary tool goes as with the SDK, whichever is called first', async () => {
+test('a handoff next to an ordinary tool behaves as with the SDK, in either order', async () => {
   for (const input of ['hand over', 'hand over first']) assert.equal((await same(input)).agent, 'expert');
 });
 
-test('a refused approval asks for the same and goes on as with the SDK', async () => {
+test('a rejected approval behaves as with the SDK', async () => {
   const { pending, text } = await same('order');
   assert.deepEqual([pending.length, text], [1, 'The answer was: too risky.']);
 });
 
-test('a sub-agent as a tool is asked, works and answers as with the SDK', async () => {
+test('a sub-agent as a tool behaves as with the SDK', async () => {
   assert.equal((await same('scout')).inner.length, 3);
 });

@@ -1,4 +1,4 @@
-// The page in Chromium: what it shows is what the server has, however often it is reloaded or cut off.
+// The page in Chromium: it shows the state of the server after any number of reloads and disconnects.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -33,7 +33,7 @@ function assertGapless({ snapshot, seqs }) {
   assert.deepEqual(seqs, seqs.map((_, at) => snapshot + 1 + at), `after ${snapshot}`);
 }
 
-test('a story survives two reloads and a cut connection', async () => {
+test('a story survives two reloads and a broken connection', async () => {
   const page = await browser.page(proxy.url);
   const task_id = await ask(page, 'story 500');
   const lives = [];
@@ -62,11 +62,11 @@ test('a story survives two reloads and a cut connection', async () => {
   assert.ok(second.snapshot > first.snapshot && third.snapshot > second.snapshot, 'each life began where the log was');
   assert.equal(third.seqs.at(-1), task.seq);
   assert.match(await page.textContent('#counts'), / 0 gaps · 0 repeats · 1 cuts$/);
-  // The browser itself reports the connection that the test cut.
+  // The browser itself reports the connection that the test broke.
   await assertQuiet(page, /^Failed to load resource: net::ERR_/);
 });
 
-test('a page without a network goes on when it is back', async () => {
+test('a page continues when the network is back', async () => {
   const page = await browser.page(proxy.url);
   const task_id = await ask(page, 'story 200');
   await drawn(page, 40);
@@ -79,7 +79,7 @@ test('a page without a network goes on when it is back', async () => {
   assert.equal((await hooks(page)).same, 'true');
 });
 
-test('a page outlives the server, and shows how its task ended', async () => {
+test('a page survives a server restart, and shows how its task ended', async () => {
   const page = await browser.page(proxy.url);
   const task_id = await ask(page, 'story 300');
   await drawn(page, 60);
@@ -93,7 +93,7 @@ test('a page outlives the server, and shows how its task ended', async () => {
   assert.equal(await said(page), lastWords(task));
 });
 
-test('the weather shows thoughts, the call, its result with a picture, and a citation that leads there', async () => {
+test('the weather shows reasoning, the call, its result with an image, and a citation that links to it', async () => {
   const page = await browser.page(server.url);
   await page.click('text=Weather');
   await ended(page, 'completed');
@@ -110,7 +110,7 @@ test('the weather shows thoughts, the call, its result with a picture, and a cit
   await assertQuiet(page);
 });
 
-test('an image is drawn as it sharpens', async () => {
+test('partial images are shown', async () => {
   const page = await browser.page(server.url);
   const task_id = await ask(page, 'an image please');
   await ended(page, 'completed');
@@ -118,7 +118,7 @@ test('an image is drawn as it sharpens', async () => {
   const sent = shown.map((event) => new URL(event.item.image_url.url, server.url).href);
   const pictures = await page.evaluate(() => globalThis.pictures);
   assert.equal(sent.length, 4, 'three partial pictures and the whole one');
-  // What comes between two frames of the screen is not drawn.
+  // States between two animation frames are not rendered.
   assert.ok(pictures.length > 1, 'it was drawn before it was done');
   assert.ok(pictures.every((url) => sent.includes(url)));
   assert.equal(pictures.at(-1), sent.at(-1));
@@ -127,7 +127,7 @@ test('an image is drawn as it sharpens', async () => {
   await assertQuiet(page);
 });
 
-test('a failure and a cancel keep what was said', async () => {
+test('a failure and a cancel keep the partial text', async () => {
   const page = await browser.page(server.url);
   const failed = await ask(page, 'fail');
   await ended(page, 'failed');
@@ -169,7 +169,7 @@ test('the list leads back to a task, and its log folds to the object that was fe
   await assertQuiet(page);
 });
 
-test('a task that is not there is said so', async () => {
+test('a missing task is reported', async () => {
   const page = await browser.page(`${server.url}/#task_${'0'.repeat(32)}`);
   await page.waitForSelector('#problem:not([hidden])');
   assert.equal((await hooks(page)).status, 'none');

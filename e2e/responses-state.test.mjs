@@ -68,7 +68,7 @@ test('an answer in the background shows from the first moment on what was asked,
   }
 });
 
-test('an answer in the background can be followed from its first event on, by somebody who dropped it there', async () => {
+test('a background response can be followed from its first event after a disconnect', async () => {
   const first = await create({ input: 'story 30', background: true, stream: true, until: 0 });
   const { id } = first[0].response;
   const events = [...first, ...(await retrieve(id, { stream: true, starting_after: 0 }))];
@@ -76,14 +76,14 @@ test('an answer in the background can be followed from its first event on, by so
   assert.equal(events.at(-1).type, 'response.completed');
 });
 
-test('an answer whose only reader went away is written to its end', async () => {
+test('a response whose only reader disconnected is completed', async () => {
   const [{ response }] = await create({ input: 'story 30', stream: true, until: 0 });
   const last = await poll(response.id);
   assert.equal(last.status, 'completed');
   assert.equal(said(await retrieve(response.id, { stream: true })), words(last));
 });
 
-test('an answer in the background is cancelled, and everybody is told', async () => {
+test('cancelling a background response ends all of its streams', async () => {
   const { id } = await create({ input: 'story 5000', background: true });
   const followed = retrieve(id, { stream: true });
   await retrieve(id, { stream: true, until: 10 });
@@ -97,11 +97,11 @@ test('an answer in the background is cancelled, and everybody is told', async ()
   assert.equal(last.response.output.at(-1).status, 'incomplete');
   assert.equal(words(last.response), said(events));
   assert.deepEqual(await retrieve(id), last.response);
-  // Again, and nothing changes.
+  // A second cancel changes nothing.
   assert.deepEqual(await call('responses.cancel', { response_id: id }), last.response);
 });
 
-test('an answer that a crash interrupted is written anew, and its last word holds only the new one', async () => {
+test('a response interrupted by a crash is generated again, and its terminal event has only the new output', async () => {
   const own = await startServer();
   try {
     const begun = await own.post('/v1/responses', { model: 'demo', input: 'story 40', background: true });
@@ -121,9 +121,9 @@ test('an answer that a crash interrupted is written anew, and its last word hold
   }
 });
 
-// --- what is kept, and what is not
+// --- stored and unstored responses
 
-test('an answer that was deleted is gone', async () => {
+test('a deleted response is gone', async () => {
   const { id } = await create({ input: 'hello' });
   await call('responses.delete', { response_id: id });
   await refused(retrieve(id), NOT_FOUND);
@@ -132,7 +132,7 @@ test('an answer that was deleted is gone', async () => {
   await refused(create({ input: 'hello', previous_response_id: id }), { code: 'previous_response_not_found' });
 });
 
-test('an answer that is not to be stored is given once', async () => {
+test('a response with store=false is returned once', async () => {
   const response = await create({ input: 'hello', store: false });
   assert.deepEqual([response.status, response.store], ['completed', false]);
   await refused(retrieve(response.id), NOT_FOUND);
@@ -142,7 +142,7 @@ test('an answer that is not to be stored is given once', async () => {
   await refused(retrieve(events[0].response.id), NOT_FOUND);
 });
 
-test('what was asked for is shown back', async () => {
+test('request fields are echoed', async () => {
   const asked = {
     instructions: 'Be brief.', metadata: { colour: 'red' }, max_output_tokens: 4096, temperature: 0.5, top_p: 0.9,
     parallel_tool_calls: false, tool_choice: 'auto', tools: [PICK], truncation: 'disabled', user: 'somebody',
@@ -156,7 +156,7 @@ test('what was asked for is shown back', async () => {
   assert.ok(Number.isInteger(response.created_at) && response.completed_at >= response.created_at);
 });
 
-test('what was sent is listed, newest first unless asked otherwise, page by page', async () => {
+test('input items are listed newest first by default, in pages', async () => {
   const sent = [['developer', 'be brief'], ['user', 'one'], ['assistant', 'two'], ['user', 'three']];
   const { id } = await create({ input: sent.map(([role, content]) => ({ role, content })) });
   const list = (params) => python.ask('page', { path: 'responses.input_items.list', response_id: id, ...params });
@@ -182,9 +182,9 @@ test('agents of the config are the models', async () => {
   await refused(call('models.retrieve', { model: 'nobody' }), NOT_FOUND);
 });
 
-// --- one answer after another
+// --- chains of responses
 
-test('a chain of answers is one conversation, and what was cited before keeps its number', async () => {
+test('a chain of responses is one conversation, and citation numbers stay', async () => {
   const first = await create({ input: 'weather' });
   const second = await create({ input: 'weather', previous_response_id: first.id });
   const third = await create({ input: 'weather', previous_response_id: second.id });
@@ -193,7 +193,7 @@ test('a chain of answers is one conversation, and what was cited before keeps it
   assert.equal(await thread(third), await thread(first));
 });
 
-test('two answers may follow the same one', async () => {
+test('two responses may continue from the same one', async () => {
   const first = await create({ input: 'weather' });
   const left = await create({ input: 'weather', previous_response_id: first.id });
   const right = await create({ input: 'hello', previous_response_id: first.id });
@@ -204,7 +204,7 @@ test('two answers may follow the same one', async () => {
   for (const one of [first, left, right]) assert.deepEqual(await retrieve(one.id), one);
 });
 
-test('items that are sent back go on with the thread that they are from', async () => {
+test('resent items continue their thread', async () => {
   const first = await create({ input: 'weather' });
   const resent = [{ role: 'user', content: 'weather' }, ...first.output, { role: 'user', content: 'weather' }];
   const second = await create({ input: resent });
@@ -212,16 +212,16 @@ test('items that are sent back go on with the thread that they are from', async 
   assert.match(words(second), /\[\^2\]$/);
 });
 
-test('a request that is sent again under the same key is the same answer', async () => {
+test('a repeated request with the same key returns the same response', async () => {
   const key = { extra_headers: { 'Idempotency-Key': 'once' } };
   const first = await create({ input: 'weather', ...key });
   assert.deepEqual(await create({ input: 'weather', ...key }), first);
   await refused(create({ input: 'hello', ...key }), { name: 'ConflictError', status: 409 });
 });
 
-// --- the caller's tools, and what a person decides
+// --- client tools and approvals
 
-test("a tool of the caller's is called, answered, and the answer used", async () => {
+test("a client tool is called, answered, and its result used", async () => {
   for (const stream of [false, true]) {
     const asked = await create({ input: 'client', tools: [PICK] });
     const [function_call] = asked.output;
@@ -238,7 +238,7 @@ test("a tool of the caller's is called, answered, and the answer used", async ()
   }
 });
 
-test("a tool of the caller's is answered by sending everything again", async () => {
+test("a client tool can be answered by resending everything", async () => {
   const asked = await create({ input: 'client', tools: [PICK] });
   const answer = { type: 'function_call_output', call_id: asked.output[0].call_id, output: 'blue' };
   const input = [{ role: 'user', content: 'client' }, ...asked.output, answer];
@@ -251,7 +251,7 @@ const decision = (question, approve, reason) => [
   { type: 'mcp_approval_response', approval_request_id: question.id, approve, ...(reason && { reason }) },
 ];
 
-test('a call that needs a decision asks for it, and does what was decided', async () => {
+test('a call that needs approval requests it and follows the decision', async () => {
   for (const [approve, reason, text, status] of [
     [true, undefined, /^Done: bought VNM\.\[\^1\]$/, 'completed'],
     [false, 'too risky', /^The order was not placed: .*too risky/, 'failed'],
@@ -275,7 +275,7 @@ test('a call that needs a decision asks for it, and does what was decided', asyn
   }
 });
 
-test('a decision that is sent twice counts once, and another one comes too late', async () => {
+test('a repeated decision counts once, and a different one is too late', async () => {
   const asked = await create({ input: 'trade', tools: [HOSTED] });
   const question = asked.output.at(-1);
   const next = { previous_response_id: asked.id, tools: [HOSTED] };
@@ -291,7 +291,7 @@ test('a decision that is sent twice counts once, and another one comes too late'
 
 // --- conversations
 
-test('a conversation is made, changed, filled by answers, read and deleted', async () => {
+test('a conversation is created, updated, filled by responses, read and deleted', async () => {
   const made = await call('conversations.create', { metadata: { topic: 'weather' } });
   assert.deepEqual([made.object, made.metadata], ['conversation', { topic: 'weather' }]);
   assert.deepEqual(await call('conversations.retrieve', { conversation_id: made.id }), made);
@@ -315,7 +315,7 @@ test('a conversation is made, changed, filled by answers, read and deleted', asy
   await refused(create({ input: 'hello', conversation: made.id }), {});
 });
 
-test('a conversation may begin with items that the caller has', async () => {
+test('a conversation may start with items from the caller', async () => {
   const items = [{ type: 'message', role: 'user', content: 'hello' }];
   const made = await call('conversations.create', { items });
   const listed = await call('conversations.items.list', { conversation_id: made.id });
@@ -327,9 +327,9 @@ test('a conversation may begin with items that the caller has', async () => {
   assert.match(words(response), /sunny/);
 });
 
-// --- what is refused
+// --- errors
 
-test('what cannot be answered is refused with the exception that a caller expects', async () => {
+test('invalid requests raise the exceptions of the SDK', async () => {
   const unknown = `resp_${'0'.repeat(32)}`;
   await refused(create({ model: 'nobody', input: 'hello' }), BAD);
   await refused(create({ input: 5 }), BAD);
@@ -347,7 +347,7 @@ test('what cannot be answered is refused with the exception that a caller expect
   await refused(call('conversations.retrieve', { conversation_id: 'conv_none' }), NOT_FOUND);
 });
 
-test('what is refused is refused before a stream begins', async () => {
+test('errors are reported before a stream starts', async () => {
   await refused(create({ model: 'nobody', input: 'hello', stream: true }), BAD);
   await refused(create({ input: 5, stream: true }), BAD);
 });

@@ -1,4 +1,4 @@
-// Responses, read by the openai SDKs for Python and Node: every scenario of the demo, from every place on.
+// Responses, read by the openai SDKs for Python and Node: every scenario of the demo, from every cursor.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -53,7 +53,7 @@ function holds({ text, tools = [], cites = [], thinks = 0, asks, question, pictu
   assert.equal(of('image_generation_call').length, pictures ? 1 : 0);
 }
 
-test('every scenario streams in order, fits the types of the SDK, and ends with what GET gives', async () => {
+test('every scenario streams in order, matches the types of the SDK, and ends with what GET returns', async () => {
   await each(async (one) => {
     const events = await create(request(one, { stream: true }));
     checkOrder(events);
@@ -70,7 +70,7 @@ test('every scenario streams in order, fits the types of the SDK, and ends with 
   });
 });
 
-test('what the SDK for Python accumulates is what GET gives, for every scenario and from every place on', async () => {
+test('the Python SDK accumulates what GET returns, for every scenario and from every cursor', async () => {
   await each(async (one) => {
     const live = await python.ask('stream', request(one));
     const { response } = live.events.at(-1);
@@ -92,7 +92,7 @@ test('what the SDK for Python accumulates is what GET gives, for every scenario 
   });
 });
 
-test('retrieve with starting_after gives the rest and no more, for every scenario and from every place on', async () => {
+test('retrieve with starting_after gives exactly the rest, for every scenario and from every cursor', async () => {
   await each(async (one) => {
     const events = await create(request(one, { stream: true }));
     const { id } = events[0].response;
@@ -104,10 +104,10 @@ test('retrieve with starting_after gives the rest and no more, for every scenari
   });
 });
 
-test('a stream that is dropped at any event while it is written goes on from there', async () => {
+test('a live stream that is dropped at any event resumes there', async () => {
   const whole = await create(request({ input: 'story 20' }, { stream: true }));
   const places = whole.map((event) => event.sequence_number);
-  // All at once: what one reader drops must not disturb another.
+  // Concurrently: a dropped reader must not disturb another.
   await Promise.all(
     places.map(async (until) => {
       const first = await create(request({ input: 'story 20' }, { stream: true, until }));
@@ -122,7 +122,7 @@ test('a stream that is dropped at any event while it is written goes on from the
   );
 });
 
-test('what the SDK for Node accumulates is what GET gives, for every scenario and from every place on', async () => {
+test('the Node SDK accumulates what GET returns, for every scenario and from every cursor', async () => {
   await each(async (one) => {
     const raw = [];
     for await (const event of await node.responses.create(request(one, { stream: true }))) raw.push(event);
@@ -140,7 +140,7 @@ test('what the SDK for Node accumulates is what GET gives, for every scenario an
   });
 });
 
-test('the SDK for Node follows a stream with its helper, drops it, and goes on', async () => {
+test('the helper of the Node SDK follows a stream, drops it, and resumes', async () => {
   const stream = node.responses.stream(request(scenario('weather')));
   let text = '';
   let last;
@@ -164,7 +164,7 @@ test('the SDK for Node follows a stream with its helper, drops it, and goes on',
 /** The helper adds what it parsed, and `output_text`. */
 const plainNode = ({ output_text: _, output_parsed: __, _request_id: ___, ...rest }) => unparsed(rest);
 
-test('an answer without a stream is what GET gives, and what the stream would have ended with', async () => {
+test('a response without streaming equals GET and the end of the stream', async () => {
   await each(async (one) => {
     const response = await create(request(one));
     holds(one, response);
@@ -188,7 +188,7 @@ test('the stream is server-sent events as every client reads them, and ends with
   await assert.rejects(retrieve(id, { stream: true, starting_after: end + 1 }), { name: 'BadRequestError' });
 });
 
-test('a disorder in a stream is seen', async () => {
+test('the order check detects a reordered stream', async () => {
   const good = await create(request(scenario('weather'), { stream: true }));
   const at = (type) => good.findIndex((event) => event.type === `response.${type}`);
   const changed = (index, change) => {

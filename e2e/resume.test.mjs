@@ -1,4 +1,4 @@
-// Cut a stream anywhere, go on from there: together the bytes are those of a stream that was never cut.
+// A stream that is dropped anywhere and resumed there has the bytes of an uninterrupted stream.
 //
 // Every protocol that can resume is a row of `PROTOCOLS`.
 
@@ -33,7 +33,7 @@ const read = (protocol, run, address, place) =>
 const start = (protocol, address, count) => take(protocol.follow(server.url, address), (_frame, taken) => taken === count);
 
 for (const protocol of PROTOCOLS) {
-  test(`${protocol.name}: a recorded run goes on from every place, byte for byte`, async () => {
+  test(`${protocol.name}: a recorded run resumes at every cursor, byte for byte`, async () => {
     for (const input of SCENARIOS) {
       const run = await record(input);
       for (const address of protocol.addresses(run)) {
@@ -47,12 +47,12 @@ for (const protocol of PROTOCOLS) {
     }
   });
 
-  test(`${protocol.name}: a live run goes on from every place, byte for byte`, async () => {
+  test(`${protocol.name}: a live run resumes at every cursor, byte for byte`, async () => {
     const measure = await record('story 20');
     const count = (await read(protocol, measure, protocol.addresses(measure)[0])).length;
     const run = await begin(server, 'story 20');
     const [address] = protocol.addresses(run);
-    // One reader for every place, all at once: each drops there, and comes back at once.
+    // One reader per cursor, concurrently: each disconnects there and resumes at once.
     const texts = await Promise.all(
       Array.from({ length: count - 1 }, async (_, at) => {
         const first = await start(protocol, address, at + 1);
@@ -63,7 +63,7 @@ for (const protocol of PROTOCOLS) {
     texts.forEach((text, at) => assert.equal(text, whole, `dropped after frame ${at}`));
   });
 
-  test(`${protocol.name}: what was read while it happened is what is read afterwards`, async () => {
+  test(`${protocol.name}: live frames equal replayed frames`, async () => {
     for (const input of ['weather', 'help', 'trade', 'client']) {
       const run = await begin(server, input);
       const [address] = protocol.addresses(run);
@@ -72,7 +72,7 @@ for (const protocol of PROTOCOLS) {
     }
   });
 
-  test(`${protocol.name}: a run that a crash interrupted goes on from every place before it`, async () => {
+  test(`${protocol.name}: a run interrupted by a crash resumes at every cursor before it`, async () => {
     const run = await begin(server, 'story 40');
     const [address] = protocol.addresses(run);
     const first = await start(protocol, address, 12);
@@ -86,14 +86,14 @@ for (const protocol of PROTOCOLS) {
   });
 
   if (!protocol.neverEnds) {
-    test(`${protocol.name}: after its end there is nothing more, and nobody waits for it`, async () => {
+    test(`${protocol.name}: after its end a stream closes at once`, async () => {
       const run = await record('weather');
       const [address] = protocol.addresses(run);
       const last = (await read(protocol, run, address)).at(-1);
       assert.deepEqual(await take(protocol.follow(server.url, address, protocol.place(last))), []);
     });
   } else {
-    test(`${protocol.name}: after a run's end comes the thread's next`, async () => {
+    test(`${protocol.name}: after a run's end the thread's next run follows`, async () => {
       const run = await ended(server, 'weather');
       const [address] = protocol.addresses(run);
       const last = (await read(protocol, run, address)).at(-1);
@@ -111,7 +111,7 @@ const WITH_CURSORS = PROTOCOLS.filter((protocol) => protocol.hasCursors);
 const seqOf = (frame) => Number(/^[0-9a-f]{8}-(\d+)/.exec(frame.id)[1]);
 const isBare = (frame) => /^[0-9a-f]{8}-\d+$/.test(frame.id);
 
-test('a place that one protocol gave is good in every other', async () => {
+test('a cursor of one protocol is valid in every other', async () => {
   for (const input of ['weather', 'trade']) {
     const run = await record(input);
     for (const giver of [task, runItems, blocks, agentRuns]) {
@@ -120,7 +120,7 @@ test('a place that one protocol gave is good in every other', async () => {
         const [address] = taker.addresses(run);
         const whole = await read(taker, run, address);
         for (const [at, frame] of given.slice(0, -1).filter(isBare).entries()) {
-          // A record's place is after all of its frames. Its number alone is as good.
+          // The cursor of a record is after all of its frames. Its bare number is valid, too.
           const query = at % 2 === 0 ? frame.id : seqOf(frame);
           const rest = await read(taker, run, address, { query });
           const expected = whole.filter((one) => seqOf(one) > seqOf(frame));
@@ -131,14 +131,14 @@ test('a place that one protocol gave is good in every other', async () => {
   }
 });
 
-test('a live run goes from protocol to protocol with every place that it gives', async () => {
+test('a live run can be followed across protocols with every cursor', async () => {
   const ways = [[task, blocks], [blocks, agentRuns], [agentRuns, runItems], [runItems, task], [blocks, task], [task, agentRuns]];
   for (const [giver, taker] of ways) {
     const run = await begin(server, 'story 20');
     const [[from], [to]] = [giver.addresses(run), taker.addresses(run)];
     const given = [];
     const rests = [];
-    // Whoever leaves one protocol is in the other at once, while the run goes on.
+    // A reader switches protocols while the run continues.
     for await (const frame of giver.follow(server.url, from)) {
       if (giver.isLast(frame, run)) break;
       if (!isBare(frame)) continue;
@@ -153,7 +153,7 @@ test('a live run goes from protocol to protocol with every place that it gives',
   }
 });
 
-test('a place inside a record is good in its own protocol only', async () => {
+test('a cursor inside a record is valid in its own protocol only', async () => {
   const run = await record('weather');
   for (const giver of [runItems, blocks]) {
     const inner = (await read(giver, run, giver.addresses(run)[0])).filter((frame) => !isBare(frame));
@@ -167,7 +167,7 @@ test('a place inside a record is good in its own protocol only', async () => {
   }
 });
 
-test('a place of another thread, or ahead of the log, is refused', async () => {
+test('a cursor of another thread, or ahead of the log, is refused', async () => {
   const [mine, other] = [await record('weather'), await record('hello')];
   for (const protocol of WITH_CURSORS) {
     const [address] = protocol.addresses(mine);
@@ -178,7 +178,7 @@ test('a place of another thread, or ahead of the log, is refused', async () => {
   }
 });
 
-test('a run that has not begun can be followed', async () => {
+test('a queued run can be followed', async () => {
   for (const protocol of PROTOCOLS.filter((one) => !one.neverEnds)) {
     const first = await begin(server, 'story 30');
     const run = await begin(server, 'weather', { thread_id: first.thread_id });

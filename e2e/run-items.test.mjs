@@ -1,4 +1,4 @@
-// Run items: what the openai-agents SDK would tell of a run, for every scenario of the demo.
+// Run items: the events that the openai-agents SDK would emit, for every scenario of the demo.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -7,7 +7,7 @@ import { begin } from './lib/runs.mjs';
 import { SCENARIOS, each } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
 import { open, take } from './lib/sse.mjs';
-import { ofRunItems } from './lib/told.mjs';
+import { ofRunItems } from './lib/run-summary.mjs';
 import { checkOrder } from './responses/order.mjs';
 
 let server;
@@ -67,14 +67,14 @@ const EXPECTED = {
   handoff: ['handoff_requested', 'handoff_occured', 'message_output_created'],
   image: ['tool_called', 'message_output_created'],
   'story 30 fast': ['message_output_created'],
-  // What was cut short is no item of the run.
+  // Interrupted output is no item of the run.
   fail: [],
   'slow 1': ['tool_called', 'tool_output', 'message_output_created'],
   trade: ['message_output_created', 'tool_called'],
   client: ['tool_called'],
 };
 
-test('every scenario is told in the order of the SDK, with its names', async () => {
+test('every scenario has the event order and names of the SDK', async () => {
   assert.deepEqual(Object.keys(EXPECTED).sort(), SCENARIOS.map((one) => one.input).sort());
   await each(async ({ input, end = 'completed', asks }) => {
     const { task_id } = await start(input);
@@ -89,7 +89,7 @@ test('every scenario is told in the order of the SDK, with its names', async () 
   });
 });
 
-test('what the items say together is what the task says', async () => {
+test('the run items add up to the task', async () => {
   await each(async ({ input, text, tools = [], end = 'completed', asks }) => {
     if (asks || end === 'failed') return;
     const { task_id } = await start(input);
@@ -104,7 +104,7 @@ test('what the items say together is what the task says', async () => {
   });
 });
 
-test('a pause names what it waits for, the stream stays open, and nothing is told again', async () => {
+test('a pause lists what it waits for, the stream stays open, and nothing is repeated', async () => {
   for (const [input, decision, output, text] of [
     ['trade', { decision: 'approve' }, /^Order placed: VNM x100$/, /^I will place the order\.Done: bought VNM\.\[\^1\]$/],
     ['trade', { decision: 'reject', message: 'too risky' }, /too risky/, /not placed: .*too risky/],
@@ -134,7 +134,7 @@ function answer(task_id, { key, call_id, tool_name }, decision) {
   return server.post(`/v1/tasks/${task_id}/approvals/${key}`, decision);
 }
 
-test('a run that is cancelled says so, and keeps what was said', async () => {
+test('a cancelled run is marked as such and keeps its partial text', async () => {
   const { task_id } = await start('story 5000');
   let cancelled;
   const taken = await follow(task_id, (_, count) => {
@@ -150,7 +150,7 @@ test('a run that is cancelled says so, and keeps what was said', async () => {
   assert.deepEqual(names(taken), []);
 });
 
-test("a thread's stream tells its runs one after the other, and does not end", async () => {
+test("a thread's stream has its runs in order and does not end", async () => {
   const first = await server.post('/v1/tasks', { model: 'demo', input: 'weather', wait: true });
   const { thread_id } = first;
   let ends = 0;
@@ -168,7 +168,7 @@ test("a thread's stream tells its runs one after the other, and does not end", a
   assert.deepEqual(taken.slice(at).map((frame) => frame.data), await alone(second.task_id));
 });
 
-test('an unknown format is refused with those that there are', async () => {
+test('an unknown format is refused with a list of the known ones', async () => {
   const { task_id } = await start('hello');
   const response = await fetch(`${server.url}/v1/tasks/${task_id}/events?format=run_items`);
   assert.ok([400, 422].includes(response.status), `${response.status}`);

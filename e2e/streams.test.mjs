@@ -1,6 +1,6 @@
-// The streams that our ingests are tested on, read by each service's own SDK: the same words, calls and tokens.
+// The streams that our ingests are tested on, decoded by each service's own SDK: the same text, calls and tokens.
 //
-// What our ingest makes of a stream is in the file beside it, which crates/upstream/tests/it/streams.rs writes and checks.
+// The result of our ingest is in the file next to the stream, which crates/upstream/tests/it/streams.rs writes and checks.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { runScript } from './lib/python.mjs';
 const path = (name) => new URL(name, import.meta.url).pathname;
 const STREAMS = path('../crates/upstream/tests/it/streams');
 
-// How an SDK says that the answer failed. Ours has a code in the same place.
+// How an SDK reports a failed answer. Ours has a code in the same field.
 const FAILED = {
   'chat/error': /^APIError\('Provider disconnected unexpectedly'\)$/,
   'messages/overloaded': /^APIStatusError\(.*overloaded_error/,
@@ -18,12 +18,12 @@ const FAILED = {
   'responses/failed': /^server_error$/,
 };
 
-// Where an SDK gives something else than we do, and why that is right.
+// Intended differences between an SDK and our ingest, with reasons.
 const DIFFERS = {
-  // A connection that ends is the end of the answer to an SDK, however little of it came. To us it has failed.
+  // To an SDK the end of the connection is the end of the answer, however incomplete. To us it is a failure.
   'chat/truncated': { stop: null },
   'messages/cut': { stop: null },
-  // An SDK passes on reasons that are missing or new. We need to know what to do next.
+  // An SDK passes on missing and unknown stop reasons. We map them, because the run loop depends on them.
   'chat/no-finish-reason': { stop: null },
   'messages/unknown': { stop: 'bored' },
   // Python can hold half a character. It cannot be written as UTF-8, so we replace it.
@@ -72,8 +72,8 @@ function same(room) {
   }
 }
 
-test('the OpenAI SDK makes the same of every Responses stream', () => same('responses'));
+test('the OpenAI SDK decodes the same from every Responses stream', () => same('responses'));
 
-test('the OpenAI SDK makes the same of every Chat Completions stream', () => same('chat'));
+test('the OpenAI SDK decodes the same from every Chat Completions stream', () => same('chat'));
 
-test('the Anthropic SDK makes the same of every Messages stream', () => same('messages'));
+test('the Anthropic SDK decodes the same from every Messages stream', () => same('messages'));

@@ -1,4 +1,4 @@
-// `headwater tail` over a connection that breaks: what it prints is what was said, once.
+// `headwater tail` over a connection that breaks: it prints every delta once.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -18,7 +18,7 @@ after(async () => {
 
 const start = (input) => server.post('/v1/tasks', { model: 'demo', input });
 
-test('tail prints a story whole although its connection is cut four times', async () => {
+test('tail prints a complete story although its connection breaks four times', async () => {
   const { task_id } = await start('story 150');
   const places = [60, 180, 300, 450];
   const { code, stdout, stderr } = await runHeadwater(['tail', task_id, '--url', proxy.url], {
@@ -36,7 +36,7 @@ test('tail prints a story whole although its connection is cut four times', asyn
   assert.equal(stdout, `${lastWords(task)}\n`);
 });
 
-test('tail waits for a server that is away', async () => {
+test('tail waits for an unavailable server', async () => {
   const { task_id } = await start('story 60');
   let away = false;
   const { code, stdout, stderr } = await runHeadwater(['tail', task_id, '--url', proxy.url, '--raw'], {
@@ -54,7 +54,7 @@ test('tail waits for a server that is away', async () => {
   assert.equal(seqs.at(-1), (await server.get(`/v1/tasks/${task_id}`)).seq);
 });
 
-test('tail shows thoughts, the call, its result and the answer', async () => {
+test('tail shows reasoning, the call, its result and the answer', async () => {
   const { task_id } = await start('weather');
   const { stdout } = await runHeadwater(['tail', task_id, '--url', server.url]);
   const lines = stdout.split('\n');
@@ -80,7 +80,7 @@ test('the exit code of tail says how the task ended', async () => {
   assert.equal(again.stdout, `${lastWords(await server.get(`/v1/tasks/${failed.task_id}`))}\n`);
 });
 
-test('what tail cannot follow it says in one line', async () => {
+test('tail reports an error in one line', async () => {
   const say = async (...args) => {
     const { code, stdout, stderr } = await runHeadwater(['tail', ...args]);
     assert.deepEqual([code, stdout, stderr.trim().split('\n').length], [3, '', 1], stderr);

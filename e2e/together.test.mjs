@@ -1,8 +1,8 @@
-// One run, watched at the same time by one client of each protocol, some of which drop and come back. All end with the
-// same words, tools and status.
+// One run, watched concurrently by one client of each protocol, some of which disconnect and resume. All end with the
+// same text, tools and status.
 //
-// Every protocol is a row of `CLIENTS`. A client that `drops` breaks its connection after so many frames, and resumes.
-// Messages and Chat Completions tell a run only to whoever began it: they are rows of `BEGINNERS`.
+// Every protocol is a row of `CLIENTS`. A client with `drops` disconnects after that many frames, and resumes.
+// Messages and Chat Completions stream a run only to the client that started it: they are rows of `BEGINNERS`.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
@@ -13,7 +13,7 @@ import { begin, settle } from './lib/runs.mjs';
 import { responseId } from './lib/scenarios.mjs';
 import { events, startServer } from './lib/server.mjs';
 import { take } from './lib/sse.mjs';
-import { ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask } from './lib/told.mjs';
+import { ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask } from './lib/run-summary.mjs';
 
 let server;
 let python;
@@ -99,7 +99,7 @@ async function watched(run, clients = CLIENTS) {
 
 const REPEATS = 3;
 
-test('all clients of one run end with the same words, tools and status', async () => {
+test('all clients of one run end with the same text, tools and status', async () => {
   for (const input of ['weather', 'help', 'parallel', 'handoff', 'slow 1']) {
     for (let time = 0; time < REPEATS; time += 1) {
       const end = await watched(await begin(server, input));
@@ -109,7 +109,7 @@ test('all clients of one run end with the same words, tools and status', async (
   }
 });
 
-test('all clients of a run without tools end with the same words', async () => {
+test('all clients of a run without tools end with the same text', async () => {
   for (const input of ['hello', 'story 30']) {
     const end = await watched(await begin(server, input));
     assert.deepEqual([end.status, end.tools], ['completed', []], input);
@@ -117,14 +117,14 @@ test('all clients of a run without tools end with the same words', async () => {
   }
 });
 
-test('all clients of a run that fails or is cancelled end with what was said until then', async () => {
-  // The helper for Python has no last word of a response that was not completed.
+test('all clients of a failed or cancelled run end with the same partial text', async () => {
+  // The Python helper has no final response unless it completed.
   const clients = CLIENTS.filter(({ follow }) => follow !== openaiHelper);
   for (const [input, status] of [['fail', 'failed'], ['story 5000', 'cancelled']]) {
     const run = await begin(server, input);
     const ends = clients.map(({ follow, drops }) => follow(run, drops));
     if (status === 'cancelled') {
-      // Every protocol has told enough by then for those who drop to do so before the end.
+      // By then every protocol has sent enough frames for all planned disconnects.
       await events(server.url, run.task_id, ({ seq }) => seq === 30);
       await server.post(`/v1/tasks/${run.task_id}/cancel`, {});
     }
@@ -133,13 +133,13 @@ test('all clients of a run that fails or is cancelled end with what was said unt
     assert.ok(first.text.length > 0);
     others.forEach((end, at) => {
       const { name, follow } = clients[at + 1];
-      // What was cut short is no item of the run.
+      // Interrupted output is no item of the run.
       assert.deepEqual(end, follow === runItems ? { ...first, text: '' } : first, `${input}: ${name}`);
     });
   }
 });
 
-test('all clients whose stream outlives a question end with the same', async () => {
+test('all clients whose stream stays open during an approval end with the same', async () => {
   const clients = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns].includes(follow));
   for (const [input, output] of [['trade', 'Order placed: VNM x100'], ['client', 'red']]) {
     const run = await begin(server, input);
@@ -148,7 +148,7 @@ test('all clients whose stream outlives a question end with the same', async () 
   }
 });
 
-// --- begun in one protocol, watched in the others
+// --- started in one protocol, watched in the others
 
 const asked = (input) => [{ role: 'user', content: input }];
 let names = 0;
@@ -200,7 +200,7 @@ async function begun(start) {
 }
 
 for (const { name, begin: start, knows = (end) => end } of BEGINNERS) {
-  test(`a run that ${name} began is the same to its client and to everybody who watches it`, async () => {
+  test(`a run started by ${name} is the same for its client and for all viewers`, async () => {
     for (const input of ['weather', 'parallel', 'slow 1']) {
       const [run, own] = await begun(() => start(input));
       const [seen, end] = await Promise.all([watched(run), own]);
@@ -211,7 +211,7 @@ for (const { name, begin: start, knows = (end) => end } of BEGINNERS) {
   });
 }
 
-test('a run that Responses began is seen by every other client, and one that they answer goes on in Responses', async () => {
+test('a run started in Responses is visible to every other client, and continues in Responses after they answer', async () => {
   const { id } = await node.responses.create({ model: 'demo', input: 'trade', background: true });
   const run = await server.get(`/v1/tasks/${id.replace('resp_', 'task_')}`);
   const others = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns].includes(follow));

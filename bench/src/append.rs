@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bare_loop_counts_rows_and_leaves_nothing_behind() {
+    fn the_baseline_loop_counts_rows_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let sample = measure_fdatasync(folder.path(), 64, Duration::from_millis(20)).unwrap();
         assert!(sample.rows_per_s > 0.0 && sample.commit_latency.p50_ms > 0.0, "{sample:?}");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_event_is_not_at_rest() {
+    fn a_partial_event_is_not_at_rest() {
         let mut splitter = SseSplitter::default();
         splitter.push(b"data: 1\n");
         assert!(splitter.next().unwrap().is_none());

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_stream_passes_and_gives_its_latencies() {
+    fn a_complete_stream_passes_with_its_latencies() {
         let frames = [
             event(r#"{"type":"task.created","seq":1,"task":{}}"#),
             delta(2, 900, 1),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_said_is_held_to_its_own_order() {
+    fn model_output_is_checked_against_its_own_order() {
         for second in [delta(2, 899, 1), delta(2, 900, 2), delta(2, 900, 0), delta(3, 900, 1)] {
             assert_eq!(read(2, &[delta(1, 900, 0), second]), Err(StreamFault::Disordered));
         }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_the_viewer_came_has_no_latency() {
+    fn frames_sent_before_the_viewer_attached_have_no_latency() {
         let mut check = StreamChecker::new(2, LatencyScope::SinceAttach);
         check.on_response_start(920);
         check.on_chunk((delta(1, 900, 0) + &delta(2, 950, 1)).as_bytes(), 1_000).unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_by_kind() {
+    fn faults_are_reported_by_kind() {
         let mut faults = FaultCounts::default();
         assert_eq!(faults.to_string(), "0");
         for fault in [StreamFault::Cut, StreamFault::Http, StreamFault::Cut] {

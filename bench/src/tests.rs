@@ -38,7 +38,7 @@ fn small(interval_ms: u64) -> LoadPlan {
 }
 
 #[tokio::test]
-async fn whole_streams_pass_directly_and_through_both_proxies() {
+async fn complete_streams_pass_directly_and_through_both_proxies() {
     let direct = mock_target(TargetApi::Stream).await;
     let pass = behind_proxy(ProxyMode::Pass, &direct).await;
     let parse = behind_proxy(ProxyMode::Parse, &direct).await;
@@ -76,7 +76,7 @@ async fn every_planted_fault_is_found_and_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_or_refuses_is_an_http_fault() {
+async fn an_unreachable_or_refusing_server_is_an_http_fault() {
     let (listener, authority) = listener().await;
     drop(listener);
     let gone = LoadTarget { name: "gone", authority, pid: std::process::id(), dialect: TargetApi::Stream };
@@ -88,7 +88,7 @@ async fn a_server_that_is_not_there_or_refuses_is_an_http_fault() {
 }
 
 #[tokio::test]
-async fn stories_are_asked_for_as_headwater_takes_them() {
+async fn story_requests_match_the_demo_scenario() {
     let target = mock_target(TargetApi::Tasks).await;
     for plan in [small(20), small(0)] {
         let sample = load::run_load(&target, plan).await.unwrap();

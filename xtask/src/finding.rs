@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_reads_like_a_compiler_message() {
+    fn a_finding_reads_like_a_compiler_message() {
         let finding = TidyFinding::error("crates/model/Cargo.toml", 7, "`tokio` does I/O: remove it");
         assert_eq!(finding.to_string(), "crates/model/Cargo.toml:7: error: `tokio` does I/O: remove it");
     }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_broke_off_is_not_whole() {
+    fn an_interrupted_run_is_incomplete() {
         let begun = "Found 2 mutants to test\nok       Unmutated baseline in 9s build + 2s test\n";
         assert!(is_complete_run(&format!("{begun}2 mutants tested in 20s: 1 missed, 1 caught\n")));
         assert!(!is_complete_run(begun));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_are_heard_and_the_end_is_known() {
+    fn both_streams_and_the_exit_code_are_captured() {
         let ran = sh("echo out; echo err >&2", None);
         let mut lines: Vec<_> = ran.output.lines().collect();
         lines.sort_unstable();
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_left_behind_does_not_hold_us_for_ever() {
+    fn an_orphaned_child_does_not_block_forever() {
         let ran = sh("echo begun; sleep 20 & exit 0", None);
         assert_eq!((ran.outcome, ran.output.as_str()), (ProcessOutcome::Success, "begun\n"));
     }
 
     #[test]
-    fn output_that_is_not_utf8_is_still_heard() {
+    fn output_that_is_not_utf8_is_still_captured() {
         assert_eq!(sh(r"printf 'a\377b'", None).output, "a\u{fffd}b");
     }
 }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_good_run_says_what_it_amounts_to() {
+    fn a_successful_run_ends_with_a_summary() {
         let sum = TestCounts {
             passed: 12,
             skipped: vec!["SKIPPED power_cut: needs root".to_owned()],
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_bad_run_says_where_it_stopped() {
+    fn a_failed_run_names_the_failed_step() {
         let text = summary(&rows([Some(1000), Some(500), None]), &TestCounts::default(), Some("tidy"));
         assert!(text.contains("tidy      FAILED"), "{text}");
         assert!(text.contains("test      not run"), "{text}");

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_charset_is_found_wherever_it_is_said() {
+    fn a_charset_is_found_in_header_and_document() {
         assert_eq!(charset_of_content_type("text/html; charset=ISO-8859-1"), Some("ISO-8859-1".to_owned()));
         assert_eq!(charset_of_content_type("text/html; a=b; Charset=\"utf-8\""), Some("utf-8".to_owned()));
         assert_eq!(charset_of_content_type("text/html"), None);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_long_comment_is_looked_at() {
+    fn content_after_a_long_comment_is_inspected() {
         let after = |rest: &str| format!("<!-- {} -->\n{rest}", "All rights reserved. ".repeat(200));
         for (rest, declared, wanted) in [
             ("# Notes", "text/markdown", Some(DocumentFormat::Markdown)),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_wide_characters_is_known() {
+    fn every_label_of_utf_16_is_known() {
         for charset in ["utf-16", "UTF-16LE", "ucs-2", "unicode"] {
             let declared = format!("text/plain; charset={charset}");
             assert_eq!(DocumentFormat::sniff(b"h\0i\0", &declared, ""), Ok(DocumentFormat::Plain), "{charset}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_win_over_what_was_said() {
+    fn bytes_win_over_the_declared_type() {
         let cases: &[(&[u8], &str, &str, Option<DocumentFormat>)] = &[
             (b"\x89PNG\r\n\x1a\n....", "text/html", "a.html", Some(DocumentFormat::Png)),
             (b"\xff\xd8\xff\xe0", "image/png", "a.png", Some(DocumentFormat::Jpeg)),

@@ -158,7 +158,7 @@ mod tests {
     use url::Url;
 
     #[test]
-    fn of_a_page_that_was_sent_a_model_reads_the_words_and_of_anything_else_all_of_it() {
+    fn html_is_reduced_to_its_text_and_other_text_is_kept() {
         let page =
             "<!DOCTYPE html><title>T</title><p>One &amp; <a href='/x'>two</a>, <a href='https://a.example/'>three</a>";
         let words = "T\n\nOne & two, [three](https://a.example/)";
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// What parsers trip over.
+    /// Inputs that are hard to parse.
     const PIECES: &[&[u8]] = &[
         b"<a href='",
         b"<ul>",
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_bytes_are_nothing_panics_and_no_limit_is_passed() {
+    fn arbitrary_bytes_never_panic_and_stay_within_limits() {
         for seed in test_seeds() {
             let mut rng = Rng::new(seed);
             for (kind, beginning) in BEGINNINGS {

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_end_of_the_path_and_hides_nothing() {
+    fn a_file_name_is_the_end_of_the_path_without_control_characters() {
         let cases = [
             ("http://h.example/a/report.pdf?x=1", "report.pdf"),
             ("http://h.example/a/", "a"),

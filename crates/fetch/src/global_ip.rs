@@ -77,7 +77,7 @@ fn contains_v6((base, bits): (Ipv6Addr, u32), address: Ipv6Addr) -> bool {
 mod tests {
     use super::*;
 
-    /// First and last of each stretch that is refused, in order.
+    /// First and last address of each refused range, in order.
     const V4: &[(&str, &str)] = &[
         ("0.0.0.0", "0.255.255.255"),
         ("10.0.0.0", "10.255.255.255"),
@@ -97,7 +97,7 @@ mod tests {
     ];
 
     const V6: &[(&str, &str)] = &[
-        // Mapped and translated IPv4 is in the first stretch and judged by what is inside.
+        // Mapped and translated IPv4 is in the first range and classified by the embedded address.
         ("::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
         ("2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"),
         ("2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
@@ -114,8 +114,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Every way in which an IPv4 address can be written that should be judged alike.
-    fn judged(address: Ipv4Addr) -> [bool; 3] {
+    /// Every notation of an IPv4 address that must be classified alike.
+    fn is_global_in_each_notation(address: Ipv4Addr) -> [bool; 3] {
         let [a, b, c, d] = address.octets();
         let inside = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
         let translated = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, inside[0], inside[1]);
@@ -123,24 +123,28 @@ mod tests {
     }
 
     #[test]
-    fn every_stretch_of_ipv4_begins_and_ends_where_it_should() {
+    fn every_ipv4_range_has_exact_bounds() {
         for (index, (first, last)) in V4.iter().enumerate() {
             let (first, last) = (v4(first), v4(last));
             let middle = Ipv4Addr::from_bits(first.to_bits().midpoint(last.to_bits()));
             for inside in [first, middle, last] {
-                assert_eq!(judged(inside), [false; 3], "{inside}");
+                assert_eq!(is_global_in_each_notation(inside), [false; 3], "{inside}");
             }
             if let Some(before) = first.to_bits().checked_sub(1).map(Ipv4Addr::from_bits) {
-                assert_eq!(judged(before), [true; 3], "{before}, before {first} of stretch {index}");
+                assert_eq!(
+                    is_global_in_each_notation(before),
+                    [true; 3],
+                    "{before}, before {first} of stretch {index}"
+                );
             }
             if let Some(after) = last.to_bits().checked_add(1).map(Ipv4Addr::from_bits) {
-                assert_eq!(judged(after), [true; 3], "{after}, after {last} of stretch {index}");
+                assert_eq!(is_global_in_each_notation(after), [true; 3], "{after}, after {last} of stretch {index}");
             }
         }
     }
 
     #[test]
-    fn every_stretch_of_ipv6_begins_and_ends_where_it_should() {
+    fn every_ipv6_range_has_exact_bounds() {
         for (first, last) in V6 {
             let (first, last) = (v6(first), v6(last));
             for inside in [first, Ipv6Addr::from_bits(first.to_bits() + 1), last] {
@@ -155,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_no_stretch_that_the_test_does_not_know() {
-        // 224/4 and 240/4 are one stretch.
+    fn the_test_covers_every_range_of_the_table() {
+        // 224/4 and 240/4 are one range.
         assert_eq!(V4_REFUSED.len(), V4.len() + 1);
         assert_eq!(V6_REFUSED.len(), V6.len() - 2);
     }
 
     #[test]
-    fn well_known_places_inside_are_refused_and_well_known_sites_are_not() {
+    fn well_known_internal_addresses_are_refused_and_public_sites_are_not() {
         let inside = [
             "127.0.0.1",
             "0.0.0.0",

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_of_ours_is_a_name_or_an_address_with_or_without_a_port() {
+    fn an_own_address_is_a_name_or_an_ip_with_or_without_a_port() {
         let name = |name: &str| OwnHost::Name(name.to_owned());
         let address = |text: &str| OwnHost::Ip(text.parse().unwrap());
         for (text, host, port) in [
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_are_told_from_those_of_others() {
+    fn addresses_of_this_machine_are_recognised() {
         for (text, is_ours) in [("127.0.0.1", true), ("127.9.9.9", true), ("::1", true), ("192.0.2.1", false)] {
             assert_eq!(is_local_ip(text.parse().unwrap()), is_ours, "{text}");
         }

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_are_found_by_mark_then_by_word_then_by_looking() {
+    fn encoding_is_detected_by_bom_then_label_then_content() {
         let cases: &[(&[u8], Option<&str>, &str)] = &[
             (b"\xef\xbb\xbfh\xc3\xa9", Some("iso-8859-1"), "hé"),
             (b"\xff\xfeh\0\xe9\0", None, "hé"),
@@ -70,13 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_alike_and_control_characters_are_gone() {
+    fn line_ends_are_normalised_and_control_characters_removed() {
         let ExtractedText { text, truncated } = normalize_text("a\r\nb\rc\n\td\0\u{1b}[0m\u{85}e\u{c}f", 100);
         assert_eq!((text.as_str(), truncated), ("a\nb\nc\n\td[0me\nf", false));
     }
 
     #[test]
-    fn a_text_is_cut_between_two_characters() {
+    fn text_is_truncated_at_a_character_boundary() {
         for (bytes_max, text, truncated) in [(3, "aé", false), (2, "a", true), (0, "", true)] {
             assert_eq!(normalize_text("aé", bytes_max), ExtractedText { text: text.to_owned(), truncated });
         }

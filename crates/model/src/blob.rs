@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_written_in_one_way() {
+    fn a_hash_has_one_notation() {
         let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(blob_hash(&blob_url(hash)), Some(hash));
         for no in [hash.to_uppercase(), format!("{hash}0"), String::new(), "g".repeat(64), "é".repeat(32)] {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_good_in_its_own_log_alone() {
+    fn a_cursor_is_valid_in_its_own_log_only() {
         let (ours, theirs) = (sealed("thr_1", 4), sealed("thr_2", 4));
         let cursor = Cursor::from(&ours);
         assert_eq!(cursor.verify(Seq(9), Some(&ours)), Ok(()));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_is_taken_at_its_word() {
+    fn a_bare_number_is_a_valid_cursor() {
         let bare = |seq| Cursor { seq: Seq(seq), checksum: None, frame: None };
         assert_eq!(bare(4).verify(Seq(4), Some(&sealed("thr_1", 4))), Ok(()));
         assert_eq!(bare(4).verify(Seq(4), None), Ok(()));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn a_printed_cursor_parses_back() {
         let inner = Some(FramePosition { projection: "blocks".to_owned(), frames: 3 });
         for (check, inner) in [(None, None), (Some(0), None), (Some(0xdead_beef), inner)] {
             let cursor = Cursor { seq: Seq(u64::MAX), checksum: check, frame: inner };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_called_garbage() {
+    fn an_invalid_cursor_is_reported_as_invalid() {
         let bad = [
             "",
             "abc",

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_id_names_its_run() {
+    fn every_id_contains_its_run() {
         let run = TaskId::from_uuid(Uuid::from_u128(7));
         let call = CallId::numbered(run.run_suffix(), 12);
         assert_eq!(call.child_task_id().run_id(), Some(run.clone()));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_id_is_not_looked_up() {
+    fn a_malformed_id_is_not_looked_up() {
         for bad in ["", "..", "thr_a/b", "thr_\0", "thr_é", &format!("thr_{}", "x".repeat(61)), "task_1"] {
             assert!(ThreadId::parse(bad).is_err(), "{bad:?}");
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_name_still_lends_a_suffix() {
+    fn a_foreign_id_still_yields_a_suffix() {
         assert_eq!(TaskId::from("task_1234xyz").run_suffix(), "1234xyz");
         assert_eq!(TaskId::from("task_1234xyz").run_id(), None);
     }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_control_characters_and_numbers_beyond_measure_are_mended() {
+    fn raw_control_characters_and_out_of_range_numbers_are_repaired() {
         assert_eq!(parse_lenient_json("{\"a\":\"x\ty\0z\"}").unwrap(), json!({"a": "x\ty\0z"}));
         let odd = r#"{"a":[NaN,-Infinity,1e999,-12.5],"NaN":"NaN, 1e999","b":true}"#;
         assert_eq!(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_stays_an_error() {
+    fn invalid_json_stays_an_error() {
         for data in ["", "{", "{\"a\":\"\\u", "{\"a\":\"\\ud8", "nonsense", "<html>\"", "\"é\\u00é\"x"] {
             assert!(parse_lenient_json(data).is_err(), "{data}");
         }

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_knows_its_type_without_being_read() {
+    fn a_record_has_its_type_without_being_parsed() {
         let (_, record) = sealed();
         assert_eq!(record.event_type(), "task.started");
         assert_eq!(record.task_id(), Some("task_1"));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_knows_its_task_however_it_was_written() {
+    fn a_record_has_its_task_in_any_key_order() {
         let (_, record) = sealed();
         let written = |text: &'static str| Record { public: text.into(), event: OnceLock::new(), ..record.clone() };
         let escaped = written(r#"{"type":"task.started","task_id":"task\u005f1"}"#);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_and_another_thread_are_noticed() {
+    fn every_changed_byte_and_a_wrong_thread_are_detected() {
         let (thread, record) = sealed();
         assert!(record.has_valid_checksum(&thread));
         assert!(!record.has_valid_checksum(&ThreadId::from("thr_2")));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_a_later_version_is_kept_as_it_is() {
+    fn an_event_of_a_later_version_is_preserved() {
         let event = Event::decode(br#"{"type":"task.telepathy","task_id":"task_1","x":1}"#);
         assert_eq!(event.task_id(), Some(&TaskId::from("task_1")));
         assert!(matches!(event, Event::Unknown(_)));

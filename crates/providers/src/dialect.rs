@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_found_with_and_without_v1() {
+    fn the_endpoint_url_is_built_with_and_without_v1() {
         let cases = [
             (UpstreamDialect::Responses, "https://api.openai.com/v1", "https://api.openai.com/v1/responses"),
             (UpstreamDialect::Responses, "https://api.openai.com/v1/", "https://api.openai.com/v1/responses"),

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_day_is_read_as_it_is_written() {
+    fn every_date_round_trips() {
         let known = [(0, "1970-01-01"), (58, "1970-02-28"), (789, "1972-02-29"), (11_016, "2000-02-29")];
         for (day, written) in known.into_iter().chain([(20_454, "2026-01-01"), (2_932_896, "9999-12-31")]) {
             assert_eq!((format_day(Day(day)).as_str(), parse_day(written)), (written, Some(Day(day))));
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_have_their_day_and_time_of_day() {
+    fn timestamps_have_their_date_and_time() {
         for (at, written) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (86_399_999, "1970-01-01T23:59:59.999Z"),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_day_is_none() {
+    fn an_invalid_date_is_none() {
         for word in [
             "",
             "-",

@@ -101,7 +101,7 @@ mod tests {
     use axum::response::IntoResponse as _;
     use http_body_util::BodyExt as _;
 
-    async fn told(path: &str) -> (StatusCode, Value) {
+    async fn error_response(path: &str) -> (StatusCode, Value) {
         let problem = Problem::invalid_field("input", "this is no list");
         let response =
             ErrorFormat::for_path(path).format_error(problem.into_response(), &HeaderValue::from_static("req_1"));
@@ -111,15 +111,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_route_refuses_in_the_words_of_its_own_protocol() {
-        let (status, body) = told("/v1/responses/resp_1/cancel").await;
+    async fn each_route_uses_the_error_format_of_its_protocol() {
+        let (status, body) = error_response("/v1/responses/resp_1/cancel").await;
         let error = json!({ "message": "`input`: this is no list", "type": "invalid_request_error", "param": "input",
             "code": "invalid_body" });
         assert_eq!((status, body), (StatusCode::BAD_REQUEST, json!({ "error": error })));
-        let (status, body) = told("/v1/messages").await;
+        let (status, body) = error_response("/v1/messages").await;
         assert_eq!((status, &body["error"]["type"]), (StatusCode::BAD_REQUEST, &json!("invalid_request_error")));
         assert_eq!((&body["type"], &body["request_id"]), (&json!("error"), &json!("req_1")));
-        let (status, body) = told("/v1/tasks").await;
+        let (status, body) = error_response("/v1/tasks").await;
         assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid_body")));
         assert_eq!(ErrorFormat::for_path("/v1/modelsx"), ErrorFormat::Native);
     }

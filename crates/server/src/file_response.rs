@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_can_be_asked_for() {
+    fn one_range_can_be_requested() {
         assert_eq!(parse_range(&HeaderMap::new(), 10, NAME), RequestedRange::Whole);
         for (range, part) in [
             ("bytes=0-0", 0..1),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_what_is_known_is_given_where_it_is_the_same() {
+    fn if_range_applies_only_to_the_same_entity() {
         for (known, keep, part) in [
             ("\"abc\"", NAME, RequestedRange::Part(0..1)),
             ("\"abd\"", NAME, RequestedRange::Whole),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_it_is_told_so() {
+    fn if_none_match_returns_not_modified() {
         for (tags, keep, had) in [
             ("\"abc\"", NAME, true),
             ("W/\"abc\"", NAME, true),

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_only_this_machines_names_are_its_own() {
+    fn on_loopback_only_local_host_names_are_accepted() {
         let policy = policy("127.0.0.1:0");
         for own in
             ["localhost", "LOCALHOST:8787", "127.0.0.1:1", "127.9.9.9", "[::1]:8787", "hw.example", "hw.example:443"]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_addresses_and_named_hosts_are_its_own() {
+    fn on_other_addresses_ips_and_configured_hosts_are_accepted() {
         let policy = policy("0.0.0.0:8787");
         assert!(
             policy.is_own_host("10.0.0.1:8787") && policy.is_own_host("hw.example") && policy.is_own_host("[fe80::1]")
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_this_machine_may_ask_on_loopback_only() {
+    fn local_origins_are_allowed_on_loopback_only() {
         let here = policy("127.0.0.1:8787");
         for may in ["http://localhost:3000", "http://127.0.0.1:5173", "https://app.example", "http://[::1]:1"] {
             assert!(here.is_allowed_origin(may, "127.0.0.1:8787"), "{may}");

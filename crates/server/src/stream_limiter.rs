@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_user_has_room_of_their_own_and_gets_it_back() {
+    fn each_user_has_a_separate_limit_that_is_released() {
         let streams = StreamLimiter::new(2);
         let (ann, ben) = (UserId::from("ann"), UserId::from("ben"));
         let first = streams.try_acquire(&ann);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_good_once_and_for_a_minute() {
+    fn a_ticket_is_valid_once_and_for_a_minute() {
         let (tickets, now) = (Tickets::default(), Instant::now());
         let ticket = tickets.issue(&caller("ann"), now).unwrap();
         assert!(ticket.starts_with("hwt_") && ticket.len() == 68, "{ticket}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_keep_others_from_getting_one() {
+    fn one_user_cannot_exhaust_the_tickets_of_others() {
         let (tickets, now) = (Tickets::default(), Instant::now());
         for _ in 0..PER_USER_MAX {
             tickets.issue(&caller("ann"), now).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_do_so_by_showing_a_thread_in_a_hundred_ways() {
+    fn a_user_cannot_exhaust_the_tickets_through_many_shares() {
         let (tickets, now, shares) = (Tickets::default(), Instant::now(), Shares::new(Arc::new(SystemClock)));
         let viewer = |owner: &str| {
             let (owner, thread) = (UserId::from(owner), ThreadId::from("thr_1"));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_answered_as_the_standard_shows() {
+    fn the_accept_key_matches_the_example_of_the_standard() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("WebSocket"));

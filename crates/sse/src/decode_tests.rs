@@ -1,8 +1,8 @@
-//! Every rule of the standard that bites, as a row; then limits, memory and time.
+//! Every relevant rule of the standard, one row each; then limits, memory and time.
 
 use super::*;
 
-/// What is left of a stream once it was read.
+/// The decoder's state at the end of a stream.
 #[derive(Debug, PartialEq)]
 struct Read {
     events: Vec<SseEvent>,
@@ -40,7 +40,7 @@ fn named(event: &str, data: &str) -> Read {
     Read { events: vec![SseEvent { id: None, event: Some(event.to_owned()), data: data.to_owned() }], ..nothing() }
 }
 
-/// Events with the id that each has, and the last id of the stream.
+/// Events with their ids, and the last id of the stream.
 fn with_ids(events: &[(&str, &str)], last: &str) -> Read {
     let id = |id: &str| (!id.is_empty()).then(|| id.to_owned());
     let events = events
@@ -54,7 +54,7 @@ fn asked_to_wait(ms: u64) -> Read {
     Read { retry_ms: Some(ms), ..nothing() }
 }
 
-/// Each row is read whole, byte by byte, and in two pieces for every place where it can be cut.
+/// Each row is decoded whole, byte by byte, and in two chunks for every split.
 fn check(rows: Vec<(&str, &[u8], Read)>) {
     for (rule, bytes, expected) in rows {
         assert_eq!(read(DecodeLimits::default(), [bytes]), expected, "{rule}");
@@ -67,7 +67,7 @@ fn check(rows: Vec<(&str, &[u8], Read)>) {
 }
 
 #[test]
-fn the_examples_of_the_standard() {
+fn examples_of_the_standard() {
     check(vec![
         ("lines of data are joined", b"data: YHOO\ndata: +2\ndata: 10\n\n", plain(&["YHOO\n+2\n10"])),
         (
@@ -267,7 +267,7 @@ fn tiny_events_share_one_long_id() {
     assert!(events.windows(2).all(|pair| Arc::ptr_eq(pair[0].id.as_ref().unwrap(), pair[1].id.as_ref().unwrap())));
 }
 
-/// Were a byte looked at again for each chunk of its line, this would be 10^12 steps.
+/// If every chunk rescanned its line, this would be 10^12 steps.
 #[test]
 fn single_bytes_cost_linear_time() {
     let limits = DecodeLimits { line_bytes_max: 2 << 20, event_bytes_max: 2 << 20 };

@@ -1,4 +1,4 @@
-//! The exact bytes of each kind of frame, and what hostile text becomes.
+//! The exact bytes of each kind of frame, and the encoding of hostile text.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn what_a_field_cannot_carry_is_replaced() {
 }
 
 #[test]
-fn a_break_is_found_wherever_it_stands() {
+fn a_line_break_is_found_at_any_position() {
     for before in 0..100 {
         let (before, after) = ("x".repeat(before), "y".repeat(50));
         let expected = format!("data: {before}\ndata: {after}\n\n");

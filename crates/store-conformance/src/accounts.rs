@@ -21,7 +21,7 @@ fn nth_spend(n: u64) -> Spend {
 }
 
 /// Spend is summed per user and day, and survives the deletion of its threads.
-pub async fn what_is_spent_adds_up_by_user_and_day(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn spend_is_summed_by_user_and_day(journal: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut second = LogWriter::new(journal, directory, 2).await;
@@ -51,7 +51,7 @@ pub async fn what_is_spent_adds_up_by_user_and_day(journal: &dyn Journal, direct
 }
 
 /// Sums saturate: absurd usage from a provider must not wrap the counter.
-pub async fn a_sum_stays_at_its_bound(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_sum_saturates(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let most = Spend {
         usage: Usage { input_tokens: u64::MAX, output_tokens: u64::MAX - 5, ..Usage::default() },
@@ -66,7 +66,7 @@ pub async fn a_sum_stays_at_its_bound(journal: &dyn Journal, directory: &dyn Tes
 }
 
 /// 1, 2: ids are unique, and revocation is final.
-pub async fn keys_come_and_go(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn access_keys_can_be_added_and_revoked(_: &dyn Journal, directory: &dyn TestStore) {
     let key = |id: &str, created_at| AccessKeyRow {
         id: id.to_owned(),
         user: test_user(),

@@ -18,7 +18,7 @@ pub fn nth_attachment(n: usize, bytes: u64) -> AttachmentRow {
 }
 
 /// 1, 2: a file that is only reserved does not exist and does not count.
-pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_file_exists_once_it_is_put_and_not_before(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(None));
     directory.reserve_attachment(&owner, &row.path, 5).await.unwrap();
@@ -34,7 +34,7 @@ pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, dire
 }
 
 /// 4: neither a second reservation nor a second commit changes a file.
-pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_existing_file_is_not_overwritten(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     directory.reserve_attachment(&owner, &row.path, 9).await.unwrap();
@@ -46,10 +46,7 @@ pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &d
 }
 
 /// 1: interrupted uploads are listed.
-pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
-    _: &dyn Journal,
-    directory: &dyn TestStore,
-) {
+pub async fn expected_files_are_listed_until_they_are_forgotten(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     for (who, n) in [(&owner, 1), (&owner, 2), (&other, 1), (&other, 3)] {
         directory.reserve_attachment(who, &nth_attachment(n, 0).path, 1).await.unwrap();
@@ -66,7 +63,7 @@ pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
 }
 
 /// 3: the quota is exact under concurrent commits.
-pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_users_files_stay_within_the_quota(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let puts = (0..20).map(|n| directory.commit_attachment(&owner, nth_attachment(n, 10), Some(95)));
     let kept: Vec<AttachmentOutcome> = join_all(puts).await.into_iter().map(Result::unwrap).collect();

@@ -20,7 +20,7 @@ pub fn nth_blob(place: usize, n: usize, bytes: u64) -> AttachmentRow {
 }
 
 /// 6: a blob exists from the moment that a thread uses it, and is then a file like any other.
-pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_blob_exists_from_its_first_use(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_blob(1, 1, 7));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
     assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
@@ -43,7 +43,7 @@ pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journ
 }
 
 /// 6: twenty concurrent commits of the same bytes make one blob, which counts once and which all threads use.
-pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn concurrent_puts_of_the_same_bytes_make_one_blob(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for n in 1..=20 {
         directory.reserve_attachment(&owner, &nth_blob(n, 1, 7).path, 1).await.unwrap();
@@ -72,7 +72,7 @@ pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, dir
 }
 
 /// 3: blobs and other files share one quota. A commit above it changes nothing; a duplicate needs no quota.
-pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn blobs_count_towards_the_quota(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_attachment(&owner, nth_attachment(1, 40), Some(95)).await.unwrap();
     let threads: Vec<ThreadId> = (1..=20).map(nth_thread).collect();
@@ -120,7 +120,7 @@ pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: 
 }
 
 /// 2: linking a missing file fails and leaves no link.
-pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_missing_blob_cannot_be_used(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.link_attachment(&owner, &nth_thread(1), &row.path).await, Ok(None));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
@@ -146,7 +146,7 @@ pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn Tes
 }
 
 /// 7: deleting a thread releases exactly the files that no other thread uses.
-pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn deleting_a_thread_releases_the_blobs_that_only_it_used(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
@@ -202,7 +202,7 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
 }
 
 /// 7: deleting a thread that was never created releases its files.
-pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn blobs_of_a_thread_that_was_never_created_can_be_released(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(false));
@@ -212,7 +212,7 @@ pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dy
 }
 
 /// 7: a link may precede its thread, and does not carry over to a later thread with the same id.
-pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_blob_may_be_used_before_its_thread_exists(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     let mut author = LogWriter::new(journal, directory, 1).await;
@@ -227,7 +227,7 @@ pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directo
 }
 
 /// 7: released bytes may be committed again at another path, before and after the old row is deleted.
-pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_released_blob_can_be_stored_again(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
     directory.delete_thread(&owner, &nth_thread(1)).await.unwrap();
@@ -249,7 +249,7 @@ pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn Tes
 }
 
 /// Deleting a file deletes its links, so an old thread cannot release a new file at the same path.
-pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_forgotten_file_has_no_users(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     directory.link_attachment(&owner, &nth_thread(1), &row.path).await.unwrap();
@@ -262,7 +262,7 @@ pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directo
 }
 
 /// 7: with concurrent links and deletions, a file that a live thread linked successfully is never released.
-pub async fn what_is_used_is_there_however_threads_come_and_go(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn used_blobs_exist_under_random_thread_changes(_: &dyn Journal, directory: &dyn TestStore) {
     let (mut rounds, mut stayed, mut went) = (0, 0, 0);
     for (n, seed) in test_seeds().take(40).enumerate() {
         println!("seed {seed}");

@@ -32,7 +32,7 @@ fn assert_thread_created(submitted: &Result<Submitted, SubmitError>) {
 }
 
 /// 1: creating a thread claims it: the lease is valid for appends until the next claim.
-pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn creating_a_thread_claims_it(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let made = directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
     let Ok(Submitted::ThreadCreated { lease, row }) = made else { panic!("{made:?}") };
@@ -53,7 +53,7 @@ pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory:
 }
 
 /// 1: a thread whose only run was dropped has no records.
-pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_thread_whose_only_run_was_cancelled_is_empty(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 3_000 });
     author.must_append().await;
@@ -66,7 +66,7 @@ pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal
 }
 
 /// 1: a start command creates its run (queued), and its thread if that is new.
-pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_start_creates_its_thread_its_run_and_an_inbox_row(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, thread) = (test_user(), nth_thread(1));
     assert_eq!(directory.thread(&owner, &thread).await, Ok(None));
     let first = new_thread_submission(&thread, start_command(&nth_run(1)));
@@ -100,7 +100,7 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
 }
 
 /// A rejected command leaves no row.
-pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_command_for_a_missing_thread_is_refused(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
     for command in [start_command(&nth_run(1)), cancel_command(&nth_run(1)), steer_command(&nth_run(1), "hm")] {
@@ -115,7 +115,7 @@ pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal
 }
 
 /// Inboxes are bounded, and a rejected submission leaves nothing behind.
-pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_full_inbox_refuses_commands(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
     let mut taken = 1;
@@ -183,7 +183,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
 }
 
 /// 2, under concurrency.
-pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn concurrent_starts_with_one_key_make_one_run(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let tries = (1..=20).map(|n| {
         let submission =
@@ -199,7 +199,7 @@ pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, direct
 }
 
 /// 3: rows are listed in insertion order until an append consumes them.
-pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn inbox_rows_are_ordered_until_consumed(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let mut expected = vec![start_command(&nth_run(1))];
@@ -279,7 +279,7 @@ pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, director
 }
 
 /// 4: a queued run can be dropped, and leaves no records.
-pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_queued_run_can_be_cancelled(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 77 });
     author.must_append().await;
@@ -296,7 +296,7 @@ pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn
 }
 
 /// 4: the records that start a run may create it.
-pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_run_may_start_without_having_been_queued(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut other = LogWriter::new(journal, directory, 2).await;
     author.start_run().complete_run().must_append().await;
@@ -334,7 +334,7 @@ pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal,
 }
 
 /// Listings are newest first, and a page position stays valid when rows are deleted.
-pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn listings_are_newest_first_and_cursors_stay_valid(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     // Listings sort by id, not by insertion.
     for n in [3, 1, 2, 5, 4, 6, 7] {
@@ -386,7 +386,7 @@ pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory
 }
 
 /// A thread is claimable if it has a run that is neither ended nor paused, or a non-empty inbox.
-pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn threads_with_work_are_claimable(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let waiting = LogWriter::for_owner(journal, directory, other_user(), 2).await;
     let claimable = async || {
@@ -428,7 +428,7 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
 }
 
 /// 1: creating a thread again fails with `ThreadExists` for its owner, and with a plain store error for other users.
-pub async fn a_thread_is_made_once_and_its_owner_is_told(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_thread_is_created_once_and_its_owner_is_returned(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let tries =
         (1..=10).map(|n| directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(n)))));
@@ -442,7 +442,7 @@ pub async fn a_thread_is_made_once_and_its_owner_is_told(_: &dyn Journal, direct
 }
 
 /// The latest scheduled wake-up of a thread replaces earlier ones, until it is cleared or the thread is deleted.
-pub async fn a_thread_is_woken_at_the_newest_moment_that_was_said(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn the_latest_wake_up_time_of_a_thread_counts(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut one = LogWriter::new(journal, directory, 1).await;
     let mut two = LogWriter::new(journal, directory, 2).await;
     let mut theirs = LogWriter::for_owner(journal, directory, other_user(), 3).await;

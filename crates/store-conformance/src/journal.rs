@@ -29,7 +29,7 @@ const fn is_refused(verdict: &AppendOutcome) -> bool {
 }
 
 /// 1: records get exactly the requested seqs, from `head` on.
-pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn append_stores_the_given_sequence_numbers(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(author.lease.head, Seq::ZERO);
     author.start_run().must_append().await;
@@ -54,7 +54,7 @@ pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, direc
     author.push_notes(1).must_append().await;
 }
 
-pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn append_of_invalid_records_changes_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run().must_append().await;
     let before = author.read_all().await;
@@ -128,7 +128,7 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
 }
 
 /// `append_with_callback` calls back once, even if the future is not polled, and after the records became readable.
-pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_commit_callback_is_called_once(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run();
     let (good, bad) = (author.batch(), AppendBatch { epoch: Epoch(u64::MAX), ..author.batch() });
@@ -148,7 +148,7 @@ pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Jo
 }
 
 /// Batches that are committed together have independent outcomes.
-pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_refused_batch_affects_no_other(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut authors = Vec::new();
     for n in 1..=40 {
         let mut author = LogWriter::new(journal, directory, n).await;
@@ -174,10 +174,7 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
 }
 
 /// 3: readers see every durable record and no other.
-pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
-    journal: &dyn Journal,
-    directory: &dyn TestStore,
-) {
+pub async fn acknowledged_records_are_readable_at_once_and_stay(journal: &dyn Journal, directory: &dyn TestStore) {
     const LAST: u64 = 302;
     let mut author = LogWriter::new(journal, directory, 1).await;
     let (asked, confirmed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -212,7 +209,7 @@ pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
 }
 
 /// 4: an append with an epoch other than the newest is fenced.
-pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_old_epoch_is_fenced(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut old = LogWriter::new(journal, directory, 1).await;
     old.start_run().must_append().await;
     let mut new = old.batch();
@@ -273,7 +270,7 @@ pub async fn a_claim_is_granted_or_names_the_holder(journal: &dyn Journal, direc
 }
 
 /// 4: an unclaimed thread rejects every epoch.
-pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_append_without_a_claim_is_refused(journal: &dyn Journal, directory: &dyn TestStore) {
     let other = LogWriter::new(journal, directory, 2).await;
     let submitted =
         directory.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
@@ -326,7 +323,7 @@ async fn check_pages(author: &LogWriter<'_>, all: &[Record]) {
 }
 
 /// `records_max` is exact, `bytes_max` approximate, and a page before the head has at least one record.
-pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_page_keeps_its_limits_but_has_at_least_one_record(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     author.start_run();
     for _ in 0..40 {
@@ -354,7 +351,7 @@ async fn check_page_limits(author: &LogWriter<'_>, all: &[Record]) {
 }
 
 /// 7: records are returned byte for byte.
-pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn records_are_returned_byte_for_byte(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let mut all = author.start_run().must_append().await;
     let long = "schön \u{10ffff}\u{0}\n".repeat(20_000);
@@ -410,7 +407,7 @@ pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, dir
 }
 
 /// Concurrent appends to many threads do not mix.
-pub async fn many_threads_interleaved_stay_apart(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn interleaved_threads_stay_separate(journal: &dyn Journal, directory: &dyn TestStore) {
     const THREADS: usize = 500;
     let mut authors = join_all((1..=THREADS).map(|n| LogWriter::new(journal, directory, n))).await;
     for round in 0..6 {

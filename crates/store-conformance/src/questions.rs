@@ -74,10 +74,7 @@ async fn find_approval(directory: &dyn TestStore, question: &ApprovalRow) -> Opt
 }
 
 /// 1: an approval is pending from the records that request it until a submitted decision or records that resolve it.
-pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
-    journal: &dyn Journal,
-    directory: &dyn TestStore,
-) {
+pub async fn an_approval_is_pending_from_its_record_until_an_answer(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     assert_eq!(find_approval(directory, &first).await, Some(first.clone()));
@@ -126,7 +123,7 @@ pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Te
 }
 
 /// Rule 2 before rule 6: the idempotency key is checked before the state of the approval.
-pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn the_idempotency_key_is_checked_before_the_approval(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     let first = with_idempotency_key(decision_at(5_000, &asked, &approve()), "key", "digest");
@@ -168,7 +165,7 @@ pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Jour
 }
 
 /// 2: the approval does not exist, or belongs to another thread or user.
-pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_decision_of_a_missing_approval_is_refused(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (author, asked) = thread_with_approval(journal, directory, 1).await;
     let (_other, elsewhere) = thread_with_approval(journal, directory, 2).await;
@@ -194,7 +191,7 @@ pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn
 }
 
 /// From `expires_at` on, users can no longer decide.
-pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_expired_approval_cannot_be_decided(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     for at in [asked.expires_at, asked.expires_at + 1] {
@@ -206,7 +203,7 @@ pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal
 }
 
 /// A repeated request makes the approval pending again, with its new expiry.
-pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_approval_requested_again_is_pending_again(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &asked, &approve())).await.unwrap();
@@ -229,7 +226,7 @@ pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal,
 }
 
 /// 4: the log takes precedence over a submitted decision.
-pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn records_override_stored_decisions(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &first, &approve())).await.unwrap();
@@ -307,7 +304,7 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
 }
 
 /// An invalid change rejects its whole batch.
-pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn invalid_approvals_change_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     let (_other, elsewhere) = thread_with_approval(journal, directory, 2).await;
@@ -338,10 +335,7 @@ pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, dir
 }
 
 /// Numbers survive storage exactly, because a stored decision is compared with a submitted one.
-pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
-    journal: &dyn Journal,
-    directory: &dyn TestStore,
-) {
+pub async fn decisions_with_equal_numbers_are_equal(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let seed = test_seeds().next().unwrap_or_default();
     println!("seed {seed}");
@@ -364,7 +358,7 @@ pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
 }
 
 /// A decision that a full inbox rejects decides nothing; repeating an earlier decision needs no space.
-pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_full_inbox_leaves_an_approval_pending(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
     let second = author.request_approval(2);
@@ -396,7 +390,7 @@ pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, director
 }
 
 /// A decision makes a paused thread claimable.
-pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_decision_makes_a_paused_thread_claimable(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
     author.pause_run().changes.push(DirectoryChange::ScheduleWakeup { at: Some(asked.expires_at) });
@@ -409,10 +403,7 @@ pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, director
 }
 
 /// Results of client tools are queued without validation: only the log knows the calls.
-pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
-    journal: &dyn Journal,
-    directory: &dyn TestStore,
-) {
+pub async fn client_results_are_one_row_without_a_lookup(journal: &dyn Journal, directory: &dyn TestStore) {
     let (_author, asked) = thread_with_approval(journal, directory, 1).await;
     let result =
         ClientToolResult { call_id: asked.call_id.clone(), content: vec![ContentPart::text("42")], error: None };
@@ -429,7 +420,7 @@ pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
 }
 
 /// 5: sorted by request time, and stable while approvals are decided.
-pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn approvals_are_listed_newest_first(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let mut authors = [LogWriter::new(journal, directory, 1).await, LogWriter::new(journal, directory, 2).await];
     for author in &mut authors {
@@ -476,7 +467,7 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
 }
 
 /// Another user's approvals do not exist, even under the same key.
-pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn approvals_of_another_user_do_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     let (_author, mine) = thread_with_approval(journal, directory, 1).await;
     assert_eq!(directory.approval(&other, &mine.key).await, Ok(None));

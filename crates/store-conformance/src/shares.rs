@@ -21,7 +21,7 @@ pub fn nth_share(id: &str, n: usize) -> ShareRow {
 }
 
 /// 1: a share needs an existing thread of its owner and a unique id.
-pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_share_needs_an_existing_thread(journal: &dyn Journal, directory: &dyn TestStore) {
     assert_eq!(directory.create_share(nth_share("share_1", 1)).await, Err(StoreError::ThreadNotFound));
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
     let theirs = ShareRow { owner: other_user(), ..nth_share("share_1", 1) };
@@ -36,7 +36,7 @@ pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directo
 }
 
 /// 2: only the owner can list and revoke a share, and only under its own thread.
-pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_share_belongs_to_its_owner(journal: &dyn Journal, directory: &dyn TestStore) {
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
     }
@@ -50,7 +50,7 @@ pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn TestSt
 }
 
 /// 2, 3: a revoked or expired share is not open but still listed, and revocation is final.
-pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_expired_or_revoked_share_is_not_open(journal: &dyn Journal, directory: &dyn TestStore) {
     LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
     let (first, second) = (nth_share("share_1", 1), ShareRow { expires_at: 30, ..nth_share("share_2", 1) });
     directory.create_share(first.clone()).await.unwrap();
@@ -67,7 +67,7 @@ pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: 
 }
 
 /// 1: deleting a thread deletes its shares.
-pub async fn a_share_goes_with_its_thread(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_share_is_deleted_with_its_thread(journal: &dyn Journal, directory: &dyn TestStore) {
     for n in 1..=2 {
         LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
         directory.create_share(nth_share(&format!("share_{n}"), n)).await.unwrap();

@@ -37,7 +37,7 @@ pub fn with_conversation_data(row: AliasRow, text: &str) -> AliasRow {
 }
 
 /// 2: the first `create_alias` wins, and a later one returns the existing row.
-pub async fn a_name_stands_for_what_it_was_first_given_to(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_alias_keeps_its_first_target(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     assert_eq!(directory.alias(&owner, Conversation, "mine").await, Ok(None));
     let first = nth_alias(Conversation, "mine", 1);
@@ -54,7 +54,7 @@ pub async fn a_name_stands_for_what_it_was_first_given_to(_: &dyn Journal, direc
 }
 
 /// 2, under concurrency.
-pub async fn a_name_given_many_times_at_once_stands_for_one_thread(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn concurrent_creations_of_an_alias_have_one_winner(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let creations = (1..=20).map(|n| directory.create_alias(&owner, nth_alias(Conversation, "mine", n)));
     let rows: Vec<AliasRow> = join_all(creations).await.into_iter().map(Result::unwrap).collect();
@@ -64,7 +64,7 @@ pub async fn a_name_given_many_times_at_once_stands_for_one_thread(_: &dyn Journ
 }
 
 /// 2: an alias belongs to its owner and its kind.
-pub async fn a_name_is_its_owners_and_its_protocols(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_alias_is_scoped_to_owner_and_protocol(_: &dyn Journal, directory: &dyn TestStore) {
     let (owner, other) = (test_user(), other_user());
     for (user, kind, n) in [
         (&owner, Conversation, 1),
@@ -88,7 +88,7 @@ pub async fn a_name_is_its_owners_and_its_protocols(_: &dyn Journal, directory: 
 }
 
 /// 2, 4: the data of a conversation can change, the thread of an alias only after the alias was deleted.
-pub async fn a_note_can_change_and_a_name_can_be_freed(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn conversation_data_can_change_and_an_alias_can_be_deleted(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let first = nth_alias(Conversation, "mine", 1);
     assert_eq!(
@@ -147,7 +147,7 @@ pub async fn a_conversation_changes_only_from_the_row_that_was_read(_: &dyn Jour
 }
 
 /// 1, 3: an alias may be older than its thread, and is deleted with it; another user's is not.
-pub async fn a_name_may_be_older_than_its_thread_and_goes_with_it(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn an_alias_may_precede_its_thread_and_is_deleted_with_it(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     for (protocol, name, n) in [(Conversation, "mine", 1), (AgentRun, "mine", 1), (Conversation, "other", 2)] {
         directory.create_alias(&owner, nth_alias(protocol, name, n)).await.unwrap();
@@ -172,7 +172,7 @@ pub async fn a_name_may_be_older_than_its_thread_and_goes_with_it(journal: &dyn 
 }
 
 /// 1: a thread is deleted with everything that belongs to it.
-pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: &dyn TestStore) {
+pub async fn deleting_a_thread_removes_all_of_its_rows(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let mut other = LogWriter::new(journal, directory, 2).await;
@@ -209,7 +209,7 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
 }
 
 /// Every backend grants write access to every user.
-pub async fn a_backend_lets_every_user_write(_: &dyn Journal, directory: &dyn TestStore) {
+pub async fn a_backend_accepts_writes_of_every_user(_: &dyn Journal, directory: &dyn TestStore) {
     let row = nth_alias(AgentRun, "mine", 1);
     let writer = directory.writer(&other_user()).unwrap();
     assert_eq!(writer.create_alias(&other_user(), row.clone()).await, Ok(row.clone()));

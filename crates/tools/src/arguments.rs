@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_all_arguments_but_those_used_each_as_it_was_written() {
+    fn the_default_body_has_all_unused_arguments_unchanged() {
         let wanted = r#"{"n":12345678901234567890123,"o":{"x": [1, 2]},"z":null}"#;
         assert_eq!(arguments().to_json(&["s".to_owned(), "t".to_owned()]), wanted);
         assert_eq!(RawArguments::parse("{}").unwrap().to_json(&[]), "{}");
     }
 
     #[test]
-    fn a_template_takes_whole_values_and_leaves_out_what_was_not_given() {
+    fn a_template_inserts_values_and_omits_missing_ones() {
         let template = json!({
             "a": "{n}", "b": ["{nope}", "{s}", "{nope}", 1.5, null], "c": {"d": "{o}", "e": "{nope}"},
             "f": "x {s}", "g": "{}", "h": "{nope}", "i": "{z}", "j": "{{n}}", "k": [[], {}, "{t}"],
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_query_has_pairs_and_what_is_nested_goes_as_json() {
+    fn a_query_has_pairs_and_nested_values_as_json() {
         let pairs = arguments().query_pairs(&["n".to_owned()]);
         let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(pairs, [("o", r#"{"x": [1, 2]}"#), ("s", "a\"b"), ("t", "true")]);
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn non_objects_are_refused() {
         for text in ["", "[]", "3", "null", "{", "{} {}"] {
             let error = RawArguments::parse(text).err().unwrap();
             assert_eq!(error.code, "invalid_arguments", "{text}");

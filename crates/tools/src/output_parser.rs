@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_taken_out_and_everything_else_is_the_result() {
+    fn events_are_extracted_and_the_rest_is_the_result() {
         let (events, result) = read(ToolOutputParser::new(10_000), &[STORY.as_bytes()]);
         let progress = ProgressUpdate { message: Some("é".to_owned()), progress: Some(1.0), total: Some(2.5) };
         let wanted = [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_bytes_were_cut_does_not_matter() {
+    fn parsing_does_not_depend_on_chunking() {
         let whole = read(ToolOutputParser::new(10_000), &[STORY.as_bytes()]);
         for seed in test_seeds() {
             let (mut rng, mut pieces, mut rest) = (Rng::new(seed), Vec::new(), STORY.as_bytes());
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_read_whole_has_no_events() {
+    fn a_response_parsed_as_one_value_has_no_events() {
         let (events, result) = read(ToolOutputParser::result_only(10_000), &[b"{\"type\":\"progress\"}\n", b"[1,\n2]"]);
         assert_eq!((events, result.as_deref()), (vec![], Some("{\"type\":\"progress\"}\n[1,\n2]")));
     }
 
     #[test]
-    fn events_count_as_much_as_the_result() {
+    fn events_count_towards_the_size_limit() {
         let line = b"{\"type\":\"progress\"}\n";
         let mut lines = ToolOutputParser::new(line.len() * 2);
         assert_eq!(lines.push(line), Ok(()));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reference_is_replaced_alone_and_within_other_text_but_never_within_a_value() {
+    async fn references_are_replaced_in_text_but_not_in_secret_values() {
         let cases = [
             ("plain", "plain"),
             ("", ""),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_named() {
+    async fn a_missing_secret_is_named() {
         assert_eq!(fill("env:NOPE").await, Err("the secret `env:NOPE` is not set".to_owned()));
         assert_eq!(fill("{env:OTHER} {env:}").await, Err("the secret `env:` is not set".to_owned()));
         let error = fill("x {file:no/such/file}").await.unwrap_err();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_put_in_is_taken_out_again_the_longest_first() {
+    async fn inserted_secrets_are_redacted_longest_first() {
         let mut secrets = CallSecrets::default();
         for text in ["env:OTHER", "env:TOKEN", "env:EMPTY"] {
             secrets.resolve(text, &env()).await.unwrap();

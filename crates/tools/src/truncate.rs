@@ -44,7 +44,7 @@ mod tests {
     use model_testing::{Rng, test_seeds};
 
     #[test]
-    fn a_tail_is_the_end_of_all_that_was_pushed_however_it_was_cut() {
+    fn a_tail_is_the_end_of_the_input_in_any_chunking() {
         for seed in test_seeds() {
             let mut rng = Rng::new(seed);
             let limit = rng.below(20);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut_in_half() {
+    fn no_character_is_split() {
         assert_eq!(
             (last_bytes("aéé", 3), last_bytes("aéé", 4), last_bytes("a", 9), last_bytes("é", 1)),
             ("é", "éé", "a", "")

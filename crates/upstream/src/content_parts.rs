@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_is_fetched_or_carried_or_hidden() {
+    fn an_image_is_a_url_inline_data_or_omitted() {
         assert_eq!(ImageSource::from_url("https://x/y.png"), ImageSource::Remote("https://x/y.png"));
         let url = "data:image/png;charset=x;base64,AAAA";
         assert_eq!(ImageSource::from_url(url), ImageSource::Inline { url, media_type: "image/png", base64: "AAAA" });
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_called_by_its_name_then_by_its_path_and_never_by_its_bytes() {
+    fn a_file_is_named_by_its_name_then_its_path_and_never_its_data() {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let file = |name, url, path| FileRef {
             name: text(name),

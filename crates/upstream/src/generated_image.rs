@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_item_that_was_drawn_has_a_picture() {
+    fn only_an_image_generation_item_has_an_image() {
         let mut item = json!({"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA"});
         assert_eq!(generated_image(&item), Some("AAAA"));
         replace_generated_image(&mut item, "/v1/blobs/ab".to_owned());

@@ -228,7 +228,7 @@ mod tests {
         HistoryEntry::User { content: vec![ContentPart::text(text)] }
     }
 
-    /// One word for each element.
+    /// One word per element.
     fn story(history: &[HistoryEntry]) -> String {
         let words = normalize_history(history, "here").into_iter().map(|told| match told {
             PromptItem::Summary(_) => "summary".to_owned(),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_answered_once_right_after_its_turn() {
+    fn every_call_has_one_result_right_after_its_turn() {
         let history = [call("c1", "p1", "here"), call("c2", "p2", "here"), user("go on"), result("c1", "late")];
         assert_eq!(story(&history), "call:p1:true call:p2:true result:p1:Completed result:p2:Unknown user");
         let twice = [call("c1", "p1", "here"), call("c1", "p1", "here"), result("c1", "a"), result("c1", "b")];
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_providers_name_for_a_call_is_used_only_where_it_is_meant_and_unique() {
+    fn a_providers_call_id_is_used_only_for_its_origin_and_if_unique() {
         let same = [call("c1", "p", "here"), result("c1", "a"), call("c2", "p", "here"), result("c2", "b")];
         assert_eq!(story(&same), "call:c1:true result:c1:Completed call:c2:true result:c2:Completed");
         assert_eq!(story(&[call("c1", "p", "there")]), "call:c1:false result:c1:Unknown");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_that_was_drawn_elsewhere_is_shown_with_what_is_said_next() {
+    fn an_image_generated_by_another_model_is_sent_with_the_next_user_message() {
         let drawing = |origin: &str, result: &str| HistoryEntry::Hosted {
             id: ItemId::from("i"),
             name: "image_generation".to_owned(),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_or_from_elsewhere_is_left_out() {
+    fn empty_entries_and_raw_items_of_other_origins_are_left_out() {
         let id = ItemId::from("i");
         let there = RawItem { origin: "there".to_owned(), item: json!({}) };
         let history = [

@@ -65,7 +65,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn beta_features_go_into_a_header_that_nothing_can_break_out_of() {
+    fn beta_features_cannot_inject_headers() {
         let options = json!({"betas": ["a-2025", "b-2026", "x\r\ny: z", "", 7]});
         let options = options.as_object().unwrap();
         assert_eq!(

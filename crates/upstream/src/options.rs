@@ -41,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn wishes_win_but_for_what_is_fixed_and_lists_grow() {
+    fn options_override_all_but_fixed_fields_and_lists_are_extended() {
         let object = |value: Value| value.as_object().cloned().unwrap();
         let mut body = object(json!({"model": "m", "stream": true, "tools": [1], "include": ["a"], "store": false,
             "ours": 1}));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_wins_over_a_callers_and_leaves_the_rest_of_it() {
+    fn an_operator_option_overrides_a_callers_setting_and_keeps_the_rest() {
         let object = |value: Value| value.as_object().cloned().unwrap();
         let mut body = object(json!({"reasoning": {"effort": "high"}, "text": {"format": 1}, "tool_choice": {"a": 1}}));
         let wishes = json!({"reasoning": {"summary": "auto"}, "text": {"format": 2}, "tool_choice": {"b": 2}});

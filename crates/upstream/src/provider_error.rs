@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_read_in_every_shape() {
+    fn errors_are_parsed_in_every_shape() {
         let nested =
             ProviderError::from_json(&json!({"error": {"message": "m", "type": "t", "param": "p", "code": "c"}}));
         assert_eq!([nested.message, nested.error_type, nested.param, nested.code], ["m", "t", "p", "c"]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_html_is_told_by_its_title() {
+    fn an_html_error_page_is_reduced_to_its_title() {
         let page = b"<html><head><TITLE>502 Bad Gateway</TITLE></head><body><h1>502</h1></body></html>";
         let failure = ProviderError::from_body(page).to_failure(ProviderErrorKind::from_status(502), Some(502));
         assert_eq!(failure.error.message, "The provider failed (status 502): 502 Bad Gateway");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_key_is_repeated() {
+    fn api_keys_are_redacted_from_errors() {
         let said = ProviderError::from_json(
             &json!({"error": {"message": "Incorrect API key provided: abc***", "code": "bad"}}),
         );

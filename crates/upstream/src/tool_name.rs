@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_that_the_provider_takes() {
+    fn tool_names_are_valid_for_the_provider() {
         assert_eq!(sanitize_tool_name("get_weather-2", "_"), "get_weather-2");
         assert_eq!(sanitize_tool_name("functions.get wéather", "_"), "functions_get_w_ather");
         assert_eq!(sanitize_tool_name("", "_"), "_");

@@ -42,7 +42,7 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         name: "epoch-unchecked",
         package: "engine",
         cargo_args: &["--test", "it"],
-        test: "laws::law_8_an_executor_that_lost_its_thread_records_nothing_more",
+        test: "laws::law_8_an_executor_that_lost_its_thread_appends_nothing",
     },
     // A run ends twice.
     DefectCase {

@@ -62,7 +62,7 @@ mod tests {
     const MAP: &str = "# Map\n\n### `crates/model`\n\nWords.\n\n| crate | what |\n|---|---|\n| `crates/store` | logs |\n| `seq` | a number |\n";
 
     #[test]
-    fn a_map_that_names_all_and_only_the_crates_is_fine() {
+    fn a_map_with_exactly_the_crates_passes() {
         assert_eq!(check_architecture_map(Some(MAP), &["crates/model", "crates/store"]), []);
     }
 
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_whose_crate_is_gone_is_pointed_at() {
+    fn a_heading_of_a_removed_crate_is_reported() {
         let findings = check_architecture_map(Some(MAP), &["crates/store"]);
         assert_eq!(findings.len(), 1);
         assert_eq!((findings[0].line, findings[0].file.as_str()), (3, ARCHITECTURE_FILE));
     }
 
     #[test]
-    fn no_map_at_all_is_one_complaint() {
+    fn a_missing_map_is_one_finding() {
         assert_eq!(check_architecture_map(None, &["crates/model"]).len(), 1);
     }
 }

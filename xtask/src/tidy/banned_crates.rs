@@ -68,7 +68,7 @@ mod tests {
     use crate::workspace::fixture::{fake_metadata, member_package, registry_package};
 
     #[test]
-    fn a_banned_crate_is_named_with_its_reason_wherever_it_hides() {
+    fn a_banned_crate_is_reported_with_its_reason_at_any_depth() {
         let packages = vec![member_package("crates/server", &[]), registry_package("openssl-sys", Some("MIT"))];
         let lock_file = source_file(LOCK_FILE, "[[package]]\nname = \"openssl-sys\"\n");
         let findings = check_banned_crates(&fake_metadata(packages, &[]), &[lock_file]);

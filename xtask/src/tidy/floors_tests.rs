@@ -24,7 +24,7 @@ fn the_table_itself_points_down() {
 }
 
 #[test]
-fn the_arrows_of_the_design_are_fine() {
+fn the_dependencies_of_the_design_pass() {
     assert_eq!(findings_for("crates/engine", &[("model", NORMAL), ("machine", NORMAL), ("store", DEV)]), [""; 0]);
     assert_eq!(findings_for("crates/server", &[("engine", NORMAL), ("store", NORMAL), ("model", NORMAL)]), [""; 0]);
     assert_eq!(findings_for("crates/providers", &[("model", NORMAL), ("upstream", NORMAL)]), [""; 0]);
@@ -42,13 +42,13 @@ fn engine_may_not_see_protocol_store_providers_or_tools() {
 }
 
 #[test]
-fn an_arrow_up_and_an_arrow_sideways_are_told_apart() {
+fn upward_and_sideways_dependencies_are_distinguished() {
     assert!(findings_for("crates/model", &[("store", NORMAL)])[0].contains("may not depend on store (floor 2)"));
     assert!(findings_for("crates/tools", &[("store", NORMAL)])[0].contains("are on one floor"));
 }
 
 #[test]
-fn tests_may_look_down_and_the_run_loop_may_be_tested_on_real_things() {
+fn dev_dependencies_may_point_down_and_engine_tests_may_use_real_crates() {
     assert_eq!(findings_for("crates/machine", &[("store", DEV), ("providers", DEV), ("tools", DEV)]), [""; 0]);
     assert_eq!(findings_for("crates/store", &[("machine", DEV)]), [""; 0]);
     assert_eq!(findings_for("crates/protocol", &[("store", DEV)]).len(), 1);
@@ -70,7 +70,7 @@ fn a_crate_without_a_floor_is_reported() {
 }
 
 #[test]
-fn io_below_is_found_however_deep_and_the_way_is_shown() {
+fn an_io_dependency_is_found_at_any_depth_with_its_path() {
     let packages =
         vec![member_package("crates/protocol", &[]), registry_package("codec", None), registry_package("tokio", None)];
     let metadata = fake_metadata(packages, &[("protocol", "codec", NORMAL), ("codec", "tokio", NORMAL)]);
@@ -98,7 +98,7 @@ fn the_tests_of_a_dependency_do_not_count() {
 }
 
 #[test]
-fn a_complaint_points_at_the_line_of_the_manifest() {
+fn a_finding_has_the_line_of_the_manifest() {
     let manifest = "[dependencies]\nmodel.workspace = true\n\n[dev-dependencies]\nmodel.workspace = true\ntools.workspace = true\n";
     let metadata = fake_metadata(vec![member_package("crates/store", &[("tools", DEV)])], &[]);
     let findings = check_floors(&metadata, &[source_file("crates/store/Cargo.toml", manifest)]);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_words_are_found_as_words() {
+    fn marks_of_unfinished_work_are_found_as_whole_words() {
         let [call, word, fix, x] = UNFINISHED_MARKS else { panic!("four marks") };
         assert_eq!(finding_lines(&format!("{call}()\n// {word}: later\n({fix})\n{x}\n")), [1, 2, 3, 4]);
         assert_eq!(finding_lines(&format!("{x}L\nMAS{word}S\n_{fix}\n")), [0; 0]);

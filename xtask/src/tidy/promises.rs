@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_with_a_running_test_is_fine() {
+    fn a_promise_with_a_running_test_passes() {
         assert_eq!(findings("| It holds. | `a.rs::holds` |\n"), [""; 0]);
         assert_eq!(findings("| Both. | `a.rs::holds`, `e2e/page.mjs::a \\| b survives` |\n"), [""; 0]);
     }
 
     #[test]
-    fn missing_ignored_and_unmarked_tests_are_told_apart() {
+    fn missing_ignored_and_unmarked_tests_are_distinguished() {
         let rows = "| 1 | `a.rs::gone` |\n| 2 | `a.rs::later` |\n| 3 | `a.rs::helper` |\n| 4 | `b.rs::holds` |\n| 5 | soon |\n";
         let findings = findings(rows);
         let expected = [
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_page_and_no_page_are_complaints() {
+    fn an_empty_page_and_a_missing_page_are_findings() {
         assert_eq!(findings("").len(), 1);
         assert_eq!(check_promises(&[]).len(), 1);
     }

@@ -26,7 +26,7 @@ fn ignored_in_any_way_is_ignored() {
 }
 
 #[test]
-fn what_is_not_code_is_not_a_test() {
+fn comments_and_strings_are_not_tests() {
     for source in [
         "// #[test] fn t() {}",
         "/* #[test] /* nested */ fn t() {} */",

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_python_test_is_a_function_whose_name_says_so() {
+    fn a_python_test_is_a_function_named_test() {
         assert_eq!(find_python_test("def test_resume(server):\n    pass\n", "test_resume"), TestStatus::Runs);
         assert_eq!(find_python_test("    async def test_resume():\n", "test_resume"), TestStatus::Runs);
         assert_eq!(

@@ -53,7 +53,7 @@ mod tests {
     use crate::tidy::source_file;
 
     #[test]
-    fn a_second_public_type_of_the_same_name_is_refused_with_the_place_of_the_first() {
+    fn a_second_public_type_of_the_same_name_is_refused_with_the_path_of_the_first() {
         let files = [
             source_file(
                 "crates/a/src/lib.rs",

@@ -1,4 +1,4 @@
-//! What was said long ago is summed up. Nothing is removed.
+//! Compaction summarises old history and removes no record.
 
 use crate::fixtures::{definitions, text_parts};
 use crate::random_logs::append_log;
@@ -17,12 +17,12 @@ use model_testing::invariants;
 
 const COMPACTED: &str = "thread.history.compacted";
 
-/// Two runs of an agent whose past is then summed up.
-async fn two_runs(house: &TestEngine, agent: &str) -> StartedRun {
-    let first = house.start_run_of(agent, None, "hello").await;
-    house.wait_settled(&first).await;
-    let second = house.start_run_of(agent, Some(&first.thread), "weather").await;
-    assert_eq!(house.wait_settled(&second).await.status, TaskStatus::Completed);
+/// Two runs of an agent whose history is then compacted.
+async fn two_runs(test_engine: &TestEngine, agent: &str) -> StartedRun {
+    let first = test_engine.start_run_of(agent, None, "hello").await;
+    test_engine.wait_settled(&first).await;
+    let second = test_engine.start_run_of(agent, Some(&first.thread), "weather").await;
+    assert_eq!(test_engine.wait_settled(&second).await.status, TaskStatus::Completed);
     second
 }
 
@@ -32,35 +32,43 @@ fn replayed(log: &[Record]) -> ThreadReplay {
     replay
 }
 
-async fn checkpoint(house: &TestEngine, thread: &ThreadId) -> String {
-    house.engine.ports().directory.checkpoint(&house.user, thread).await.expect("readable").expect("there").body
+async fn checkpoint(test_engine: &TestEngine, thread: &ThreadId) -> String {
+    test_engine
+        .engine
+        .ports()
+        .directory
+        .checkpoint(&test_engine.user, thread)
+        .await
+        .expect("readable")
+        .expect("there")
+        .body
 }
 
-/// Summing up comes after the terminal event, covers whole runs only, removes no record, and gives the model everything
-/// that it needs for it: nothing has to be stored at the provider.
+/// Compaction starts after the terminal event, covers whole runs only, removes no record, and sends the model
+/// everything that it needs: nothing has to be stored at the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_past_is_summed_up_after_the_run_has_ended() {
+async fn history_is_compacted_after_the_run_has_ended() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let second = two_runs(&house, "compact").await;
-        house.wait_idle().await;
-        let before = house.read_log(&second.thread).await;
+        let test_engine = TestEngine::new(kind).await;
+        let second = two_runs(&test_engine, "compact").await;
+        test_engine.wait_idle().await;
+        let before = test_engine.read_log(&second.thread).await;
         assert_eq!(before.last().map(Record::event_type), Some(COMPACTED), "{kind:?}: after the terminal event");
         invariants::check_one_terminal_event(&before).expect("law 9");
-        let asked = house.models.last_request();
+        let asked = test_engine.models.last_request();
         assert_eq!((asked.model.as_str(), asked.history.len()), ("scripted/short", 3), "{kind:?}: the first run");
 
-        let third = house.start_run_of("compact", Some(&second.thread), "hello").await;
-        house.wait_settled(&third).await;
-        let turn = house.models.requests().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
+        let third = test_engine.start_run_of("compact", Some(&second.thread), "hello").await;
+        test_engine.wait_settled(&third).await;
+        let turn = test_engine.models.requests().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
         let given = turn.expect("it was asked").history;
         let summary = HistoryEntry::Summary { text: "THE SUMMARY".to_owned() };
         assert_eq!(given[..2], [summary, HistoryEntry::User { content: text_parts("weather") }], "{kind:?}");
         invariants::check_history(&given).expect("law 12");
-        house.wait_idle().await;
-        let after = house.read_log(&second.thread).await;
+        test_engine.wait_idle().await;
+        let after = test_engine.read_log(&second.thread).await;
         assert_eq!(after[..before.len()], before[..], "{kind:?}: nothing is removed");
-        let own = house.watch_to_end(&second, model::cursor::Cursor::START).await;
+        let own = test_engine.watch_to_end(&second, model::cursor::Cursor::START).await;
         assert!(
             crate::test_engine::utf8_lossy(own)
                 .ends_with(&crate::test_engine::record_lines(&before[before.len() - 2..before.len() - 1]))
@@ -68,74 +76,75 @@ async fn the_past_is_summed_up_after_the_run_has_ended() {
         // The second summary covers the first one and the run after it.
         let summed = replayed(&after).thread.compacted.expect("summed up");
         assert_eq!(summed.run, second.task, "{kind:?}");
-        let asked = house.models.last_request().history;
+        let asked = test_engine.models.last_request().history;
         assert!(matches!(asked.first(), Some(HistoryEntry::Summary { .. })), "{kind:?}: {asked:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_with_summaries_is_clean_and_opens_again() {
-    let house = TestEngine::new(StoreKind::Sqlite).await;
-    let second = two_runs(&house, "compact").await;
-    house.wait_idle().await;
+async fn a_data_folder_with_summaries_verifies_and_reopens() {
+    let test_engine = TestEngine::new(StoreKind::Sqlite).await;
+    let second = two_runs(&test_engine, "compact").await;
+    test_engine.wait_idle().await;
     for _ in 0..3 {
-        let next = house.start_run_of("compact", Some(&second.thread), "hello").await;
-        house.wait_settled(&next).await;
-        house.wait_idle().await;
+        let next = test_engine.start_run_of("compact", Some(&second.thread), "hello").await;
+        test_engine.wait_settled(&next).await;
+        test_engine.wait_idle().await;
     }
-    let log = house.read_log(&second.thread).await;
+    let log = test_engine.read_log(&second.thread).await;
     assert_eq!(log.iter().filter(|record| record.event_type() == COMPACTED).count(), 4);
     assert_eq!(log.last().map(Record::event_type), Some(COMPACTED), "also as the last record of all");
-    let body = checkpoint(&house, &second.thread).await;
-    let (ground, clock) = house.stop().await;
-    let report = store::verify_data_folder(ground.folder.path()).expect("it can be looked at");
+    let body = checkpoint(&test_engine, &second.thread).await;
+    let (test_env, clock) = test_engine.stop().await;
+    let report = store::verify_data_folder(test_env.folder.path()).expect("it can be looked at");
     assert!(report.is_clean(), "{report}");
-    let house = TestEngine::start_in(ground, crate::test_engine::TestSetup { clock, ..Default::default() }).await;
-    assert_eq!(house.read_log(&second.thread).await, log);
+    let test_engine =
+        TestEngine::start_in(test_env, crate::test_engine::TestSetup { clock, ..Default::default() }).await;
+    assert_eq!(test_engine.read_log(&second.thread).await, log);
     let replay = replayed(&log);
     assert_eq!(replay.thread.fold_errors, 0);
     assert_eq!(serde_json::to_string(&replay.thread).expect("JSON"), body, "the log says what the checkpoint says");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_opened_from_the_log_alone_gives_the_same_past() {
+async fn a_thread_opened_from_the_log_alone_has_the_same_history() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let second = two_runs(&house, "compact").await;
-        house.wait_idle().await;
-        let log = house.read_log(&second.thread).await;
-        // The same records in another house, without the checkpoints.
+        let test_engine = TestEngine::new(kind).await;
+        let second = two_runs(&test_engine, "compact").await;
+        test_engine.wait_idle().await;
+        let log = test_engine.read_log(&second.thread).await;
+        // The same records in another engine, without the checkpoints.
         let bare = TestEngine::new(kind).await;
         append_log(&bare, &second.thread, &log, 1).await;
         let kept = bare.engine.ports().directory.checkpoint(&bare.user, &second.thread).await.expect("readable");
         assert!(kept.is_none(), "{kind:?}");
         let mut given = Vec::new();
-        for house in [&house, &bare] {
-            let next = house.start_run_of("demo", Some(&second.thread), "hello").await;
-            assert_eq!(house.wait_settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
-            given.push(house.models.last_request().history);
+        for test_engine in [&test_engine, &bare] {
+            let next = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
+            assert_eq!(test_engine.wait_settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
+            given.push(test_engine.models.last_request().history);
         }
         assert_eq!(given[0], given[1], "{kind:?}");
         assert!(matches!(given[1].first(), Some(HistoryEntry::Summary { .. })), "{kind:?}");
     }
 }
 
-/// Summing up delays no end and no beginning.
+/// Compaction delays neither the end of a run nor the start of the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_does_not_wait_for_the_summary() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let second = two_runs(&house, "slow_to_compact").await;
-        while house.models.live_streams() == 0 {
+        let test_engine = TestEngine::new(kind).await;
+        let second = two_runs(&test_engine, "slow_to_compact").await;
+        while test_engine.models.live_streams() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(house.models.last_request().model, "silent/model", "{kind:?}: it is being summed up");
-        let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
-        house.wait_idle().await;
-        assert_eq!(house.models.live_streams(), 0, "{kind:?}: it was given up");
-        assert!(!house.event_types(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
-        let given = house.models.last_request().history;
+        assert_eq!(test_engine.models.last_request().model, "silent/model", "{kind:?}: it is being summed up");
+        let third = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(test_engine.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        test_engine.wait_idle().await;
+        assert_eq!(test_engine.models.live_streams(), 0, "{kind:?}: it was given up");
+        assert!(!test_engine.event_types(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
+        let given = test_engine.models.last_request().history;
         assert_eq!(
             given.first(),
             Some(&HistoryEntry::User { content: text_parts("hello") }),
@@ -147,18 +156,18 @@ async fn a_run_does_not_wait_for_the_summary() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_summary_that_fails_changes_nothing() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let second = two_runs(&house, "bad_to_compact").await;
-        house.wait_idle().await;
-        assert_eq!(house.models.last_request().model, "nobody/model", "{kind:?}: it was tried");
-        let log = house.read_log(&second.thread).await;
+        let test_engine = TestEngine::new(kind).await;
+        let second = two_runs(&test_engine, "bad_to_compact").await;
+        test_engine.wait_idle().await;
+        assert_eq!(test_engine.models.last_request().model, "nobody/model", "{kind:?}: it was tried");
+        let log = test_engine.read_log(&second.thread).await;
         assert!(matches!(log.last().expect("records").event(), Event::Completed(_)), "{kind:?}");
-        let body = checkpoint(&house, &second.thread).await;
+        let body = checkpoint(&test_engine, &second.thread).await;
         assert_eq!(serde_json::to_string(&replayed(&log).thread).expect("JSON"), body, "{kind:?}");
-        let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        let third = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(test_engine.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(
-            house.models.last_request().history.first(),
+            test_engine.models.last_request().history.first(),
             Some(&HistoryEntry::User { content: text_parts("hello") }),
             "{kind:?}"
         );
@@ -166,32 +175,32 @@ async fn a_summary_that_fails_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_stops_does_not_wait_for_the_summary() {
+async fn shutdown_does_not_wait_for_the_summary() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let second = two_runs(&house, "slow_to_compact").await;
-        while house.models.live_streams() == 0 {
+        let test_engine = TestEngine::new(kind).await;
+        let second = two_runs(&test_engine, "slow_to_compact").await;
+        while test_engine.models.live_streams() == 0 {
             tokio::task::yield_now().await;
         }
-        let stop = house.engine.stop(std::time::Duration::from_secs(20));
+        let stop = test_engine.engine.stop(std::time::Duration::from_secs(20));
         tokio::time::timeout(std::time::Duration::from_secs(5), stop).await.expect("it drains at once");
-        assert_eq!(house.engine.live_threads(), 0, "{kind:?}");
-        let house = house.restart().await;
-        let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        assert_eq!(test_engine.engine.live_threads(), 0, "{kind:?}");
+        let test_engine = test_engine.restart().await;
+        let third = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(test_engine.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
     }
 }
 
-/// The tokens of a summary are the owner's, not the run's: they count for the day and stand in the record.
+/// The tokens of a summary count for the owner's day, not for the run, and are in the record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_summary_counts_for_the_day_and_not_for_the_run() {
     for kind in STORE_KINDS {
         let price = Price { input: 1_000_000.0, output: 1_000_000.0, ..Price::default() };
         let prices = [("scripted/short".to_owned(), price)].into();
-        let house = TestEngine::with_definitions(kind, Definitions { prices, ..definitions() }).await;
-        let second = two_runs(&house, "compact").await;
-        house.wait_idle().await;
-        let log = house.read_log(&second.thread).await;
+        let test_engine = TestEngine::with_definitions(kind, Definitions { prices, ..definitions() }).await;
+        let second = two_runs(&test_engine, "compact").await;
+        test_engine.wait_idle().await;
+        let log = test_engine.read_log(&second.thread).await;
         let Some(Event::HistoryCompacted(compacted)) = log.last().map(Record::event) else {
             panic!("{kind:?}: {log:?}")
         };
@@ -205,12 +214,12 @@ async fn a_summary_counts_for_the_day_and_not_for_the_run() {
         for event in log.iter().map(Record::event) {
             match event {
                 Event::StepDone(done) => total.add(done.usage),
-                Event::Completed(done) => assert_eq!(done.usage, house.task_object(&done.task_id).await.usage),
+                Event::Completed(done) => assert_eq!(done.usage, test_engine.task_object(&done.task_id).await.usage),
                 _ => {}
             }
         }
-        let day = Day::from_millis(house.clock.now());
-        let spent = house.engine.ports().directory.daily_spend(&house.user, day).await.expect("readable");
+        let day = Day::from_millis(test_engine.clock.now());
+        let spent = test_engine.engine.ports().directory.daily_spend(&test_engine.user, day).await.expect("readable");
         assert_eq!((spent.usage, spent.cost), (total, CostMicros(32_000_000)), "{kind:?}");
         // The steps of the run, and nothing else.
         let steps = log.iter().filter(|record| record.run == second.task).filter_map(|record| match record.event() {
@@ -221,28 +230,29 @@ async fn a_summary_counts_for_the_day_and_not_for_the_run() {
             sum.add(usage);
             sum
         });
-        assert_eq!(house.task_object(&second.task).await.usage, own, "{kind:?}");
+        assert_eq!(test_engine.task_object(&second.task).await.usage, own, "{kind:?}");
     }
 }
 
-/// A summary that leaves nothing of the day leaves nothing for the next run, before and after a restart.
+/// A summary that exhausts the day's budget leaves nothing for the next run, before and after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_summary_uses_up_the_budget_of_the_day() {
+async fn a_summary_counts_against_the_daily_budget() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        two_runs(&house, "compact").await;
-        house.wait_idle().await;
-        let day = Day::from_millis(house.clock.now());
-        let spent = house.engine.ports().directory.daily_spend(&house.user, day).await.expect("readable").usage;
+        let test_engine = TestEngine::new(kind).await;
+        two_runs(&test_engine, "compact").await;
+        test_engine.wait_idle().await;
+        let day = Day::from_millis(test_engine.clock.now());
+        let spent =
+            test_engine.engine.ports().directory.daily_spend(&test_engine.user, day).await.expect("readable").usage;
         let limits =
             RunLimits { user_day_tokens_max: Some(spent.input_tokens + spent.output_tokens), ..RunLimits::default() };
-        let house = TestEngine::with_definitions(kind, Definitions { limits, ..definitions() }).await;
-        let second = two_runs(&house, "compact").await;
-        house.wait_for_event(&second.thread, COMPACTED).await;
-        let next = house.start_run_of("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.wait_settled(&next).await.reason.as_deref(), Some("budget"), "{kind:?}");
-        let house = house.restart().await;
-        let next = house.start_run_of("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.wait_settled(&next).await.reason.as_deref(), Some("budget"), "{kind:?}");
+        let test_engine = TestEngine::with_definitions(kind, Definitions { limits, ..definitions() }).await;
+        let second = two_runs(&test_engine, "compact").await;
+        test_engine.wait_for_event(&second.thread, COMPACTED).await;
+        let next = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(test_engine.wait_settled(&next).await.reason.as_deref(), Some("budget"), "{kind:?}");
+        let test_engine = test_engine.restart().await;
+        let next = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(test_engine.wait_settled(&next).await.reason.as_deref(), Some("budget"), "{kind:?}");
     }
 }

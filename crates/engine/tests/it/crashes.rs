@@ -1,7 +1,7 @@
-//! A crash at every append: whatever was on its way, the run goes on, ends once, and does nothing twice.
+//! A crash at every append: the run continues, ends once, and runs no tool twice.
 //!
-//! The model gives one word at a time, so that nearly every record is an append of its own. For every k there is a process
-//! whose k-th append goes wrong (see [`Trouble`]); where that kills it, a second process takes up what it left.
+//! The model streams one word at a time, so that nearly every record is an append of its own. For every k there is a
+//! process whose k-th append fails (see [`Trouble`]); where that kills it, a second process continues.
 
 use crate::fake_ports::{AppendFailure, TestClock};
 use crate::test_engine::{StoreKind, TestEngine, TestEnv, TestSetup, line_view, record_lines, utf8_lossy};
@@ -17,54 +17,55 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 /// What one process saw.
-struct Life {
+struct ProcessOutcome {
     run: StartedRun,
-    /// The lines that its viewer was shown.
     seen: String,
-    /// Did it end the run?
     ended: bool,
-    /// Was there trouble?
-    troubled: bool,
+    failed: bool,
 }
 
-/// One process. It ends with the run, or dies.
-fn live(ground: &Arc<TestEnv>, trouble: Option<(usize, AppendFailure)>, begun: Result<&StartedRun, &str>) -> Life {
+/// Runs one process until the run ends or the process crashes.
+fn run_process(
+    test_env: &Arc<TestEnv>,
+    failure: Option<(usize, AppendFailure)>,
+    started: Result<&StartedRun, &str>,
+) -> ProcessOutcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all();
-    if ground.store_kind == StoreKind::Memory {
-        builder.start_paused(true); // nothing waits for a disk, so nobody need wait for a clock
+    if test_env.store_kind == StoreKind::Memory {
+        builder.start_paused(true); // no disk is involved, so no real time has to pass
     }
     let runtime = builder.build().expect("a runtime");
     runtime.block_on(async {
         let clock = Arc::new(TestClock::default());
-        if begun.is_ok() {
+        if started.is_ok() {
             clock.advance(10_000);
         }
-        let house = TestEngine::start_in(
-            Arc::clone(ground),
-            TestSetup { append_failure: trouble, one_delta_at_a_time: true, clock, ..TestSetup::default() },
+        let test_engine = TestEngine::start_in(
+            Arc::clone(test_env),
+            TestSetup { append_failure: failure, one_delta_at_a_time: true, clock, ..TestSetup::default() },
         )
         .await;
-        let run = match begun {
+        let run = match started {
             Ok(run) => run.clone(),
-            Err(words) => house.start_run(None, words).await,
+            Err(words) => test_engine.start_run(None, words).await,
         };
         let seen = Mutex::new(String::new());
         let ended = tokio::select! {
             biased;
-            () = house.journal.wait_for_crash() => false,
-            ((), ()) = async { tokio::join!(watch(&house, &run, &seen), attend(&house, &run)) } => true,
+            () = test_engine.journal.wait_for_crash() => false,
+            ((), ()) = async { tokio::join!(follow_run(&test_engine, &run, &seen), answer_until_ended(&test_engine, &run)) } => true,
         };
-        for asked in house.models.requests() {
+        for asked in test_engine.models.requests() {
             invariants::check_history(&asked.history).expect("law 12");
         }
-        Life { run, seen: seen.into_inner().expect("nobody panicked"), ended, troubled: house.journal.has_failed() }
+        ProcessOutcome { run, seen: seen.into_inner().expect("nobody panicked"), ended, failed: test_engine.journal.has_failed() }
     })
-    // The runtime goes with everything in it, in the middle of whatever it did.
+    // Dropping the runtime aborts every task in the middle of its work.
 }
 
-async fn watch(house: &TestEngine, run: &StartedRun, seen: &Mutex<String>) {
-    let mut viewer = house.engine.watch_from(&house.user, &run.thread, line_view(&run.task), Seq::ZERO);
+async fn follow_run(test_engine: &TestEngine, run: &StartedRun, seen: &Mutex<String>) {
+    let mut viewer = test_engine.engine.watch_from(&test_engine.user, &run.thread, line_view(&run.task), Seq::ZERO);
     while let Some(bytes) = viewer.next().await.expect("readable") {
         seen.lock().expect("nobody panicked").push_str(&utf8_lossy(bytes));
     }
@@ -72,10 +73,10 @@ async fn watch(house: &TestEngine, run: &StartedRun, seen: &Mutex<String>) {
 }
 
 /// Answers whatever the run waits for, until it has ended.
-async fn attend(house: &TestEngine, run: &StartedRun) {
+async fn answer_until_ended(test_engine: &TestEngine, run: &StartedRun) {
     let mut answered: HashSet<CallId> = HashSet::new();
     loop {
-        let waits = house.wait_until_unbounded(run, |object| {
+        let waits = test_engine.wait_until_unbounded(run, |object| {
             object.status.is_terminal() || object.pending.iter().any(|pending| !answered.contains(&pending.call_id))
         });
         let object = waits.await;
@@ -85,23 +86,23 @@ async fn attend(house: &TestEngine, run: &StartedRun) {
         for pending in object.pending.iter().filter(|pending| answered.insert(pending.call_id.clone())) {
             match (&pending.kind, &pending.key) {
                 (PendingKind::Approval, Some(key)) => {
-                    house.decide(&run.task, key, ApprovalDecisionKind::Approve).await.expect("taken");
+                    test_engine.decide(&run.task, key, ApprovalDecisionKind::Approve).await.expect("taken");
                 }
                 _ => {
-                    // The process before this one may have stored the same result and died before it was applied: then this
-                    // process applies it, perhaps after `object` was read. A client that retries brings its key.
+                    // The previous process may have stored the same result and crashed before it was applied: then this
+                    // process applies it, perhaps after `object` was read. A client that retries sends its key.
                     let key = pending.call_id.to_string();
                     let idempotency = Some(IdempotencyKey { request_digest: key.clone(), key });
                     let calls = [&pending.call_id];
-                    house.submit_results_with_key(&run.task, &calls, idempotency).await.expect("taken");
+                    test_engine.submit_results_with_key(&run.task, &calls, idempotency).await.expect("taken");
                 }
             }
         }
     }
 }
 
-/// Results of which nobody knows.
-fn unknown(log: &[Record]) -> usize {
+/// Tool results with an unknown outcome.
+fn unknown_results(log: &[Record]) -> usize {
     let is_unknown = |record: &&Record| match record.event() {
         Event::ItemDone(done) => matches!(&done.item, Item::ToolResult(r) if r.status == Some(ResultStatus::Unknown)),
         _ => false,
@@ -109,17 +110,17 @@ fn unknown(log: &[Record]) -> usize {
     log.iter().filter(is_unknown).count()
 }
 
-/// What must be true at the end, whatever happened.
-fn judge(ground: &Arc<TestEnv>, scene: &Scene, run: &StartedRun, (seen, what): (&[String], &str)) {
+/// What must hold at the end in every case.
+fn check_outcome(test_env: &Arc<TestEnv>, scenario: &CrashScenario, run: &StartedRun, (seen, what): (&[String], &str)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let log = runtime.block_on(async {
-        let house = TestEngine::start_in(Arc::clone(ground), TestSetup::default()).await;
-        let status = house.task_object(&run.task).await.status;
+        let test_engine = TestEngine::start_in(Arc::clone(test_env), TestSetup::default()).await;
+        let status = test_engine.task_object(&run.task).await.status;
         assert_eq!(status, TaskStatus::Completed, "{what}");
-        let waiting = house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable");
+        let waiting = test_engine.read_inbox(&run.thread).await;
         assert!(waiting.is_empty(), "{what}: {waiting:?}");
-        let log = house.read_log(&run.thread).await;
-        house.stop().await;
+        let log = test_engine.read_log(&run.thread).await;
+        test_engine.stop().await;
         log
     });
     invariants::check_one_terminal_event(&log).unwrap_or_else(|why| panic!("{what}: law 9: {why}"));
@@ -133,42 +134,41 @@ fn judge(ground: &Arc<TestEnv>, scene: &Scene, run: &StartedRun, (seen, what): (
     for seen in seen {
         assert!(whole.starts_with(seen), "{what}: shown and lost: {seen}\n{whole}");
     }
-    let counts: Vec<usize> = scene.once.iter().map(|name| ground.tools.call_count(name)).collect();
-    assert!(counts.iter().all(|count| *count <= 1), "{what}: {:?} ran {counts:?} times", scene.once);
+    let counts: Vec<usize> = scenario.once.iter().map(|name| test_env.tools.call_count(name)).collect();
+    assert!(counts.iter().all(|count| *count <= 1), "{what}: {:?} ran {counts:?} times", scenario.once);
     let never = counts.iter().filter(|count| **count == 0).count();
-    assert!(never <= unknown(&log), "{what}: {:?} ran {counts:?} times, and nobody says so", scene.once);
-    if ground.store_kind == StoreKind::Sqlite {
-        let report = store::verify_data_folder(ground.folder.path()).expect("it can be looked at");
+    assert!(never <= unknown_results(&log), "{what}: {:?} ran {counts:?} times, and nobody says so", scenario.once);
+    if test_env.store_kind == StoreKind::Sqlite {
+        let report = store::verify_data_folder(test_env.folder.path()).expect("it can be looked at");
         assert!(report.is_clean(), "{what}: {report}");
     }
 }
 
-/// What is played.
-struct Scene {
+struct CrashScenario {
     words: &'static str,
-    /// It has at least so many appends: else there is little to crash.
+    /// A scenario with fewer appends than this would test little.
     appends_min: usize,
-    /// The tools that run, and never twice.
+    /// The tools that run, each at most once.
     once: &'static [&'static str],
 }
 
-impl Scene {
-    /// Plays it with trouble at every append, or every so many; says how many there were.
-    fn at_every_append(&self, kind: StoreKind, trouble: AppendFailure, step: usize) -> usize {
+impl CrashScenario {
+    /// Plays the scenario with a failure at every `step`-th append, and returns the number of appends.
+    fn crash_at_appends(&self, kind: StoreKind, failure: AppendFailure, step: usize) -> usize {
         let mut appends = 0;
         for k in (1..).step_by(step) {
-            let ground = Arc::new(TestEnv::new(kind));
-            let what = format!("{kind:?}, {}, {trouble:?} at append {k}", self.words);
-            let first = live(&ground, Some((k, trouble)), Err(self.words));
-            assert!(first.ended || (first.troubled && !trouble.is_survived()), "{what}");
+            let test_env = Arc::new(TestEnv::new(kind));
+            let what = format!("{kind:?}, {}, {failure:?} at append {k}", self.words);
+            let first = run_process(&test_env, Some((k, failure)), Err(self.words));
+            assert!(first.ended || (first.failed && !failure.is_survived()), "{what}");
             let mut seen = vec![first.seen];
             if !first.ended {
-                let second = live(&ground, None, Ok(&first.run));
+                let second = run_process(&test_env, None, Ok(&first.run));
                 assert!(second.ended, "{what}");
                 seen.push(second.seen);
             }
-            judge(&ground, self, &first.run, (&seen, &what));
-            if !first.troubled {
+            check_outcome(&test_env, self, &first.run, (&seen, &what));
+            if !first.failed {
                 break;
             }
             appends = k;
@@ -176,57 +176,57 @@ impl Scene {
         appends
     }
 
-    /// In memory at every append; with a disk underneath at some of them.
-    fn everywhere(&self) {
-        for trouble in AppendFailure::ALL {
-            let appends = self.at_every_append(StoreKind::Memory, trouble, 1);
+    /// In memory at every append; with SQLite at some of them.
+    fn crash_in_all_stores(&self) {
+        for failure in AppendFailure::ALL {
+            let appends = self.crash_at_appends(StoreKind::Memory, failure, 1);
             assert!(appends >= self.appends_min, "{}: {appends} appends only", self.words);
         }
-        for (trouble, step) in
+        for (failure, step) in
             [(AppendFailure::CrashBefore, 5), (AppendFailure::CrashAfter, 4), (AppendFailure::UnknownKept, 9)]
         {
-            self.at_every_append(StoreKind::Sqlite, trouble, step);
+            self.crash_at_appends(StoreKind::Sqlite, failure, step);
         }
     }
 }
 
 #[test]
-fn a_tool_that_may_run_again() {
-    Scene { words: "weather", appends_min: 8, once: &[] }.everywhere();
+fn an_idempotent_tool() {
+    CrashScenario { words: "weather", appends_min: 8, once: &[] }.crash_in_all_stores();
 }
 
 #[test]
 fn a_sub_agent() {
-    Scene { words: "help", appends_min: 12, once: &[] }.everywhere();
+    CrashScenario { words: "help", appends_min: 12, once: &[] }.crash_in_all_stores();
 }
 
 #[test]
-fn two_sub_agents_of_which_one_asks() {
-    Scene { words: "twins", appends_min: 15, once: &["trade"] }.everywhere();
+fn two_sub_agents_of_which_one_needs_approval() {
+    CrashScenario { words: "twins", appends_min: 15, once: &["trade"] }.crash_in_all_stores();
 }
 
 #[test]
-fn three_tools_at_once() {
-    Scene { words: "parallel", appends_min: 8, once: &["tool_a", "tool_b", "tool_c"] }.everywhere();
+fn three_parallel_tools() {
+    CrashScenario { words: "parallel", appends_min: 8, once: &["tool_a", "tool_b", "tool_c"] }.crash_in_all_stores();
 }
 
 #[test]
-fn a_question_to_a_person() {
-    Scene { words: "trade", appends_min: 8, once: &["trade"] }.everywhere();
+fn an_approval() {
+    CrashScenario { words: "trade", appends_min: 8, once: &["trade"] }.crash_in_all_stores();
 }
 
 #[test]
 fn a_hand_off() {
-    Scene { words: "handoff", appends_min: 6, once: &[] }.everywhere();
+    CrashScenario { words: "handoff", appends_min: 6, once: &[] }.crash_in_all_stores();
 }
 
 #[test]
-fn files_that_are_read_first() {
+fn input_files() {
     let words = "weather https://a.example/1 https://a.example/gone https://a.example/2";
-    Scene { words, appends_min: 9, once: &[] }.everywhere();
+    CrashScenario { words, appends_min: 9, once: &[] }.crash_in_all_stores();
 }
 
 #[test]
-fn tools_of_the_client() {
-    Scene { words: "client", appends_min: 8, once: &[] }.everywhere();
+fn client_tools_of_the_caller() {
+    CrashScenario { words: "client", appends_min: 8, once: &[] }.crash_in_all_stores();
 }

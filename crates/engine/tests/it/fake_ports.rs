@@ -1,5 +1,5 @@
-//! What a test's engine stands on: the real store behind a gate, the scripted model and counting tools under
-//! observation, a hook and a clock that do as they are told.
+//! The ports of a test engine: the real store behind a gate, the scripted model and counting tools under observation, a
+//! hook and a clock that the test controls.
 
 use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
@@ -25,32 +25,32 @@ use tokio::time::Instant;
 /// What happens to one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppendFailure {
-    /// It is lost, and the store says that it does not know.
+    /// It is lost, and the store reports an unknown outcome.
     UnknownLost,
-    /// It is kept, and the store says that it does not know.
+    /// It is stored, and the store reports an unknown outcome.
     UnknownKept,
-    /// The process dies before it.
+    /// The process crashes before it.
     CrashBefore,
-    /// The process dies after it.
+    /// The process crashes after it.
     CrashAfter,
 }
 
 impl AppendFailure {
     pub(crate) const ALL: [Self; 4] = [Self::UnknownLost, Self::UnknownKept, Self::CrashBefore, Self::CrashAfter];
 
-    /// Does the process survive it?
+    /// Whether the process survives it.
     pub(crate) const fn is_survived(self) -> bool {
         matches!(self, Self::UnknownLost | Self::UnknownKept)
     }
 }
 
-/// A store whose disk can be held, or can fail once; it counts what goes through it.
+/// A store whose appends can be held or made to fail; it counts appends and reads.
 pub(crate) struct GatedJournal {
     inner: Arc<dyn Journal>,
     permits: Arc<Semaphore>,
     appends: AtomicUsize,
     records_read: AtomicUsize,
-    /// What happens to which append, from 1.
+    /// Which append fails, counted from 1, and how.
     failure: Option<(usize, AppendFailure)>,
     crashed: Arc<Notify>,
 }
@@ -69,7 +69,7 @@ impl GatedJournal {
         }
     }
 
-    /// From now on nothing becomes durable, until [`Gated::release`].
+    /// Nothing becomes durable until [`Gated::release_appends`].
     pub(crate) fn hold_appends(&self) {
         self.permits.forget_permits(Semaphore::MAX_PERMITS);
     }
@@ -78,22 +78,20 @@ impl GatedJournal {
         self.permits.add_permits(appends);
     }
 
-    /// How many appends there were.
     pub(crate) fn append_count(&self) -> usize {
         self.appends.load(SeqCst)
     }
 
-    /// How many records were read since this was last asked.
+    /// The number of records read since the last call.
     pub(crate) fn take_records_read(&self) -> usize {
         self.records_read.swap(0, SeqCst)
     }
 
-    /// Was there trouble?
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some_and(|(at, _)| self.append_count() >= at)
     }
 
-    /// The process is dead: whoever plays it stops here.
+    /// Waits for the simulated crash, where the test stops the process.
     pub(crate) async fn wait_for_crash(&self) {
         self.crashed.notified().await;
     }
@@ -105,7 +103,7 @@ impl GatedJournal {
         landed: OnCommit,
     ) -> BoxFuture<'_, AppendOutcome> {
         let (inner, met) = (Arc::clone(&self.inner), Arc::clone(&self.crashed));
-        // On its own: what becomes of an append does not depend on who waits for it.
+        // In a task of its own: an append finishes whether or not its caller still waits.
         let fate = tokio::spawn(async move {
             if matches!(trouble, AppendFailure::UnknownKept | AppendFailure::CrashAfter) {
                 assert_eq!(inner.append(batch).await, AppendOutcome::Durable, "what the engine writes fits");
@@ -166,15 +164,14 @@ impl Journal for GatedJournal {
     }
 }
 
-/// So many requests are kept: those of a long thread hold all of it each.
+/// The number of requests kept: each request of a long thread holds its whole history.
 const REQUESTS_KEPT_MAX: usize = 64;
 
-/// Models under observation: what they were asked, and how many of their streams live. `silent/…` never says a word.
+/// Models under observation: their requests and their live streams. `silent/…` never sends an event.
 pub(crate) struct RecordingModels {
     inner: Arc<dyn ModelClient>,
-    /// One word at a time, so that each is an append of its own.
+    /// One word per delta, so that each is an append of its own.
     one_delta_at_a_time: bool,
-    /// The latest.
     requests: Mutex<Vec<ModelRequest>>,
     turns: AtomicUsize,
     live: Arc<AtomicUsize>,
@@ -191,17 +188,15 @@ impl RecordingModels {
         }
     }
 
-    /// What the model was asked, as far as it is kept.
+    /// The requests, as far as they are kept.
     pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().expect("nobody panicked").clone()
     }
 
-    /// What the model was asked last.
     pub(crate) fn last_request(&self) -> ModelRequest {
         self.requests().pop().expect("it was asked")
     }
 
-    /// How often the model was asked.
     pub(crate) fn turn_count(&self) -> usize {
         self.turns.load(SeqCst)
     }
@@ -258,7 +253,7 @@ impl Drop for ObservedTurn {
     }
 }
 
-/// Tools that count how often each really ran. `hold` waits until it is let go.
+/// Tools that count their executions. `hold` waits until it is released.
 pub(crate) struct CountingTools {
     requests: Arc<Mutex<Vec<ToolRequest>>>,
     pub(crate) release: Arc<Semaphore>,
@@ -275,7 +270,6 @@ impl CountingTools {
         self.requests.lock().expect("nobody panicked").clone()
     }
 
-    /// How often a tool ran.
     pub(crate) fn call_count(&self, name: &str) -> usize {
         self.requests().iter().filter(|request| request.name == name).count()
     }
@@ -296,25 +290,22 @@ impl ToolRunner for CountingTools {
     }
 }
 
-/// What the hook does.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum HookBehavior {
-    /// Leaves everything as it is.
+    /// Leaves the input unchanged.
     #[default]
     Keep,
-    /// Says something else.
+    /// Replaces the input.
     ReplaceInput(&'static str),
-    /// Gives the model another past.
+    /// Replaces the history.
     ReplaceHistory(Vec<HistoryEntry>),
-    /// Fails.
     Fail,
-    /// Never answers.
     Hang,
-    /// Leaves everything as it is, when it is told to go on.
+    /// Leaves the input unchanged, once it is released.
     WaitForRelease,
 }
 
-/// A hook that does as it is told.
+/// A hook whose behaviour a test sets.
 pub(crate) struct FakeHooks {
     pub(crate) behavior: Mutex<HookBehavior>,
     requests: Mutex<Vec<HookRequest>>,
@@ -363,7 +354,7 @@ impl HookRunner for FakeHooks {
     }
 }
 
-/// Files of which some can be read and some hang until they are let go. It knows who is being read.
+/// Files of which some can be read and some hang until they are released. It counts active reads.
 pub(crate) struct FakeDocuments {
     requests: Mutex<Vec<FileReadRequest>>,
     live: Arc<AtomicUsize>,
@@ -377,18 +368,16 @@ impl Default for FakeDocuments {
 }
 
 impl FakeDocuments {
-    /// The files that somebody wanted, each time.
+    /// Every requested URL, repetitions included.
     pub(crate) fn requested_urls(&self) -> Vec<String> {
         self.requests.lock().expect("nobody panicked").iter().map(|request| request.url.clone()).collect()
     }
 
-    /// How many are being read.
     pub(crate) fn active_reads(&self) -> usize {
         self.live.load(SeqCst)
     }
 }
 
-/// Somebody reads.
 struct ActiveRead(Arc<AtomicUsize>);
 
 impl Drop for ActiveRead {
@@ -416,7 +405,7 @@ impl FileReader for FakeDocuments {
     }
 }
 
-/// A clock that goes with the runtime's time, which a test may pause, and can be set forward.
+/// A clock that follows the runtime's time, which a test may pause, and that can be advanced.
 pub(crate) struct TestClock {
     started: Instant,
     offset_ms: AtomicU64,

@@ -1,4 +1,4 @@
-//! Files that users point at are read before the model is asked.
+//! Files in a user's input are read before the model is called.
 
 use crate::fixtures::text_parts;
 use crate::test_engine::{STORE_KINDS, TestEngine};
@@ -15,9 +15,9 @@ fn files(object: &TaskObject) -> &[ProcessedFile] {
     &item.files
 }
 
-/// What the model was told by the user first.
-fn told(house: &TestEngine) -> Vec<ContentPart> {
-    let Some(HistoryEntry::User { content }) = house.models.last_request().history.first().cloned() else {
+/// The first user message of the model's request.
+fn first_user_text(test_engine: &TestEngine) -> Vec<ContentPart> {
+    let Some(HistoryEntry::User { content }) = test_engine.models.last_request().history.first().cloned() else {
         panic!("a user spoke")
     };
     content
@@ -28,80 +28,84 @@ fn note(url: &str, why: &str) -> ContentPart {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_model_is_asked_when_the_files_are_read_and_one_that_fails_fails_nothing() {
+async fn the_model_is_called_after_all_files_and_a_failed_file_fails_nothing() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
+        let test_engine = TestEngine::new(kind).await;
         let said = "hello https://a.example/slow https://a.example/gone";
-        let run = house.start_run(None, said).await;
+        let run = test_engine.start_run(None, said).await;
         let failed = |object: &TaskObject| object.output.len() == 1 && files(object)[1].status == FileStatus::Failed;
-        house.wait_until(&run, failed).await;
-        assert!(house.models.requests().is_empty(), "{kind:?}: it does not know what is in them");
-        house.env.documents.release.add_permits(1);
-        let object = house.wait_settled(&run).await;
+        test_engine.wait_until(&run, failed).await;
+        assert!(test_engine.models.requests().is_empty(), "{kind:?}: it does not know what is in them");
+        test_engine.env.documents.release.add_permits(1);
+        let object = test_engine.wait_settled(&run).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
         let statuses: Vec<_> = files(&object).iter().map(|file| file.status).collect();
         assert_eq!(statuses, [FileStatus::Completed, FileStatus::Failed], "{kind:?}");
         let read = ContentPart::text("what https://a.example/slow says");
         let given = [text_parts(said), vec![read, note("https://a.example/gone", "Nobody is there.")]].concat();
-        assert_eq!(told(&house), given, "{kind:?}");
-        let next = house.start_run(Some(&run.thread), "hello").await;
-        house.wait_settled(&next).await;
-        assert_eq!(told(&house), given, "{kind:?}: the next run knows it, too");
-        let house = house.restart().await;
-        let next = house.start_run(Some(&run.thread), "hello").await;
-        house.wait_settled(&next).await;
-        assert_eq!(told(&house), given, "{kind:?}: also from the log");
-        assert_eq!(house.env.documents.requested_urls().len(), 2, "{kind:?}: each is read once");
+        assert_eq!(first_user_text(&test_engine), given, "{kind:?}");
+        let next = test_engine.start_run(Some(&run.thread), "hello").await;
+        test_engine.wait_settled(&next).await;
+        assert_eq!(first_user_text(&test_engine), given, "{kind:?}: the next run knows it, too");
+        let test_engine = test_engine.restart().await;
+        let next = test_engine.start_run(Some(&run.thread), "hello").await;
+        test_engine.wait_settled(&next).await;
+        assert_eq!(first_user_text(&test_engine), given, "{kind:?}: also from the log");
+        assert_eq!(test_engine.env.documents.requested_urls().len(), 2, "{kind:?}: each is read once");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_was_being_read_when_the_process_died_is_read_again() {
+async fn a_file_interrupted_by_a_crash_is_read_again() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let run = house.start_run(None, "hello https://a.example/1 https://a.example/slow").await;
-        house
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "hello https://a.example/1 https://a.example/slow").await;
+        test_engine
             .wait_until(&run, |object| !object.output.is_empty() && files(object)[0].status == FileStatus::Completed)
             .await;
-        let house = house.restart().await;
-        house.env.documents.release.add_permits(1);
-        assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
+        let test_engine = test_engine.restart().await;
+        test_engine.env.documents.release.add_permits(1);
+        assert_eq!(test_engine.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
         let asked = ["https://a.example/1", "https://a.example/slow", "https://a.example/slow"];
-        assert_eq!(house.env.documents.requested_urls(), asked, "{kind:?}");
-        let kinds = house.event_types(&run.thread).await;
+        assert_eq!(test_engine.env.documents.requested_urls(), asked, "{kind:?}");
+        let kinds = test_engine.event_types(&run.thread).await;
         assert!(!kinds.iter().any(|kind| kind == "task.recovered"), "{kind:?}: {kinds:?}");
         let says = |url: &str| ContentPart::text(format!("what {url} says"));
-        assert_eq!(told(&house)[1..], [says(asked[0]), says(asked[1])], "{kind:?}");
+        assert_eq!(first_user_text(&test_engine)[1..], [says(asked[0]), says(asked[1])], "{kind:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_is_cancelled_reads_no_further() {
+async fn a_cancelled_run_stops_reading_files() {
     for kind in STORE_KINDS {
         for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
-            let house = TestEngine::new(kind).await;
-            let run = house.start_run(None, "hello https://a.example/slow").await;
-            house.wait_until(&run, |object| !object.output.is_empty()).await;
-            house.cancel(&run.task, mode).await;
-            let object = house.wait_settled(&run).await;
+            let test_engine = TestEngine::new(kind).await;
+            let run = test_engine.start_run(None, "hello https://a.example/slow").await;
+            test_engine.wait_until(&run, |object| !object.output.is_empty()).await;
+            test_engine.cancel(&run.task, mode).await;
+            let object = test_engine.wait_settled(&run).await;
             assert_eq!(object.status, TaskStatus::Cancelled, "{kind:?}, {mode:?}");
             let Some(Item::FileProcessing(item)) = object.output.first() else { panic!("{object:?}") };
             assert_eq!(item.reason, Some(IncompleteReason::Cancelled), "{kind:?}, {mode:?}");
-            house.wait_idle().await;
-            assert_eq!(house.env.documents.active_reads(), 0, "{kind:?}, {mode:?}: it was dropped");
-            assert!(house.models.requests().is_empty(), "{kind:?}, {mode:?}");
+            test_engine.wait_idle().await;
+            assert_eq!(test_engine.env.documents.active_reads(), 0, "{kind:?}, {mode:?}: it was dropped");
+            assert!(test_engine.models.requests().is_empty(), "{kind:?}, {mode:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nobody_reads_files_the_model_is_told_so() {
+async fn without_a_file_reader_the_model_gets_a_note() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let ports = Ports { documents: Arc::new(NoDocuments), ..house.engine.ports().clone() };
-        let house = TestEngine { engine: Engine::new(ports), ..house };
-        let run = house.start_run(None, "hello https://a.example/1").await;
-        assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
-        assert_eq!(told(&house)[1..], [note("https://a.example/1", "This server reads no files.")], "{kind:?}");
+        let test_engine = TestEngine::new(kind).await;
+        let ports = Ports { documents: Arc::new(NoDocuments), ..test_engine.engine.ports().clone() };
+        let test_engine = TestEngine { engine: Engine::new(ports), ..test_engine };
+        let run = test_engine.start_run(None, "hello https://a.example/1").await;
+        assert_eq!(test_engine.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
+        assert_eq!(
+            first_user_text(&test_engine)[1..],
+            [note("https://a.example/1", "This server reads no files.")],
+            "{kind:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Who there is in these tests, and what the scripted model says.
+//! The agents and tools of these tests, and the script of the model.
 
 use model::content::{ContentPart, FileRef};
 use model::definition::ToolSpec;
@@ -209,31 +209,30 @@ pub(crate) fn definitions() -> Definitions {
     }
 }
 
-/// After every second run all runs but the last one are summed up.
+/// After every second run, all runs but the last one are compacted.
 fn compaction(model: &str) -> CompactionPolicy {
     CompactionPolicy { after_tokens: 0, keep_turns: 1, model: Some(model.to_owned()) }
 }
 
-/// The same definitions, where a tool is another.
+/// The same definitions with one tool replaced.
 pub(crate) fn with_tool(mut definitions: Definitions, name: &str, change: impl FnOnce(&mut Tool)) -> Definitions {
     change(definitions.tools.get_mut(name).expect("there is such a tool"));
     definitions
 }
 
-/// The same definitions, where an agent is another.
+/// The same definitions with one agent replaced.
 pub(crate) fn with_agent(mut definitions: Definitions, name: &str, change: impl FnOnce(&mut Agent)) -> Definitions {
     change(definitions.agents.get_mut(name).expect("there is such an agent"));
     definitions
 }
 
-/// What somebody says who points at every address in it.
+/// A message that links every URL in it.
 pub(crate) fn parts_with_links(text: &str) -> Vec<ContentPart> {
     let urls = text.split_whitespace().filter(|word| word.starts_with("https://"));
     let file = |url: &str| ContentPart::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } };
     text_parts(text).into_iter().chain(urls.map(file)).collect()
 }
 
-/// What somebody says.
 pub(crate) fn text_parts(text: &str) -> Vec<ContentPart> {
     vec![ContentPart::text(text)]
 }

@@ -1,4 +1,4 @@
-//! The engine over a real store, with a scripted model: what is shown, when, and to whom.
+//! The engine over a real store, with a scripted model: what viewers see, when, and who sees it.
 
 #![cfg(test)]
 
@@ -8,17 +8,17 @@ mod budgets;
 mod clients;
 mod compaction;
 mod crashes;
-mod crossing;
+mod decision_races;
 mod definitions;
+mod expectations;
 mod fake_ports;
 mod files;
 mod fixtures;
 mod hooks;
 mod laws;
-mod long;
 mod queue;
 mod random_logs;
 mod retries;
 mod runs;
-mod sentences;
+mod scale;
 mod test_engine;

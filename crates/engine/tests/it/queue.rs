@@ -1,4 +1,4 @@
-//! A thread's queue: what waits keeps its order, and can be taken out of it.
+//! A thread's queue: runs keep their order and can be removed.
 
 use crate::test_engine::{STORE_KINDS, TestEngine};
 use engine::{NewRun, OnBusy, StartError};
@@ -6,9 +6,9 @@ use model::content::ContentPart;
 use model::event::{CancelMode, Event};
 use model::task::TaskStatus;
 
-/// The runs that began, in their order, each with what was said first.
-async fn begun(house: &TestEngine, thread: &model::ThreadId) -> Vec<(model::TaskId, String)> {
-    let log = house.read_log(thread).await;
+/// The runs in the order in which they started, each with its first input.
+async fn started_runs(test_engine: &TestEngine, thread: &model::ThreadId) -> Vec<(model::TaskId, String)> {
+    let log = test_engine.read_log(thread).await;
     let created = log.iter().filter_map(|record| match record.event() {
         Event::Created(created) => {
             Some((record.run.clone(), serde_json::to_string(&created.task.input).expect("JSON")))
@@ -18,10 +18,10 @@ async fn begun(house: &TestEngine, thread: &model::ThreadId) -> Vec<(model::Task
     created.collect()
 }
 
-async fn ended(house: &TestEngine, thread: &model::ThreadId, runs: usize) {
+async fn wait_all_ended(test_engine: &TestEngine, thread: &model::ThreadId, runs: usize) {
     let all = async {
         loop {
-            let log = house.read_log(thread).await;
+            let log = test_engine.read_log(thread).await;
             if log.iter().filter(|record| record.event().is_terminal()).count() >= runs {
                 return;
             }
@@ -32,122 +32,122 @@ async fn ended(house: &TestEngine, thread: &model::ThreadId, runs: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_three_starts_one_is_taken_out_and_the_order_is_kept() {
+async fn removing_one_of_three_queued_runs_keeps_the_order() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let first = house.start_run(None, "held").await;
-        house.wait_for_event(&first.thread, "task.tool.started").await;
+        let test_engine = TestEngine::new(kind).await;
+        let first = test_engine.start_run(None, "held").await;
+        test_engine.wait_for_event(&first.thread, "task.tool.started").await;
         let mut waiting = Vec::new();
         for word in ["one", "two", "three"] {
-            waiting.push(house.start_run(Some(&first.thread), word).await);
+            waiting.push(test_engine.start_run(Some(&first.thread), word).await);
         }
-        assert_eq!(house.task_object(&waiting[1].task).await.status, TaskStatus::Queued, "{kind:?}");
-        house.cancel(&waiting[1].task, CancelMode::Immediate).await;
-        while house.task_object(&waiting[1].task).await.status != TaskStatus::Cancelled {
+        assert_eq!(test_engine.task_object(&waiting[1].task).await.status, TaskStatus::Queued, "{kind:?}");
+        test_engine.cancel(&waiting[1].task, CancelMode::Immediate).await;
+        while test_engine.task_object(&waiting[1].task).await.status != TaskStatus::Cancelled {
             tokio::task::yield_now().await;
         }
-        house.tools.release.add_permits(1);
+        test_engine.tools.release.add_permits(1);
         for run in [&first, &waiting[0], &waiting[2]] {
-            assert_eq!(house.wait_settled(run).await.status, TaskStatus::Completed, "{kind:?}");
+            assert_eq!(test_engine.wait_settled(run).await.status, TaskStatus::Completed, "{kind:?}");
         }
-        let order: Vec<_> = begun(&house, &first.thread).await.into_iter().map(|(run, _)| run).collect();
+        let order: Vec<_> = started_runs(&test_engine, &first.thread).await.into_iter().map(|(run, _)| run).collect();
         assert_eq!(order, [&first, &waiting[0], &waiting[2]].map(|run| run.task.clone()), "{kind:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_run_that_is_in_the_way_is_found_behind_a_long_queue() {
+async fn the_active_run_is_found_behind_a_long_queue() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let first = house.start_run(None, "held").await;
-        house.wait_for_event(&first.thread, "task.tool.started").await;
+        let test_engine = TestEngine::new(kind).await;
+        let first = test_engine.start_run(None, "held").await;
+        test_engine.wait_for_event(&first.thread, "task.tool.started").await;
         for _ in 0..150 {
-            house.start_run(Some(&first.thread), "more").await;
+            test_engine.start_run(Some(&first.thread), "more").await;
         }
         let new = NewRun { agent: "demo".to_owned(), thread: Some(first.thread.clone()), ..NewRun::default() };
         let new = NewRun { input: vec![ContentPart::text("now")], on_busy: OnBusy::Reject, ..new };
-        let refused = house.engine.start(&house.user, new).await;
+        let refused = test_engine.engine.start(&test_engine.user, new).await;
         assert!(matches!(refused, Err(StartError::Busy(busy)) if busy == first.task), "{kind:?}");
-        house.stop().await;
+        test_engine.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_behind_a_paused_run_survives_a_restart() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let first = house.start_run(None, "trade").await;
-        let paused = house.wait_settled(&first).await;
+        let test_engine = TestEngine::new(kind).await;
+        let first = test_engine.start_run(None, "trade").await;
+        let paused = test_engine.wait_settled(&first).await;
         let mut waiting = Vec::new();
         for word in ["one", "two"] {
-            waiting.push(house.start_run(Some(&first.thread), word).await);
+            waiting.push(test_engine.start_run(Some(&first.thread), word).await);
         }
-        house.wait_idle().await;
-        let house = house.restart().await;
-        house.wait_idle().await;
-        assert_eq!(house.task_object(&waiting[0].task).await.status, TaskStatus::Queued, "{kind:?}");
-        house.approve(&paused).await;
+        test_engine.wait_idle().await;
+        let test_engine = test_engine.restart().await;
+        test_engine.wait_idle().await;
+        assert_eq!(test_engine.task_object(&waiting[0].task).await.status, TaskStatus::Queued, "{kind:?}");
+        test_engine.approve(&paused).await;
         for run in &waiting {
-            assert_eq!(house.wait_settled(run).await.status, TaskStatus::Completed, "{kind:?}");
+            assert_eq!(test_engine.wait_settled(run).await.status, TaskStatus::Completed, "{kind:?}");
         }
-        let order: Vec<_> = begun(&house, &first.thread).await.into_iter().map(|(run, _)| run).collect();
+        let order: Vec<_> = started_runs(&test_engine, &first.thread).await.into_iter().map(|(run, _)| run).collect();
         assert_eq!(order, [&first, &waiting[0], &waiting[1]].map(|run| run.task.clone()), "{kind:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_to_a_run_that_stops_begins_the_next_one() {
+async fn a_steer_to_a_stopping_run_starts_the_next_one() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let run = house.start_run(None, "held").await;
-        house.wait_for_event(&run.thread, "task.tool.started").await;
-        house.cancel(&run.task, CancelMode::AfterTurn).await;
-        house.wait_for_event(&run.thread, "task.cancelling").await;
-        house.steer(&run, "said too late").await;
-        house.tools.release.add_permits(1);
-        ended(&house, &run.thread, 2).await;
-        assert_eq!(house.task_object(&run.task).await.status, TaskStatus::Cancelled, "{kind:?}");
-        let begun = begun(&house, &run.thread).await;
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "held").await;
+        test_engine.wait_for_event(&run.thread, "task.tool.started").await;
+        test_engine.cancel(&run.task, CancelMode::AfterTurn).await;
+        test_engine.wait_for_event(&run.thread, "task.cancelling").await;
+        test_engine.steer(&run, "said too late").await;
+        test_engine.tools.release.add_permits(1);
+        wait_all_ended(&test_engine, &run.thread, 2).await;
+        assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Cancelled, "{kind:?}");
+        let begun = started_runs(&test_engine, &run.thread).await;
         assert!(begun[1].1.contains("said too late"), "{kind:?}: {begun:?}");
-        assert!(!house.event_types(&run.thread).await.contains(&"task.input.added".to_owned()), "{kind:?}");
+        assert!(!test_engine.event_types(&run.thread).await.contains(&"task.input.added".to_owned()), "{kind:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_to_a_paused_run_waits_and_begins_the_next_one() {
+async fn a_steer_to_a_paused_run_waits_and_starts_the_next_one() {
     for kind in STORE_KINDS {
         for restart in [false, true] {
-            let mut house = TestEngine::new(kind).await;
-            let run = house.start_run(None, "trade").await;
-            let paused = house.wait_settled(&run).await;
-            house.steer(&run, "by the way").await;
-            house.wait_idle().await;
+            let mut test_engine = TestEngine::new(kind).await;
+            let run = test_engine.start_run(None, "trade").await;
+            let paused = test_engine.wait_settled(&run).await;
+            test_engine.steer(&run, "by the way").await;
+            test_engine.wait_idle().await;
             if restart {
-                house = house.restart().await;
-                house.wait_idle().await;
+                test_engine = test_engine.restart().await;
+                test_engine.wait_idle().await;
             }
-            house.approve(&paused).await;
-            ended(&house, &run.thread, 2).await;
-            let begun = begun(&house, &run.thread).await;
+            test_engine.approve(&paused).await;
+            wait_all_ended(&test_engine, &run.thread, 2).await;
+            let begun = started_runs(&test_engine, &run.thread).await;
             assert!(begun[1].1.contains("by the way"), "{kind:?}: {begun:?}");
-            assert_eq!(house.task_object(&run.task).await.status, TaskStatus::Completed, "{kind:?}");
-            let kinds = house.event_types(&run.thread).await;
+            assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Completed, "{kind:?}");
+            let kinds = test_engine.event_types(&run.thread).await;
             assert!(!kinds.contains(&"task.input.added".to_owned()), "{kind:?}: {kinds:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_to_a_run_that_goes_on_is_heard_there() {
+async fn a_steer_to_a_resumed_run_reaches_it() {
     for kind in STORE_KINDS {
-        let house = TestEngine::new(kind).await;
-        let run = house.start_run(None, "held").await;
-        house.wait_for_event(&run.thread, "task.tool.started").await;
-        house.steer(&run, "by the way").await;
-        house.wait_for_event(&run.thread, "task.input.added").await;
-        house.tools.release.add_permits(1);
-        assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
-        assert!(format!("{:?}", house.models.last_request().history).contains("by the way"), "{kind:?}");
-        assert_eq!(begun(&house, &run.thread).await.len(), 1, "{kind:?}");
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "held").await;
+        test_engine.wait_for_event(&run.thread, "task.tool.started").await;
+        test_engine.steer(&run, "by the way").await;
+        test_engine.wait_for_event(&run.thread, "task.input.added").await;
+        test_engine.tools.release.add_permits(1);
+        assert_eq!(test_engine.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
+        assert!(format!("{:?}", test_engine.models.last_request().history).contains("by the way"), "{kind:?}");
+        assert_eq!(started_runs(&test_engine, &run.thread).await.len(), 1, "{kind:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Laws 1, 2 and 5 over random logs with every event type, in a real store. `SEED=n` plays one again.
+//! Laws 1, 2 and 5 over random logs with every event type, in a real store. `SEED=n` repeats a run.
 
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, record_line};
 use engine::View;
@@ -13,15 +13,15 @@ use model::{NodeId, Record, RecordDraft, Seq, ThreadId};
 use model_testing::{LogOptions, Rng, generate_thread_log, test_seeds};
 
 /// A generated log in the store.
-async fn store_random_log(house: &TestEngine, seed: u64) -> (ThreadId, Vec<Record>) {
+async fn store_random_log(test_engine: &TestEngine, seed: u64) -> (ThreadId, Vec<Record>) {
     let (thread, log) = generate_thread_log(seed, LogOptions::small());
-    let sealed = append_log(house, &thread, &log, seed).await;
+    let sealed = append_log(test_engine, &thread, &log, seed).await;
     (thread, sealed)
 }
 
-/// Puts a log into the store, in batches of random size, as an executor would, but for the checkpoints.
-pub(crate) async fn append_log(house: &TestEngine, thread: &ThreadId, log: &[Record], seed: u64) -> Vec<Record> {
-    let ports = house.engine.ports();
+/// Stores a log in batches of random size, as an executor would, but without checkpoints.
+pub(crate) async fn append_log(test_engine: &TestEngine, thread: &ThreadId, log: &[Record], seed: u64) -> Vec<Record> {
+    let ports = test_engine.engine.ports();
     let start = StartCommand {
         task_id: log.first().expect("a log").run.clone(),
         agent: "demo".to_owned(),
@@ -46,9 +46,15 @@ pub(crate) async fn append_log(house: &TestEngine, thread: &ThreadId, log: &[Rec
         command,
         idempotency_key: None,
     };
-    ports.directory.writer(&house.user).expect("a user").submit(&house.user, submission).await.expect("a new thread");
-    let row = ports.directory.inbox(&house.user, thread).await.expect("readable").remove(0);
-    let lease = ports.journal.claim(&house.user, thread, &NodeId::from("n")).await.expect("claimed");
+    ports
+        .directory
+        .writer(&test_engine.user)
+        .expect("a user")
+        .submit(&test_engine.user, submission)
+        .await
+        .expect("a new thread");
+    let row = ports.directory.inbox(&test_engine.user, thread).await.expect("readable").remove(0);
+    let lease = ports.journal.claim(&test_engine.user, thread, &NodeId::from("n")).await.expect("claimed");
     let lease = lease.lease().expect("nobody else holds it");
     let seal = |record: &Record| {
         let (event, private) = (record.event().clone(), record.private().map(Box::new));
@@ -64,7 +70,7 @@ pub(crate) async fn append_log(house: &TestEngine, thread: &ThreadId, log: &[Rec
             changes.push(DirectoryChange::ConsumeInboxRow { row: row.id });
         }
         let batch = AppendBatch {
-            owner: house.user.clone(),
+            owner: test_engine.user.clone(),
             thread: thread.clone(),
             epoch: lease.epoch,
             head,
@@ -111,9 +117,9 @@ fn changes_of(records: &[Record]) -> Vec<DirectoryChange> {
 async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
     for kind in STORE_KINDS {
         for seed in test_seeds().take(24) {
-            let house = TestEngine::new(kind).await;
-            let (thread, log) = store_random_log(&house, seed).await;
-            assert_eq!(house.read_log(&thread).await, log, "{kind:?} SEED={seed}: the bytes come back");
+            let test_engine = TestEngine::new(kind).await;
+            let (thread, log) = store_random_log(&test_engine, seed).await;
+            assert_eq!(test_engine.read_log(&thread).await, log, "{kind:?} SEED={seed}: the bytes come back");
             let mut fold = RunFold::default();
             for record in &log {
                 if matches!(record.event(), Event::Created(e) if e.task.parent_task_id.is_none()) {
@@ -122,7 +128,7 @@ async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
                 fold.apply(record).unwrap_or_else(|_| panic!("{kind:?} SEED={seed}: {} does not fit", record.seq));
                 if fold.has_ended() && record.event().is_terminal() {
                     for task in &fold.tasks {
-                        let served = house.task_object(&task.id).await;
+                        let served = test_engine.task_object(&task.id).await;
                         let own = fold.task_object(&task.id).expect("it is in the fold");
                         assert_eq!(served, own, "{kind:?} SEED={seed}: {}", task.id);
                     }
@@ -135,33 +141,34 @@ async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_1_a_restart_gives_the_same_thread() {
     for seed in test_seeds().take(12) {
-        let house = TestEngine::new(StoreKind::Sqlite).await;
-        let (thread, log) = store_random_log(&house, seed).await;
+        let test_engine = TestEngine::new(StoreKind::Sqlite).await;
+        let (thread, log) = store_random_log(&test_engine, seed).await;
         let replayed = |records: &[Record]| {
             let mut replay = ThreadReplay::default();
             records.iter().for_each(|record| replay.push(record));
             replay.thread
         };
         let before = replayed(&log);
-        let house = house.restart().await;
-        assert_eq!(replayed(&house.read_log(&thread).await), before, "SEED={seed}");
+        let test_engine = test_engine.restart().await;
+        assert_eq!(replayed(&test_engine.read_log(&thread).await), before, "SEED={seed}");
         assert_eq!(before.fold_errors, 0, "SEED={seed}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
+async fn law_5_every_cursor_of_a_random_log_yields_exactly_the_remaining_frames() {
     for kind in STORE_KINDS {
         for seed in test_seeds().take(12) {
-            let house = TestEngine::new(kind).await;
-            let (thread, log) = store_random_log(&house, seed).await;
+            let test_engine = TestEngine::new(kind).await;
+            let (thread, log) = store_random_log(&test_engine, seed).await;
             let last = log.last().expect("a log").seq;
             for place in 0..log.len() {
                 let cursor = place.checked_sub(1).and_then(|at| log.get(at)).map_or(Cursor::START, Cursor::from);
                 let name = format!("until:{last}").into();
                 let view =
                     View { lane: name, projection: Box::new(Until { last }), history_start: Seq::ZERO, skip_frames: 0 };
-                let mut viewer = house.engine.watch(&house.user, &thread, view, &cursor).await.expect("it fits");
+                let mut viewer =
+                    test_engine.engine.watch(&test_engine.user, &thread, view, &cursor).await.expect("it fits");
                 let mut seen = String::new();
                 while let Some(bytes) = viewer.next().await.expect("readable") {
                     seen.push_str(&String::from_utf8_lossy(&bytes));
@@ -173,7 +180,7 @@ async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
     }
 }
 
-/// A line for each record, over at a place.
+/// One line per record; the projection ends at a given position.
 #[derive(Clone)]
 struct Until {
     last: Seq,

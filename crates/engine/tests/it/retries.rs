@@ -1,4 +1,4 @@
-//! Providers that fail before they have said anything: asked again in time, left for the next, or not asked any more.
+//! Providers that fail before they send anything: retried after a delay, replaced by the next model, or given up.
 
 use crate::fake_ports::{RecordingModels, TestClock};
 use crate::fixtures::{definitions, with_agent};
@@ -38,7 +38,7 @@ steps = [
 ]
 "#;
 
-/// Models, and when each turn was asked for.
+/// Models that record when each turn was requested.
 struct Timed {
     inner: ProviderRouter,
     clock: Arc<TestClock>,
@@ -52,18 +52,18 @@ impl ModelClient for Timed {
     }
 }
 
-/// A house whose models fail as [`SCENARIOS`] says, and when they were asked.
-async fn unlucky(kind: StoreKind, definitions: Definitions) -> (TestEngine, Arc<Mutex<Vec<Millis>>>) {
-    let house = TestEngine::with_definitions(kind, definitions).await;
+/// An engine whose models fail as [`SCENARIOS`] says, and the times of their requests.
+async fn failing_engine(kind: StoreKind, definitions: Definitions) -> (TestEngine, Arc<Mutex<Vec<Millis>>>) {
+    let test_engine = TestEngine::with_definitions(kind, definitions).await;
     let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
     let inner =
         ProviderRouter::new().with_provider("scripted", Arc::new(ScriptedProvider::new(scenarios, Arc::new(|| 0))));
     let asked_at = Arc::default();
-    let timed = Timed { inner, clock: Arc::clone(&house.clock), asked_at: Arc::clone(&asked_at) };
+    let timed = Timed { inner, clock: Arc::clone(&test_engine.clock), asked_at: Arc::clone(&asked_at) };
     let models = Arc::new(RecordingModels::new(Arc::new(timed), false));
-    let engine = Engine::new(Ports { models: models.clone(), ..house.engine.ports().clone() });
-    house.engine.stop(Duration::ZERO).await;
-    (TestEngine { engine, models, ..house }, asked_at)
+    let engine = Engine::new(Ports { models: models.clone(), ..test_engine.engine.ports().clone() });
+    test_engine.engine.stop(Duration::ZERO).await;
+    (TestEngine { engine, models, ..test_engine }, asked_at)
 }
 
 fn retries(log: &[Record]) -> Vec<(StepRetrying, Millis)> {
@@ -74,15 +74,15 @@ fn retries(log: &[Record]) -> Vec<(StepRetrying, Millis)> {
     log.iter().filter_map(retry).collect()
 }
 
-/// Time is not real here, so that what is measured is the wait alone.
+/// Time is paused, so that only the retry delay is measured.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_failed_is_asked_again_when_it_is_time_and_not_before() {
-    let (house, asked_at) = unlucky(StoreKind::Memory, definitions()).await;
-    let run = house.start_run(None, "hello").await;
-    let object = house.wait_until_unbounded(&run, |object| object.status.is_terminal()).await;
+async fn a_failed_provider_is_retried_after_its_delay_and_not_before() {
+    let (test_engine, asked_at) = failing_engine(StoreKind::Memory, definitions()).await;
+    let run = test_engine.start_run(None, "hello").await;
+    let object = test_engine.wait_until_unbounded(&run, |object| object.status.is_terminal()).await;
     assert_eq!(object.status, TaskStatus::Completed);
     assert_eq!(object.usage.input_tokens, 30, "what failed has cost something, too");
-    let retries = retries(&house.read_log(&run.thread).await);
+    let retries = retries(&test_engine.read_log(&run.thread).await);
     let asked_at = asked_at.lock().expect("nobody panicked").clone();
     assert_eq!((retries.len(), asked_at.len()), (2, 3));
     for ((retry, at), asked) in retries.iter().zip(&asked_at[1..]) {
@@ -93,16 +93,16 @@ async fn a_provider_that_failed_is_asked_again_when_it_is_time_and_not_before() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_a_provider_is_down_the_agents_next_model_answers() {
+async fn when_a_provider_is_down_the_fallback_model_answers() {
     let models = ["nobody/model", "scripted/down", "scripted/up"].map(str::to_owned);
     let definitions = with_agent(definitions(), "demo", |agent| agent.models = models.to_vec());
-    let (house, _) = unlucky(StoreKind::Memory, definitions).await;
-    let run = house.start_run(None, "hello").await;
-    let object = house.wait_until_unbounded(&run, |object| object.status.is_terminal()).await;
+    let (test_engine, _) = failing_engine(StoreKind::Memory, definitions).await;
+    let run = test_engine.start_run(None, "hello").await;
+    let object = test_engine.wait_until_unbounded(&run, |object| object.status.is_terminal()).await;
     assert_eq!(object.status, TaskStatus::Completed);
-    let asked: Vec<String> = house.models.requests().into_iter().map(|request| request.model).collect();
+    let asked: Vec<String> = test_engine.models.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(asked, ["nobody/model", "scripted/down", "scripted/down", "scripted/down", "scripted/up"]);
-    let log = house.read_log(&run.thread).await;
+    let log = test_engine.read_log(&run.thread).await;
     let answered = log.iter().find_map(|record| match record.event() {
         Event::StepDone(e) => Some(e.model.clone()),
         _ => None,
@@ -111,32 +111,32 @@ async fn when_a_provider_is_down_the_agents_next_model_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancel_while_a_provider_is_left_alone_ends_the_run_and_nobody_is_asked_again() {
+async fn a_cancel_during_a_retry_delay_ends_the_run_without_another_call() {
     for kind in STORE_KINDS {
         for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
-            let (house, _) = unlucky(kind, definitions()).await;
-            let run = house.start_run(None, "patience").await;
-            house.wait_for_event(&run.thread, "task.retrying").await;
-            assert_eq!(house.models.live_streams(), 0, "{kind:?} {mode:?}: nothing is held meanwhile");
-            house.cancel(&run.task, mode).await;
-            assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Cancelled, "{kind:?} {mode:?}");
-            house.wait_idle().await;
-            assert_eq!(house.models.turn_count(), 1, "{kind:?} {mode:?}");
+            let (test_engine, _) = failing_engine(kind, definitions()).await;
+            let run = test_engine.start_run(None, "patience").await;
+            test_engine.wait_for_event(&run.thread, "task.retrying").await;
+            assert_eq!(test_engine.models.live_streams(), 0, "{kind:?} {mode:?}: nothing is held meanwhile");
+            test_engine.cancel(&run.task, mode).await;
+            assert_eq!(test_engine.wait_settled(&run).await.status, TaskStatus::Cancelled, "{kind:?} {mode:?}");
+            test_engine.wait_idle().await;
+            assert_eq!(test_engine.models.turn_count(), 1, "{kind:?} {mode:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_while_a_provider_is_left_alone_begins_the_turn_anew() {
+async fn a_restart_during_a_retry_delay_restarts_the_turn() {
     for kind in STORE_KINDS {
-        let (house, _) = unlucky(kind, definitions()).await;
-        let run = house.start_run(None, "patience").await;
-        house.wait_for_event(&run.thread, "task.retrying").await;
-        let house = house.restart().await;
-        let object = house.wait_settled(&run).await;
+        let (test_engine, _) = failing_engine(kind, definitions()).await;
+        let run = test_engine.start_run(None, "patience").await;
+        test_engine.wait_for_event(&run.thread, "task.retrying").await;
+        let test_engine = test_engine.restart().await;
+        let object = test_engine.wait_settled(&run).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
-        assert_eq!((house.models.turn_count(), house.models.last_request().attempt), (1, 3), "{kind:?}");
-        let kinds = house.event_types(&run.thread).await;
+        assert_eq!((test_engine.models.turn_count(), test_engine.models.last_request().attempt), (1, 3), "{kind:?}");
+        let kinds = test_engine.event_types(&run.thread).await;
         assert!(kinds.iter().any(|kind| kind == "task.recovered"), "{kind:?}: {kinds:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A whole engine in one process: a vocabulary for tests.
+//! A complete engine in one process, and the vocabulary of the tests.
 
 use crate::fake_ports::{
     AppendFailure, CountingTools, FakeDocuments, FakeHooks, GatedJournal, RecordingModels, TestClock,
@@ -10,7 +10,7 @@ use model::command::{CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
-use model::ports::{Directory, Frames, IdempotencyKey, Journal, PageLimit, Projection, RunRow, SubmitError};
+use model::ports::{Directory, Frames, IdempotencyKey, InboxRow, Journal, PageLimit, Projection, RunRow, SubmitError};
 use model::task::TaskObject;
 use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::ProviderRouter;
@@ -19,16 +19,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use store::{MemoryStore, SqliteStore};
 
-/// Read once: some tests have hundreds of houses.
+/// Parsed once: some tests start hundreds of engines.
 static SCRIPTED: LazyLock<ScriptedProvider> = LazyLock::new(|| {
     let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
     ScriptedProvider::new(scenarios, Arc::new(|| 0))
 });
 
-/// Nothing here takes so long.
+/// Longer than anything in these tests takes.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which store is underneath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     Memory,
@@ -37,7 +36,7 @@ pub(crate) enum StoreKind {
 
 pub(crate) const STORE_KINDS: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Sqlite];
 
-/// What outlives a process: its data, and the world around it.
+/// What outlives a process: its data and the outside services.
 pub(crate) struct TestEnv {
     pub(crate) store_kind: StoreKind,
     pub(crate) folder: tempfile::TempDir,
@@ -67,11 +66,10 @@ impl TestEnv {
     }
 }
 
-/// How a process is set up.
 pub(crate) struct TestSetup {
     pub(crate) definitions: Definitions,
     pub(crate) append_failure: Option<(usize, AppendFailure)>,
-    /// Nothing becomes durable until it is let go.
+    /// Nothing becomes durable until the appends are released.
     pub(crate) hold_appends: bool,
     pub(crate) one_delta_at_a_time: bool,
     pub(crate) clock: Arc<TestClock>,
@@ -110,37 +108,36 @@ impl TestEngine {
         Self::start_in(Arc::new(TestEnv::new(kind)), setup).await
     }
 
-    /// The same data under a new process, as far as the log can tell.
+    /// Restarts on the same data.
     pub(crate) async fn restart(self) -> Self {
         let definitions = Definitions::clone(&self.engine.ports().definitions);
         self.restart_with(definitions).await
     }
 
-    /// The same, with other definitions.
     pub(crate) async fn restart_with(self, definitions: Definitions) -> Self {
-        let (ground, clock) = self.stop().await;
-        Self::start_in(ground, TestSetup { definitions, clock, ..TestSetup::default() }).await
+        let (test_env, clock) = self.stop().await;
+        Self::start_in(test_env, TestSetup { definitions, clock, ..TestSetup::default() }).await
     }
 
-    /// The process ends; nobody holds its data any more.
+    /// Stops the process and releases its data.
     pub(crate) async fn stop(self) -> (Arc<TestEnv>, Arc<TestClock>) {
         self.engine.stop(Duration::ZERO).await;
-        let Self { engine, journal: gate, env: ground, clock, .. } = self;
+        let Self { engine, journal: gate, env: test_env, clock, .. } = self;
         let store = Arc::clone(&engine.ports().directory);
         drop((engine, gate));
-        let ours = if ground.store_kind == StoreKind::Memory { 2 } else { 1 };
+        let ours = if test_env.store_kind == StoreKind::Memory { 2 } else { 1 };
         let gone = async {
             while Arc::strong_count(&store) > ours {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(TEST_TIMEOUT, gone).await.expect("everything that held the store goes");
-        (ground, clock)
+        (test_env, clock)
     }
 
-    /// A process on this ground.
-    pub(crate) async fn start_in(ground: Arc<TestEnv>, setup: TestSetup) -> Self {
-        let (journal, directory) = ground.open_store();
+    /// Starts a process on this data.
+    pub(crate) async fn start_in(test_env: Arc<TestEnv>, setup: TestSetup) -> Self {
+        let (journal, directory) = test_env.open_store();
         let TestSetup { definitions, append_failure: trouble, hold_appends: held, one_delta_at_a_time: drips, clock } =
             setup;
         let gate = Arc::new(GatedJournal::new(journal, trouble));
@@ -156,24 +153,24 @@ impl TestEngine {
             .put_definitions(&definitions.digest, &body)
             .await
             .expect("kept");
-        let (tools, hooks) = (Arc::clone(&ground.tools), Arc::clone(&ground.hooks));
+        let (tools, hooks) = (Arc::clone(&test_env.tools), Arc::clone(&test_env.hooks));
         let ports = Ports {
             journal: gate.clone(),
             directory,
             models: models.clone(),
             tools: tools.clone(),
             hooks: hooks.clone(),
-            documents: ground.documents.clone(),
+            documents: test_env.documents.clone(),
             clock: clock.clone(),
             definitions: Arc::new(definitions),
             node: NodeId::from("node-1"),
         };
         let engine = Engine::new(ports);
         engine.recover().await.expect("the directory can be read");
-        Self { engine, user: UserId::from("local"), journal: gate, models, tools, hooks, clock, env: ground }
+        Self { engine, user: UserId::from("local"), journal: gate, models, tools, hooks, clock, env: test_env }
     }
 
-    /// A run of `demo`.
+    /// Starts a run of `demo`.
     pub(crate) async fn start_run(&self, thread: Option<&ThreadId>, text: &str) -> StartedRun {
         self.start_run_of("demo", thread, text).await
     }
@@ -192,13 +189,13 @@ impl TestEngine {
         self.task_object(&started.task).await
     }
 
-    /// Waits until a run looks so.
+    /// Waits until the run satisfies the condition.
     pub(crate) async fn wait_until(&self, started: &StartedRun, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
         let watch = self.wait_until_unbounded(started, so);
         tokio::time::timeout(TEST_TIMEOUT, watch).await.expect("it looks so some time")
     }
 
-    /// The same, where time is not real.
+    /// The same, for tests with paused time.
     pub(crate) async fn wait_until_unbounded(
         &self,
         started: &StartedRun,
@@ -216,7 +213,7 @@ impl TestEngine {
         }
     }
 
-    /// Waits until nobody is executed.
+    /// Waits until no actor is live.
     pub(crate) async fn wait_idle(&self) {
         let gone = async {
             while self.engine.live_threads() > 0 {
@@ -254,7 +251,7 @@ impl TestEngine {
         self.engine.decide_approval(&self.user, &self.run_row(task).await, key.clone(), decision, None).await
     }
 
-    /// Says yes to everything that a run waits for.
+    /// Approves everything that a run waits for.
     pub(crate) async fn approve(&self, object: &TaskObject) {
         for key in object.pending.iter().filter_map(|pending| pending.key.as_ref()) {
             self.decide(&object.task_id, key, ApprovalDecisionKind::Approve).await.expect("taken");
@@ -280,6 +277,10 @@ impl TestEngine {
         self.engine.submit_client_results(&self.user, &self.run_row(task).await, results, idempotency).await
     }
 
+    pub(crate) async fn read_inbox(&self, thread: &ThreadId) -> Vec<InboxRow> {
+        self.engine.ports().directory.inbox(&self.user, thread).await.expect("readable")
+    }
+
     pub(crate) async fn read_log(&self, thread: &ThreadId) -> Vec<Record> {
         let mut log: Vec<Record> = Vec::new();
         loop {
@@ -293,12 +294,10 @@ impl TestEngine {
         }
     }
 
-    /// The kinds of a thread's records.
     pub(crate) async fn event_types(&self, thread: &ThreadId) -> Vec<String> {
         self.read_log(thread).await.iter().map(|record| record.event_type().to_owned()).collect()
     }
 
-    /// Waits until the log has a record of this kind.
     pub(crate) async fn wait_for_event(&self, thread: &ThreadId, kind: &str) {
         let there = async {
             while !self.event_types(thread).await.iter().any(|found| found == kind) {
@@ -308,7 +307,7 @@ impl TestEngine {
         tokio::time::timeout(TEST_TIMEOUT, there).await.expect("it is logged some time");
     }
 
-    /// Everything that a viewer of a run sees from a cursor on.
+    /// All frames that a viewer of a run receives after a cursor.
     pub(crate) async fn watch_to_end(&self, started: &StartedRun, cursor: Cursor) -> Vec<u8> {
         let view = line_view(&started.task);
         let mut viewer = self.engine.watch(&self.user, &started.thread, view, &cursor).await.expect("the cursor fits");
@@ -321,7 +320,7 @@ impl TestEngine {
     }
 }
 
-/// A line for each record of a run, over at its end.
+/// One line per record of a run; the projection ends with the run.
 pub(crate) fn line_view(run: &TaskId) -> View {
     let projection = Box::new(LineProjection { run: run.clone() });
     View { lane: format!("lines:{run}").into(), projection, history_start: Seq::ZERO, skip_frames: 0 }
@@ -355,12 +354,10 @@ impl Projection for LineProjection {
     }
 }
 
-/// Text of the lines of some records.
 pub(crate) fn record_lines(records: &[Record]) -> String {
     records.iter().map(record_line).collect()
 }
 
-/// Shows bytes in an assertion.
 pub(crate) fn utf8_lossy(bytes: impl Into<Bytes>) -> String {
     String::from_utf8_lossy(&bytes.into()).into_owned()
 }

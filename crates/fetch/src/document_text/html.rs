@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_shown_with_where_they_go_if_that_is_a_place() {
+    fn links_are_shown_with_their_target_if_it_is_a_url() {
         let cases = [
             ("see <a href='/x?y=1'>this</a>.", "see [this](https://site.example/x?y=1)."),
             ("<a href='https://o.example'>o</a>", "[o](https://o.example/)"),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_in_xml_closes_at_once_hides_nothing() {
+    fn self_closing_tags_in_xhtml_hide_nothing() {
         let head = "<head><script src='a.js'/><title/><style/></head><body><iframe src='x'/><textarea/><svg><svg/><title/>no</svg><p>Words";
         for root in ["<?xml version='1.0'?><html>", "<html xmlns='http://www.w3.org/1999/xhtml'>"] {
             assert_eq!(read(&format!("{root}{head}")), "Words", "{root}");
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_name_its_characters() {
+    fn character_references_are_decoded() {
         for html in [
             &b"<meta charset=windows-1251><p>\xcf\xf0\xe8"[..],
             b"<meta http-equiv=content-type content='text/html; charset=windows-1251'><p>\xcf\xf0\xe8",
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_are_never_closed_cost_what_they_weigh() {
+    fn unclosed_tags_take_linear_time() {
         let deep = "<div><a href=x><ul><li>".repeat(50_000) + "end";
         assert_eq!(read(&deep).trim_start(), "- [end](https://site.example/a/x)");
         let unclosed = "<svg>".repeat(100_000) + "hidden";
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_stops_when_enough_was_read() {
+    fn reading_stops_at_the_limit() {
         let html = "<p>word ".repeat(100_000);
         let ExtractedText { text, truncated } = html_to_text(&html, None, 1000);
         assert_eq!((text.len(), truncated), (1000, true));

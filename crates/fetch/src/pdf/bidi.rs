@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_from_the_left_is_read_from_the_right() {
+    fn right_to_left_text_is_reordered() {
         for (drawn, wanted) in [
             ("םולש", "שלום"),
             ("plain words 12", "plain words 12"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_a_letter_is_the_letter() {
+    fn presentation_forms_map_to_their_letters() {
         assert_eq!(join_normalized(&["oﬃce\tﬁne\u{a0}ﬂow".into()]), "office fine flow");
         assert_eq!(
             join_normalized(&["\u{fe80}\u{fe8d}\u{fedf}\u{feee}\u{fef1}\u{fef4}\u{fefb}\u{fefc}".into()]),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_order_no_letter_is_lost() {
+    fn reordering_loses_no_letter() {
         let pieces = ["א", "ب", "a", "1", " ", ".", "٣", "("];
         for seed in test_seeds() {
             let mut rng = Rng::new(seed);

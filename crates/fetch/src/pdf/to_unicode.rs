@@ -176,31 +176,31 @@ mod tests {
     use super::*;
     use model_testing::{Rng, test_seeds};
 
-    fn meaning(table: &str, codes: &[u8]) -> Option<String> {
+    fn decode(table: &str, codes: &[u8]) -> Option<String> {
         let (mut out, mut rest) = (String::new(), codes);
         let unicode = ToUnicodeMap::parse(table.as_bytes())?;
-        while let Some((length, _, meaning)) = unicode.decode_next(rest, None) {
-            out.push_str(meaning);
+        while let Some((length, _, decode)) = unicode.decode_next(rest, None) {
+            out.push_str(decode);
             rest = &rest[length..];
         }
         Some(out)
     }
 
     #[test]
-    fn a_table_is_read_however_it_is_written() {
+    fn a_cmap_parses_in_every_notation() {
         let tidy = "1 begincodespacerange\n<00> <ff>\nendcodespacerange\n2 beginbfchar\n<01> <0041>\n<02> <D83DDE00>\nendbfchar";
-        assert_eq!(meaning(tidy, &[1, 2, 9, 1]).as_deref(), Some("A😀A"));
+        assert_eq!(decode(tidy, &[1, 2, 9, 1]).as_deref(), Some("A😀A"));
         let tight = "%c <\n/A/B def<<>> 1 beginbfrange<0001><0003><0061>endbfrange 1 beginbfrange<0010><0011>[<0078><00660069>]endbfrange";
-        assert_eq!(meaning(tight, &[0, 1, 0, 3, 0, 0x10, 0, 0x11, 0, 9]).as_deref(), Some("acxfi"));
+        assert_eq!(decode(tight, &[0, 1, 0, 3, 0, 0x10, 0, 0x11, 0, 9]).as_deref(), Some("acxfi"));
         let numbered = "1 beginbfchar <01> <1F600> endbfchar 1 beginbfrange <05> <06> <1F680> endbfrange";
-        assert_eq!(meaning(numbered, &[1, 6]).as_deref(), Some("😀🚁"));
+        assert_eq!(decode(numbered, &[1, 6]).as_deref(), Some("😀🚁"));
         for nothing in ["", "begincmap endcmap", "1 beginbfchar <01> endbfchar", "<", "[", "]", "endbfrange"] {
-            assert_eq!(meaning(nothing, &[1]), None, "{nothing}");
+            assert_eq!(decode(nothing, &[1]), None, "{nothing}");
         }
     }
 
     #[test]
-    fn a_code_of_known_length_is_found_however_long_the_table_says_it_is() {
+    fn a_code_of_known_length_is_found_despite_a_wrong_declared_length() {
         let wide = ToUnicodeMap::parse(b"1 beginbfchar <0041> <0061> endbfchar").unwrap();
         assert_eq!((wide.lookup_byte(0x41), wide.lookup_byte(0x42)), (Some("a"), None));
         let mixed = ToUnicodeMap::parse(b"2 beginbfchar <00> <0062> <0041> <0061> endbfchar").unwrap();
@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_over_everything_stays_small() {
+    fn a_huge_range_stays_small_in_memory() {
         let all = "1 beginbfrange <00000000> <ffffffff> <0000> endbfrange";
         assert!(ToUnicodeMap::parse(all.as_bytes()).unwrap().by_code.len() <= ENTRIES_MAX);
     }
 
     #[test]
-    fn whatever_the_table_is_nothing_panics() {
+    fn arbitrary_cmaps_never_panic() {
         let pieces = [
             "<",
             ">",
@@ -235,7 +235,7 @@ mod tests {
             let mut rng = Rng::new(seed);
             let table: String = (0..rng.between(0, 40)).map(|_| rng.choose(" ", &pieces)).collect();
             println!("SEED={seed} {table:?}");
-            let _ = meaning(&table, &[0, 1, 0x41]);
+            let _ = decode(&table, &[0, 1, 0x41]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A listener that must stay alone.
+//! A listener that must receive no connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Canary {
         Self { address, seen, woken, task }
     }
 
-    /// How many came. Connections are accepted in order, so when ours has been seen, all before it have.
+    /// The number of connections. They are accepted in order, so when ours has been seen, all before it have.
     pub(crate) async fn seen(&self) -> usize {
         let before = self.seen.load(Ordering::SeqCst);
         let ours = TcpStream::connect(self.address).await.unwrap();

@@ -1,12 +1,12 @@
-//! Everything that must not be asked, against a listener that must not hear of it.
+//! Forbidden URLs, against a listener that must receive no connection.
 
 use crate::canary::Canary;
-use crate::names::{Names, fetch, fetcher, these};
+use crate::names::{Names, fetch, fetcher, rules_for};
 use fetch::{FetchError, FetchLimits, Fetcher, OwnAddress, PrivateAddresses, Resolver, UrlGuard, UrlRules};
 use std::sync::Arc;
 use url::Url;
 
-/// Ways to write this machine. `PORT` is where somebody listens.
+/// Notations of this machine's address. `PORT` is the listener's.
 const THIS_MACHINE: &[&str] = &[
     "http://127.0.0.1:PORT/",
     "http://localhost:PORT/",
@@ -45,7 +45,7 @@ const THIS_MACHINE: &[&str] = &[
     "http://[2001:0:7f00:1::80ff:fffe]:PORT/",
 ];
 
-/// Other places inside.
+/// Other internal addresses.
 const INSIDE: &[&str] = &[
     "http://169.254.169.254/latest/meta-data/",
     "http://[::ffff:a9fe:a9fe]/latest/meta-data/",
@@ -68,7 +68,7 @@ const INSIDE: &[&str] = &[
     "http://[ff02::1]/",
 ];
 
-/// Not even web addresses, or not ones that we speak.
+/// Not web URLs, or of an unsupported scheme.
 const SCHEMES: &[&str] = &[
     "file:///etc/passwd",
     "file://127.0.0.1/etc/passwd",
@@ -94,7 +94,7 @@ const SCHEMES: &[&str] = &[
 ];
 
 fn public_names() -> Arc<Names> {
-    Names::saying(&[&["93.184.215.14"]])
+    Names::with_answers(&[&["93.184.215.14"]])
 }
 
 fn guard(rules: UrlRules, names: &Arc<Names>) -> UrlGuard {
@@ -102,7 +102,7 @@ fn guard(rules: UrlRules, names: &Arc<Names>) -> UrlGuard {
 }
 
 #[tokio::test]
-async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
+async fn no_notation_of_an_address_reaches_a_listener_on_loopback() {
     let canaries = [Canary::at("127.0.0.1:0").await, Canary::at("[::1]:0").await];
     for canary in &canaries {
         let port = canary.address.port();
@@ -114,7 +114,7 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
         }
         assert_eq!(canary.seen().await, 0);
 
-        // The listener would have noticed.
+        // Proves that the listener counts.
         let open =
             Fetcher::new(UrlRules { private_addresses: PrivateAddresses::AllowAll, ..rules }, FetchLimits::default());
         let found = fetch(&open, &format!("http://{}/", canary.address)).await;
@@ -124,7 +124,7 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
 }
 
 #[tokio::test]
-async fn what_is_refused_by_its_looks_is_not_even_looked_up() {
+async fn urls_refused_by_syntax_are_not_resolved() {
     let names = public_names();
     let guard = guard(UrlRules::default(), &names);
     let refused = ["http://localhost/", "http://metadata.google.internal/", "http://x/", "http://user@site.example/"];
@@ -133,11 +133,11 @@ async fn what_is_refused_by_its_looks_is_not_even_looked_up() {
     {
         assert_eq!(guard.check(address).await, Err(FetchError::NotAllowed), "{address}");
     }
-    assert_eq!(names.asked(), Vec::<String>::new());
+    assert_eq!(names.queries(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn only_the_ports_of_the_web_are_asked() {
+async fn only_web_ports_are_contacted() {
     let guard = guard(UrlRules::default(), &public_names());
     for port in [1, 21, 22, 25, 3306, 5432, 6379, 8080, 11211, 65535] {
         let address = format!("http://site.example:{port}/");
@@ -151,7 +151,7 @@ async fn only_the_ports_of_the_web_are_asked() {
 }
 
 #[tokio::test]
-async fn a_name_counts_only_if_all_of_its_addresses_do() {
+async fn a_name_is_allowed_only_if_all_of_its_addresses_are() {
     let many = vec!["93.184.215.14"; 65];
     let refused: &[&[&str]] = &[
         &["127.0.0.1"],
@@ -168,13 +168,13 @@ async fn a_name_counts_only_if_all_of_its_addresses_do() {
         &many,
     ];
     for answer in refused {
-        let guard = guard(UrlRules::default(), &Names::saying(&[answer]));
+        let guard = guard(UrlRules::default(), &Names::with_answers(&[answer]));
         assert_eq!(guard.check("http://site.example/").await, Err(FetchError::NotAllowed), "{answer:?}");
     }
-    let nobody = guard(UrlRules::default(), &Names::saying(&[]));
+    let nobody = guard(UrlRules::default(), &Names::with_answers(&[]));
     assert_eq!(nobody.check("http://site.example/").await, Err(FetchError::NotAllowed), "a name that does not exist");
 
-    let good = guard(UrlRules::default(), &Names::saying(&[&["93.184.215.14", "2606:2800:21f::1"]]));
+    let good = guard(UrlRules::default(), &Names::with_answers(&[&["93.184.215.14", "2606:2800:21f::1"]]));
     let target = good.check("https://Site.Example./a?b#c").await.unwrap();
     assert_eq!(target.url.as_str(), "https://site.example./a?b");
     let wanted = ["93.184.215.14:443", "[2606:2800:21f::1]:443"].map(|address| address.parse().unwrap());
@@ -182,25 +182,25 @@ async fn a_name_counts_only_if_all_of_its_addresses_do() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_mind_is_asked_once_and_held_to_its_first_answer() {
-    let site = crate::site::Site::answering(crate::site::answer("text/plain", "first")).await;
+async fn dns_rebinding_fails_because_a_name_is_resolved_once() {
+    let site = crate::site::Site::with_response(crate::site::answer("text/plain", "first")).await;
     let canary = Canary::at(&format!("127.0.0.2:{}", site.port)).await;
-    let names = Names::saying(&[&["127.0.0.1"], &["127.0.0.2"]]);
+    let names = Names::with_answers(&[&["127.0.0.1"], &["127.0.0.2"]]);
     let fetcher = fetcher(site.rules(), &names, FetchLimits::default());
     let address = format!("http://rebind.example:{}/", site.port);
 
     let found = fetch(&fetcher, &address).await.unwrap();
     assert_eq!(found.bytes.as_ref(), b"first");
-    assert_eq!(names.asked(), ["rebind.example"]);
+    assert_eq!(names.queries(), ["rebind.example"]);
     assert!(site.heads()[0].contains(&format!("host: rebind.example:{}", site.port)));
 
-    // The second time it has changed its mind, and is refused.
+    // The second answer of the resolver differs, and is refused.
     assert_eq!(fetch(&fetcher, &address).await, Err(FetchError::NotAllowed));
-    assert_eq!((names.asked().len(), canary.seen().await), (2, 0));
+    assert_eq!((names.queries().len(), canary.seen().await), (2, 0));
 }
 
 #[tokio::test]
-async fn the_server_is_not_made_to_talk_to_itself() {
+async fn the_server_refuses_its_own_address() {
     let own = ["agents.example", "203.0.112.9", "[2a00::9]"].map(OwnAddress::parse).to_vec();
     let rules = UrlRules { own_addresses: own, ..UrlRules::default() };
     let own_guard = guard(rules.clone(), &public_names());
@@ -208,7 +208,7 @@ async fn the_server_is_not_made_to_talk_to_itself() {
         assert_eq!(own_guard.check(&format!("https://{host}/v1/tasks")).await, Err(FetchError::NotAllowed), "{host}");
     }
     for answer in ["203.0.112.9", "::ffff:203.0.112.9"] {
-        let guard = guard(rules.clone(), &Names::saying(&[&[answer]]));
+        let guard = guard(rules.clone(), &Names::with_answers(&[&[answer]]));
         assert_eq!(guard.check("https://other.example/").await, Err(FetchError::NotAllowed), "{answer}");
     }
     assert!(own_guard.check("https://not-agents.example/").await.is_ok());
@@ -216,7 +216,7 @@ async fn the_server_is_not_made_to_talk_to_itself() {
 }
 
 #[tokio::test]
-async fn a_server_on_this_machine_is_not_made_to_talk_to_itself_however_its_place_is_written() {
+async fn the_server_refuses_its_own_address_in_every_notation() {
     let canary = Canary::at("127.0.0.1:0").await;
     let port = canary.address.port();
     for listen in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"), format!("[::]:{port}")] {
@@ -230,7 +230,7 @@ async fn a_server_on_this_machine_is_not_made_to_talk_to_itself_however_its_plac
             let address = format!("http://{host}:{port}/");
             assert_eq!(fetch(&open, &address).await, Err(FetchError::NotAllowed), "{address} of {listen}");
         }
-        // What is at another port is somebody else.
+        // Another port is another server.
         assert!(UrlGuard::new(rules.clone()).check("http://127.0.0.1/").await.is_ok(), "{listen}");
     }
     assert_eq!(canary.seen().await, 0);
@@ -246,7 +246,7 @@ async fn a_server_on_this_machine_is_not_made_to_talk_to_itself_however_its_plac
 }
 
 #[tokio::test]
-async fn nobody_is_sent_from_tls_into_the_clear() {
+async fn a_redirect_from_https_to_http_is_refused() {
     let guard = guard(UrlRules::default(), &public_names());
     let (secure, clear) = (Url::parse("https://a.example/x/y").unwrap(), Url::parse("http://a.example/").unwrap());
     let ends = |from: &Url, to: &str| {
@@ -267,8 +267,8 @@ async fn nobody_is_sent_from_tls_into_the_clear() {
 }
 
 #[tokio::test]
-async fn an_address_longer_than_any_is_refused() {
-    let guard = guard(these(&[], &[80]), &public_names());
+async fn an_overlong_url_is_refused() {
+    let guard = guard(rules_for(&[], &[80]), &public_names());
     let long = format!("http://site.example/{}", "a".repeat(10_000));
     assert_eq!(guard.check(&long).await, Err(FetchError::NotAllowed));
     let from = Url::parse("http://site.example/").unwrap();
@@ -277,7 +277,7 @@ async fn an_address_longer_than_any_is_refused() {
 }
 
 #[test]
-fn a_refusal_says_the_same_whatever_was_behind_it() {
+fn every_refusal_has_the_same_text() {
     assert_eq!(FetchError::NotAllowed.code(), "url_not_allowed");
     assert_eq!(FetchError::NotAllowed.to_string(), "this address may not be fetched");
     assert!(!FetchError::NotAllowed.is_retryable());

@@ -1,7 +1,7 @@
-//! Answers that are too much, too slow, or not what they say.
+//! Responses that are too large, too slow, or lie about their size.
 
-use crate::answers::gzip;
-use crate::names::{fetch, these};
+use crate::fetched_files::gzip;
+use crate::names::{fetch, rules_for};
 use crate::site::{Site, answer, answer_with};
 use fetch::{FetchError, FetchLimits, Fetcher};
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-/// 64 MiB of the letter a, packed: most of it is the same few bytes again and again.
+/// 64 MiB of the letter a, compressed.
 const BROTLI_BOMB: &[u8] = &[
     0xcb, 0xff, 0xff, 0x3f, 0xf8, 0x25, 0xc2, 0xe2, 0xb1, 0x40, 0x20, 0xf7, 0xfe, 0x8f, 0xff, 0xff, 0x7f, 0xf0, 0x4b,
     0x00, 0xc4, 0x61, 0x11, 0x80, 0xee, 0xfd, 0x1f, 0xff, 0xff, 0xff, 0xe0, 0x97, 0x00, 0x88, 0xc3, 0x02, 0x00, 0xdd,
@@ -32,14 +32,14 @@ fn short() -> FetchLimits {
 }
 
 #[tokio::test]
-async fn a_body_is_cut_at_the_limit_to_the_byte() {
+async fn a_body_is_limited_to_the_byte() {
     let limits = FetchLimits { bytes_max: 1000, ..FetchLimits::default() };
     for (length, fits) in [(1000, true), (1001, false)] {
-        // Said, not said, and packed: the limit is the same.
+        // With a length, without one, and compressed: the limit is the same.
         let body = "a".repeat(length);
         let packed = answer_with("content-type: text/plain\r\ncontent-encoding: gzip\r\n", gzip(body.as_bytes()));
         for said in [answer("text/plain", &body), [HEAD, body.as_bytes()].concat(), packed] {
-            let site = Site::answering(said).await;
+            let site = Site::with_response(said).await;
             let found = fetch(&site.fetcher(limits.clone()), &site.url("/")).await;
             let found = found.map(|file| file.bytes.len());
             assert_eq!(found, if fits { Ok(length) } else { Err(FetchError::TooLarge) });
@@ -48,9 +48,9 @@ async fn a_body_is_cut_at_the_limit_to_the_byte() {
 }
 
 #[tokio::test]
-async fn an_endless_body_ends_and_the_connection_with_it() {
+async fn an_endless_body_closes_the_connection() {
     let (ended, mut has_ended) = tokio::sync::mpsc::channel(1);
-    let site = Site::serving(move |_, mut socket| {
+    let site = Site::with_handler(move |_, mut socket| {
         let ended = ended.clone();
         async move {
             socket.write_all(HEAD).await.unwrap();
@@ -69,47 +69,47 @@ async fn an_endless_body_ends_and_the_connection_with_it() {
 }
 
 #[tokio::test]
-async fn a_body_that_announces_too_much_is_not_read() {
+async fn a_body_with_too_large_a_length_is_not_read() {
     let said = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 10737418240\r\n\r\nabc";
-    let site = Site::answering(said).await;
+    let site = Site::with_response(said).await;
     let mut told = 0;
     let found = site.fetcher(FetchLimits::default()).fetch(&site.url("/"), &mut |_| told += 1).await;
     assert_eq!((found, told), (Err(FetchError::TooLarge), 0));
 }
 
 #[tokio::test]
-async fn a_length_that_is_a_lie_is_noticed() {
+async fn a_wrong_content_length_is_detected() {
     let much = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 100\r\nconnection: close\r\n\r\nabc";
-    let site = Site::answering(much).await;
+    let site = Site::with_response(much).await;
     assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::InvalidResponse));
 
     let little = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabcdef";
-    let site = Site::answering(little).await;
+    let site = Site::with_response(little).await;
     let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await.unwrap();
     assert_eq!(found.bytes.as_ref(), b"abc");
 
     for lie in ["-1", "3, 4", "x", "99999999999999999999999"] {
         let said = format!("HTTP/1.1 200 OK\r\ncontent-length: {lie}\r\nconnection: close\r\n\r\nabc");
-        let site = Site::answering(said).await;
+        let site = Site::with_response(said).await;
         let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
         assert_eq!(found, Err(FetchError::InvalidResponse), "{lie}");
     }
 }
 
 #[tokio::test]
-async fn a_bomb_is_put_out_before_it_has_grown() {
+async fn a_decompression_bomb_is_stopped_early() {
     let zeros = gzip(&vec![0; 64 * 1024 * 1024]);
     let nested = gzip(&gzip(&vec![0; 64 * 1024 * 1024]));
     assert!(zeros.len() < 1024 * 1024 && BROTLI_BOMB.len() < 200);
     for (encoding, body) in [("gzip", zeros), ("br", BROTLI_BOMB.to_vec())] {
         let said = answer_with(&format!("content-type: text/plain\r\ncontent-encoding: {encoding}\r\n"), body);
-        let site = Site::answering(said).await;
+        let site = Site::with_response(said).await;
         let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
         assert_eq!(found, Err(FetchError::TooLarge), "{encoding}");
     }
-    // One layer is undone, and what is then there is no text.
+    // One layer is decoded, and what is left is no text.
     let said = answer_with("content-type: text/plain\r\ncontent-encoding: gzip\r\n", nested);
-    let site = Site::answering(said).await;
+    let site = Site::with_response(said).await;
     let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
     assert_eq!(found, Err(FetchError::UnsupportedType));
 }
@@ -117,21 +117,21 @@ async fn a_bomb_is_put_out_before_it_has_grown() {
 #[tokio::test]
 async fn a_hundred_thousand_headers_are_too_many() {
     let headers: String = (0..100_000).map(|n| format!("x-{n}: y\r\n")).collect();
-    let site = Site::answering(answer_with(&headers, "hi")).await;
+    let site = Site::with_response(answer_with(&headers, "hi")).await;
     assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::InvalidResponse));
     let one = format!("x: {}\r\n", "y".repeat(10_000_000));
-    let site = Site::answering(answer_with(&one, "hi")).await;
+    let site = Site::with_response(answer_with(&one, "hi")).await;
     assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::InvalidResponse));
 }
 
 #[tokio::test]
-async fn whoever_says_nothing_is_left() {
-    let silent = Site::serving(|_, socket| async move {
+async fn a_silent_server_times_out() {
+    let silent = Site::with_handler(|_, socket| async move {
         let _kept = socket;
         std::future::pending::<()>().await;
     })
     .await;
-    let stalled = Site::serving(|_, mut socket| async move {
+    let stalled = Site::with_handler(|_, mut socket| async move {
         socket.write_all(HEAD).await.unwrap();
         socket.write_all(b"begun").await.unwrap();
         std::future::pending::<()>().await;
@@ -146,8 +146,8 @@ async fn whoever_says_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_drop_now_and_then_does_not_keep_anybody() {
-    let site = Site::serving(|_, mut socket| async move {
+async fn a_trickling_server_times_out() {
+    let site = Site::with_handler(|_, mut socket| async move {
         socket.write_all(HEAD).await.unwrap();
         let mut drops = tokio::time::interval(Duration::from_millis(50));
         while socket.write_all(b"a").await.is_ok() {
@@ -162,17 +162,17 @@ async fn a_drop_now_and_then_does_not_keep_anybody() {
 }
 
 #[tokio::test]
-async fn a_closed_port_is_nobody() {
+async fn a_closed_port_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let fetcher = Fetcher::new(these(&["127.0.0.1"], &[port]), FetchLimits::default());
+    let fetcher = Fetcher::new(rules_for(&["127.0.0.1"], &[port]), FetchLimits::default());
     let found = fetch(&fetcher, &format!("http://127.0.0.1:{port}/")).await;
     assert_eq!(found, Err(FetchError::Unreachable));
     assert!(FetchError::Unreachable.is_retryable());
 }
 
-/// Says these bytes for as long as anybody listens, from a thread of its own; gives the port.
+/// Sends these bytes for as long as a client reads, from a thread of its own; returns the port.
 fn repeating(head: &'static [u8], piece: Vec<u8>) -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -186,14 +186,14 @@ fn repeating(head: &'static [u8], piece: Vec<u8>) -> u16 {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_work_to_read_holds_up_nobody_else() {
+async fn a_slow_to_parse_response_blocks_no_other() {
     let packed = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\n\r\n";
     for (what, head, piece) in [
         ("more will come", &b""[..], b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(2000)),
         ("nothing, packed, again and again", packed, gzip(b"").repeat(3000)),
     ] {
         let port = repeating(head, piece);
-        let fetcher = Fetcher::new(these(&["127.0.0.1"], &[port]), short());
+        let fetcher = Fetcher::new(rules_for(&["127.0.0.1"], &[port]), short());
         let url = format!("http://127.0.0.1:{port}/");
         let (began, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         let mut fetching = Box::pin(fetch(&fetcher, &url));

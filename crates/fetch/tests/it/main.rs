@@ -1,9 +1,9 @@
-//! Fetching from outside: real sockets, real bytes, and listeners that nobody may reach.
+//! The fetcher over real sockets, with real bytes, and listeners that must not be reached.
 
 #![cfg(test)]
 
-mod answers;
 mod canary;
+mod fetched_files;
 mod guard;
 mod limits;
 mod names;
@@ -11,7 +11,7 @@ mod namespace;
 mod network;
 mod pdf;
 mod pdf_maker;
-mod pdf_words;
+mod pdf_text;
 mod random;
 mod reading;
 mod redirects;

@@ -1,4 +1,4 @@
-//! Resolvers that answer what they are told, and what may be asked in these tests.
+//! Resolvers with fixed answers, and a fetcher that may reach loopback.
 
 use fetch::{FetchError, FetchLimits, FetchedFile, Fetcher, PrivateAddresses, Resolver, UrlGuard, UrlRules};
 use std::future::ready;
@@ -7,36 +7,36 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-/// Gives one answer after the other, the last one again and again; notes what it was asked.
+/// Returns one answer after the other, repeats the last one, and counts the queries.
 #[derive(Default)]
 pub(crate) struct Names {
     answers: Mutex<Vec<Vec<IpAddr>>>,
-    asked: Mutex<Vec<String>>,
+    queries: Mutex<Vec<String>>,
 }
 
 impl Names {
-    pub(crate) fn saying(answers: &[&[&str]]) -> Arc<Self> {
+    pub(crate) fn with_answers(answers: &[&[&str]]) -> Arc<Self> {
         let parse = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
         let answers = answers.iter().rev().map(parse).collect();
-        Arc::new(Self { answers: Mutex::new(answers), asked: Mutex::default() })
+        Arc::new(Self { answers: Mutex::new(answers), queries: Mutex::default() })
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn queries(&self) -> Vec<String> {
+        self.queries.lock().unwrap().clone()
     }
 }
 
 impl Resolver for Names {
     fn resolve<'a>(&'a self, host: &'a str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
-        self.asked.lock().unwrap().push(host.to_owned());
+        self.queries.lock().unwrap().push(host.to_owned());
         let mut answers = self.answers.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop() } else { answers.last().cloned() };
         Box::pin(ready(answer.ok_or_else(|| io::Error::other("no such name"))))
     }
 }
 
-/// The machine itself may be asked, at any of these addresses and at this port.
-pub(crate) fn these(addresses: &[&str], ports: &[u16]) -> UrlRules {
+/// A fetcher that may reach these addresses at this port.
+pub(crate) fn rules_for(addresses: &[&str], ports: &[u16]) -> UrlRules {
     let private = PrivateAddresses::AllowListed(addresses.iter().map(|address| address.parse().unwrap()).collect());
     UrlRules { ports: ports.to_vec(), private_addresses: private, ..UrlRules::default() }
 }

@@ -1,4 +1,4 @@
-//! A network of a test's own.
+//! A network namespace for one test.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -7,18 +7,18 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use tokio::net::TcpListener;
 
-/// A network with one neighbour. It is gone when this is dropped.
+/// A network with one neighbour. Dropping it removes it.
 pub(crate) struct Network {
     name: String,
     pub(crate) neighbour: String,
 }
 
 impl Network {
-    /// Makes it, or says that this machine does not allow that, so that the test proves nothing here.
+    /// Creates it, or reports that this machine does not allow that and the test proves nothing here.
     pub(crate) fn make_or_skip(test: &str) -> Option<Self> {
         let made = Self::make();
         if let Err(why) = &made {
-            // Straight to the file descriptor: the test harness would swallow a print.
+            // Straight to the file descriptor: the test harness would capture a print.
             let said = writeln!(std::io::stderr(), "SKIPPED {test}: this machine lets nobody make a network: {why}");
             said.expect("stderr is there");
         }
@@ -28,7 +28,7 @@ impl Network {
     fn make() -> Result<Self, String> {
         let id = std::process::id();
         let (ours, theirs) = (format!("hwa{id}"), format!("hwb{id}"));
-        // Of the shared space of carriers, so that it meets nobody's own network.
+        // From the shared carrier range, so that it collides with no real network.
         let (a, b) = (64 + id / 256 % 64, id % 256);
         let network = Self { name: format!("headwater-test-{id}"), neighbour: format!("100.{a}.{b}.2") };
         let name = network.name.as_str();
@@ -41,7 +41,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Listens there. A socket belongs to the network in which it was made, whoever holds it later.
+    /// Listens there. A socket belongs to the network in which it was created, whoever holds it later.
     pub(crate) fn listen(&self, port: u16) -> Result<TcpListener, String> {
         let place = File::open(format!("/run/netns/{}", self.name)).map_err(|error| error.to_string())?;
         let address = format!("{}:{port}", self.neighbour);

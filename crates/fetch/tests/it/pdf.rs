@@ -1,4 +1,4 @@
-//! PDFs as they should be, as they should not be, and as nobody should be sent them.
+//! Valid PDFs, damaged ones, and malicious ones.
 
 use crate::pdf_maker::{HELVETICA, Maker, document, endless, lines};
 use bytes::Bytes;
@@ -7,10 +7,10 @@ use fetch::{DocumentContent, DocumentFormat, DocumentReader, FetchError, Fetched
 use std::time::{Duration, Instant};
 use url::Url;
 
-/// Debug builds of libraries are slow; what is measured here is that it ends at all.
+/// Debug builds of libraries are slow; the tests check that reading ends at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn apart() -> PdfReader {
+fn subprocess_reader() -> PdfReader {
     PdfReader::Subprocess(PdfProcess::new(env!("CARGO_BIN_EXE_read-pdf").into(), Vec::new()))
 }
 
@@ -24,7 +24,7 @@ fn file(bytes: Vec<u8>) -> FetchedFile {
     }
 }
 
-async fn read_by(pdf: PdfReader, bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
+async fn read_with(pdf: PdfReader, bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
     let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
     match DocumentReader::new(limits, pdf).read(&file(bytes)).await? {
         DocumentContent::Text { text, truncated } => Ok((text, truncated)),
@@ -33,23 +33,23 @@ async fn read_by(pdf: PdfReader, bytes: Vec<u8>) -> Result<(String, bool), Fetch
 }
 
 pub(crate) async fn read(bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
-    let here = read_by(PdfReader::InProcess, bytes.clone()).await;
-    assert_eq!(here, read_by(apart(), bytes).await, "here and apart are the same");
+    let here = read_with(PdfReader::InProcess, bytes.clone()).await;
+    assert_eq!(here, read_with(subprocess_reader(), bytes).await, "here and apart are the same");
     here
 }
 
 #[tokio::test]
-async fn lines_and_pages_come_in_order() {
+async fn lines_and_pages_are_in_order() {
     let bytes = document(&[&["First line", "Second \\(2\\) line", "na\\357ve \\200"], &["Page two"]]);
     let wanted = "First line\nSecond (2) line\nnaïve €\n\nPage two";
     assert_eq!(read(bytes).await, Ok((wanted.to_owned(), false)));
 }
 
 #[tokio::test]
-async fn words_are_parted_where_there_is_a_gap() {
+async fn words_are_separated_at_gaps() {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
-    let content = b"BT /F1 10 Tf 1 0 0 1 72 700 Tm [(W) 20 (ords) -300 (apart)] TJ 1 0 0 1 200 700 Tm (same line) Tj \
+    let content = b"BT /F1 10 Tf 1 0 0 1 72 700 Tm [(W) 20 (ords) -300 (subprocess_reader)] TJ 1 0 0 1 200 700 Tm (same line) Tj \
         1 0 0 1 72 650 Tm (far below) Tj 0 -12 TD (next) Tj (line) ' ET";
     let content = maker.stream("", content);
     let bytes = maker.with_pages(font, &[content], "");
@@ -57,7 +57,7 @@ async fn words_are_parted_where_there_is_a_gap() {
 }
 
 #[tokio::test]
-async fn codes_mean_what_the_font_says_they_mean() {
+async fn codes_are_decoded_by_the_font() {
     let mut maker = Maker::new();
     let map = b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n\
         1 begincodespacerange\n<0000> <ffff>\nendcodespacerange\n\
@@ -74,7 +74,7 @@ async fn codes_mean_what_the_font_says_they_mean() {
 }
 
 #[tokio::test]
-async fn codes_that_are_characters_of_a_known_set_need_no_table() {
+async fn codes_of_a_predefined_encoding_need_no_cmap() {
     for (set, codes, wanted) in [
         ("UniGB-UCS2-H", "8D22 52A1 62A5 544A FF1A 0033", "财务报告：3"),
         ("UniJIS-UTF16-V", "65E5 672C D83D DE00", "日本😀"),
@@ -93,7 +93,7 @@ async fn codes_that_are_characters_of_a_known_set_need_no_table() {
 }
 
 #[tokio::test]
-async fn a_form_is_read_where_it_is_used_and_one_that_uses_itself_ends() {
+async fn a_form_xobject_is_read_where_used_and_recursion_ends() {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
     let own = maker.next();
@@ -110,7 +110,7 @@ async fn a_form_is_read_where_it_is_used_and_one_that_uses_itself_ends() {
 }
 
 #[tokio::test]
-async fn what_has_no_text_or_cannot_be_read_says_so() {
+async fn a_pdf_without_text_or_unreadable_gives_an_error() {
     let mut scanned = Maker::new();
     let font = scanned.object(HELVETICA);
     let content = scanned.stream("", b"q 612 0 0 792 0 0 cm /Im0 Do Q");
@@ -138,16 +138,16 @@ async fn twenty_megabytes_are_read_in_time() {
     let bytes = maker.with_pages(font, &contents, "");
     assert!(bytes.len() > 19 * 1024 * 1024);
     let began = Instant::now();
-    let (text, truncated) = read_by(apart(), bytes).await.unwrap();
+    let (text, truncated) = read_with(subprocess_reader(), bytes).await.unwrap();
     println!("{} bytes of text in {:?}", text.len(), began.elapsed());
     assert_eq!((text.matches("lazy dog").count(), truncated), (200 * 40, false));
 }
 
 #[tokio::test]
-async fn text_is_cut_at_its_limit() {
+async fn text_is_truncated_at_its_limit() {
     let bytes = document(&[&["0123456789"; 100]]);
     let limits = ReadLimits { text_bytes_max: 105, timeout: PATIENCE, ..ReadLimits::default() };
-    for pdf in [PdfReader::InProcess, apart()] {
+    for pdf in [PdfReader::InProcess, subprocess_reader()] {
         let found = DocumentReader::new(limits.clone(), pdf).read(&file(bytes.clone())).await.unwrap();
         let DocumentContent::Text { text, truncated } = found else { panic!("no text") };
         assert_eq!((text.len(), truncated), (105, true));
@@ -155,7 +155,7 @@ async fn text_is_cut_at_its_limit() {
 }
 
 #[tokio::test]
-async fn a_page_that_unpacks_to_too_much_is_left_out() {
+async fn a_page_that_decompresses_to_too_much_is_left_out() {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
     let bomb = maker.packed("", &vec![b' '; 100 * 1024 * 1024]);
@@ -167,32 +167,36 @@ async fn a_page_that_unpacks_to_too_much_is_left_out() {
 
 #[tokio::test]
 async fn a_file_that_asks_for_all_memory_ends_only_its_own_process() {
-    // A list of numbers takes fifty times more room read than written.
+    // A list of numbers takes fifty times more memory than bytes in the file.
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
     maker.object(format!("[{}]", "0 ".repeat(1_500_000)));
     let content = maker.packed("", &lines(&["text"]));
     let bomb = maker.with_pages(font, &[content], "");
     assert!(bomb.len() < 4 * 1024 * 1024);
-    let PdfReader::Subprocess(roomy) = apart() else { panic!("apart is apart") };
+    let PdfReader::Subprocess(roomy) = subprocess_reader() else { panic!("apart is apart") };
     let tight = PdfProcess { memory_bytes_max: 128 * 1024 * 1024, ..roomy };
-    assert_eq!(read_by(PdfReader::Subprocess(tight), bomb.clone()).await, Err(FetchError::Unreadable));
-    assert_eq!(read_by(apart(), bomb).await, Ok(("text".to_owned(), false)), "with more room it can be read");
+    assert_eq!(read_with(PdfReader::Subprocess(tight), bomb.clone()).await, Err(FetchError::Unreadable));
+    assert_eq!(
+        read_with(subprocess_reader(), bomb).await,
+        Ok(("text".to_owned(), false)),
+        "with more room it can be read"
+    );
 }
 
 #[tokio::test]
-async fn a_file_that_takes_for_ever_is_given_up_and_its_process_ended() {
+async fn a_file_that_takes_forever_is_aborted_and_its_process_killed() {
     let bytes = endless();
     assert!(bytes.len() < 10 * 1024 * 1024, "{}", bytes.len());
     let limits = ReadLimits { timeout: Duration::from_millis(500), ..ReadLimits::default() };
     let began = Instant::now();
-    let found = DocumentReader::new(limits, apart()).read(&file(bytes)).await;
+    let found = DocumentReader::new(limits, subprocess_reader()).read(&file(bytes)).await;
     assert!(matches!(found, Err(FetchError::Unreadable | FetchError::ReadTimedOut)), "{found:?}");
     assert!(began.elapsed() < PATIENCE);
 }
 
 #[tokio::test]
-async fn what_was_read_when_the_time_is_up_is_given() {
+async fn pages_read_before_the_time_out_are_returned() {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
     let own = maker.next();
@@ -201,14 +205,14 @@ async fn what_was_read_when_the_time_is_up_is_given() {
     let content = maker.packed("", &[lines(&["before"]), b" /X Do".to_vec()].concat());
     let bytes = maker.with_pages(font, &[content], &format!("/XObject << /X {own} 0 R >>"));
     let limits = ReadLimits { timeout: Duration::from_secs(4), ..ReadLimits::default() };
-    let found = DocumentReader::new(limits, apart()).read(&file(bytes)).await;
+    let found = DocumentReader::new(limits, subprocess_reader()).read(&file(bytes)).await;
     assert_eq!(found, Ok(DocumentContent::Text { text: "before".to_owned(), truncated: true }));
 }
 
 #[tokio::test]
-async fn a_text_does_not_wait_for_documents_that_take_for_ever() {
+async fn a_text_does_not_wait_for_slow_documents() {
     let limits = ReadLimits { concurrent_reads_max: 1, ..ReadLimits::default() };
-    let reader = DocumentReader::new(limits, apart());
+    let reader = DocumentReader::new(limits, subprocess_reader());
     let document = file(endless());
     let mut slow = std::pin::pin!(reader.read(&document));
     let text = FetchedFile { format: DocumentFormat::Plain, bytes: Bytes::from_static(b"words"), ..document.clone() };
@@ -220,7 +224,7 @@ async fn a_text_does_not_wait_for_documents_that_take_for_ever() {
 }
 
 #[tokio::test]
-async fn a_file_as_deep_as_it_is_long_is_survived() {
+async fn a_deeply_nested_file_is_survived() {
     for (open, close) in [("[", "]"), ("<< /A ", ">>"), ("(", ")")] {
         let mut maker = Maker::new();
         let font = maker.object(HELVETICA);
@@ -229,14 +233,14 @@ async fn a_file_as_deep_as_it_is_long_is_survived() {
         deep.extend(open.repeat(300_000).as_bytes());
         let content = maker.packed("", &deep);
         let bytes = maker.with_pages(font, &[content], "");
-        // Whether it can be read is the library's business; that we are still here is ours.
-        let found = read_by(apart(), bytes).await;
+        // Whether it can be read is up to the library; that this process survives is up to us.
+        let found = read_with(subprocess_reader(), bytes).await;
         assert!(found.is_ok() || found == Err(FetchError::Unreadable), "{open} {found:?}");
     }
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_reads_nothing() {
+async fn a_missing_program_reads_nothing() {
     let nobody = PdfReader::Subprocess(PdfProcess::new("/nonexistent/program".into(), Vec::new()));
-    assert_eq!(read_by(nobody, document(&[&["text"]])).await, Err(FetchError::Unreadable));
+    assert_eq!(read_with(nobody, document(&[&["text"]])).await, Err(FetchError::Unreadable));
 }

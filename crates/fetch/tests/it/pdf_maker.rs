@@ -1,10 +1,10 @@
-//! Makes PDFs: right ones, large ones, and bombs.
+//! Builds PDFs: valid ones, large ones, and bombs.
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use std::io::Write;
 
-/// A file in the making. Objects are numbered from 1 in the order in which they are added.
+/// A file under construction. Objects are numbered from 1 in the order in which they are added.
 pub(crate) struct Maker {
     out: Vec<u8>,
     places: Vec<usize>,
@@ -40,7 +40,7 @@ impl Maker {
         self.stream(&format!("{entries} /Filter /FlateDecode"), &packed(bytes))
     }
 
-    /// A picture of this many bytes that cannot be packed: what makes most large documents large.
+    /// An incompressible image of this many bytes: what makes most large documents large.
     pub(crate) fn picture(&mut self, bytes: usize) -> usize {
         let mut noise = 0x2545_f491_u32;
         let noise = |_| {
@@ -54,7 +54,7 @@ impl Maker {
         self.stream(about, &picture)
     }
 
-    /// The whole file. `root` is the catalogue's number.
+    /// The complete file. `root` is the number of the catalogue.
     pub(crate) fn finish(mut self, root: usize, more: &str) -> Vec<u8> {
         let start = self.out.len();
         let count = self.places.len() + 1;
@@ -67,7 +67,7 @@ impl Maker {
         self.out
     }
 
-    /// The whole file, with one page for each of these streams.
+    /// The complete file, with one page for each of these streams.
     pub(crate) fn with_pages(mut self, font: usize, contents: &[usize], resources: &str) -> Vec<u8> {
         let tree = self.next() + contents.len();
         let pages: Vec<usize> = contents
@@ -94,7 +94,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-/// What shows these lines below one another.
+/// A content stream that shows these lines below one another.
 pub(crate) fn lines(lines: &[&str]) -> Vec<u8> {
     let mut content = b"BT /F1 12 Tf 72 720 Td 14 TL\n".to_vec();
     for line in lines {
@@ -104,7 +104,7 @@ pub(crate) fn lines(lines: &[&str]) -> Vec<u8> {
     content
 }
 
-/// A document with one page for each of these.
+/// A document with one page for each of these texts.
 pub(crate) fn document(pages: &[&[&str]]) -> Vec<u8> {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
@@ -112,7 +112,7 @@ pub(crate) fn document(pages: &[&[&str]]) -> Vec<u8> {
     maker.with_pages(font, &contents, "")
 }
 
-/// A document of few bytes that takes for ever: lists in packed streams, each of them unpacked and read anew.
+/// A document of few bytes that takes forever: lists in compressed streams, each decompressed and parsed again.
 pub(crate) fn endless() -> Vec<u8> {
     let mut list = b"1 0 [".to_vec();
     list.extend(b"0 ".repeat(4 * 1024 * 1024));

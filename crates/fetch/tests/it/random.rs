@@ -1,4 +1,4 @@
-//! Whatever the bytes are, something comes back, and soon.
+//! Any bytes give a result, and soon.
 
 use crate::pdf_maker::document;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use model_testing::{Rng, test_seeds};
 use std::time::Duration;
 use url::Url;
 
-/// Changes some bytes, cuts some out, doubles some.
+/// Changes, removes and duplicates some bytes.
 fn damaged(rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..rng.between(1, 12) {
         let at = rng.below(bytes.len().max(1));

@@ -1,4 +1,4 @@
-//! From an address to what a model reads.
+//! From a URL to what a model reads.
 
 use crate::names::fetch;
 use crate::pdf_maker::document;
@@ -7,7 +7,7 @@ use fetch::{DocumentContent, DocumentReader, FetchLimits, FetchedFile, PdfReader
 use std::time::{Duration, Instant};
 
 async fn fetched(kind: &str, path: &str, body: impl AsRef<[u8]>) -> FetchedFile {
-    let site = Site::answering(answer(kind, body)).await;
+    let site = Site::with_response(answer(kind, body)).await;
     fetch(&site.fetcher(FetchLimits::default()), &site.url(path)).await.unwrap()
 }
 
@@ -23,7 +23,7 @@ async fn text(kind: &str, path: &str, body: impl AsRef<[u8]>) -> String {
 }
 
 #[tokio::test]
-async fn every_kind_of_text_is_read() {
+async fn every_text_format_is_read() {
     assert_eq!(
         text("text/html", "/", "<title>T</title><p>a <a href=/b>b</a>").await.split("http").next(),
         Some("T\n\na [b](")
@@ -36,7 +36,7 @@ async fn every_kind_of_text_is_read() {
 }
 
 #[tokio::test]
-async fn an_image_is_passed_on_as_it_came() {
+async fn an_image_is_passed_on_unchanged() {
     // The smallest GIF.
     let gif = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0\x3b";
     let found = reader().read(&fetched("application/octet-stream", "/", gif).await).await.unwrap();

@@ -6,9 +6,9 @@ use crate::site::{Site, answer, redirect};
 use fetch::{FetchError, FetchLimits};
 use tokio::io::AsyncWriteExt;
 
-/// Sends `/N` to `/N-1`, and has something at `/0`.
-async fn stairs() -> Site {
-    Site::serving(|path, mut socket| async move {
+/// Redirects `/N` to `/N-1`, and has a body at `/0`.
+async fn redirect_chain() -> Site {
+    Site::with_handler(|path, mut socket| async move {
         let step: u32 = path.trim_start_matches('/').parse().unwrap();
         let said = match step.checked_sub(1) {
             Some(next) => redirect(302, &format!("/{next}")),
@@ -20,7 +20,7 @@ async fn stairs() -> Site {
 }
 
 #[tokio::test]
-async fn no_redirect_leads_inside() {
+async fn no_redirect_reaches_an_internal_address() {
     let canary = Canary::at("127.0.0.2:0").await;
     let port = canary.address.port();
     let targets = [
@@ -36,7 +36,7 @@ async fn no_redirect_leads_inside() {
     ];
     for status in [301, 302, 303, 307, 308] {
         for target in &targets {
-            let site = Site::answering(redirect(status, target)).await;
+            let site = Site::with_response(redirect(status, target)).await;
             let mut rules = site.rules();
             rules.ports.extend([80, port]);
             let fetcher = fetch::Fetcher::new(rules, FetchLimits::default());
@@ -49,7 +49,7 @@ async fn no_redirect_leads_inside() {
 
 #[tokio::test]
 async fn three_hops_are_followed_and_the_fourth_is_not() {
-    let site = stairs().await;
+    let site = redirect_chain().await;
     let fetcher = site.fetcher(FetchLimits::default());
     let found = fetch(&fetcher, &site.url("/3")).await.unwrap();
     assert_eq!((found.bytes.as_ref(), found.url.path(), found.name.as_str()), (&b"arrived"[..], "/0", "3"));
@@ -60,8 +60,8 @@ async fn three_hops_are_followed_and_the_fourth_is_not() {
 }
 
 #[tokio::test]
-async fn an_address_in_any_script_is_followed() {
-    let site = Site::serving(|path, mut socket| async move {
+async fn an_internationalised_url_is_followed() {
+    let site = Site::with_handler(|path, mut socket| async move {
         let said = match path.as_str() {
             "/b%C3%A1o%20c%C3%A1o" => answer("text/plain", "arrived"),
             _ => redirect(302, "/báo cáo"),
@@ -74,15 +74,15 @@ async fn an_address_in_any_script_is_followed() {
 }
 
 #[tokio::test]
-async fn a_circle_ends() {
-    let site = Site::answering(redirect(307, "/")).await;
+async fn a_redirect_loop_ends() {
+    let site = Site::with_response(redirect(307, "/")).await;
     assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::NotAllowed));
     assert_eq!(site.heads().len(), 4);
 }
 
 #[tokio::test]
-async fn no_hop_carries_anything_but_the_question() {
-    let site = stairs().await;
+async fn no_hop_sends_credentials_or_cookies() {
+    let site = redirect_chain().await;
     fetch(&site.fetcher(FetchLimits::default()), &site.url("/2")).await.unwrap();
     for head in site.heads() {
         for name in ["authorization", "cookie", "referer", "headwater-", "forwarded", "x-"] {
@@ -92,7 +92,7 @@ async fn no_hop_carries_anything_but_the_question() {
 }
 
 #[tokio::test]
-async fn an_answer_that_leads_nowhere_is_its_status() {
+async fn a_response_that_cannot_be_followed_is_its_status() {
     for (said, status) in [
         ("HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n", 302),
         ("HTTP/1.1 304 Not Modified\r\nlocation: /x\r\n\r\n", 304),
@@ -101,7 +101,7 @@ async fn an_answer_that_leads_nowhere_is_its_status() {
         ("HTTP/1.1 206 Partial Content\r\ncontent-length: 2\r\n\r\nno", 206),
         ("HTTP/1.1 204 No Content\r\n\r\n", 204),
     ] {
-        let site = Site::answering(said).await;
+        let site = Site::with_response(said).await;
         let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
         assert_eq!(found, Err(FetchError::Status(status)), "{said:?}");
     }

@@ -1,4 +1,4 @@
-//! A small HTTP server on loopback that says what it is told, byte for byte.
+//! A small HTTP server on loopback with fixed responses, byte for byte.
 
 use fetch::{FetchLimits, Fetcher, UrlRules};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::names::these;
+use crate::names::rules_for;
 
 pub(crate) struct Site {
     pub(crate) port: u16,
@@ -15,21 +15,21 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Gives every request this answer.
-    pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
+    /// Sends this response to every request.
+    pub(crate) async fn with_response(answer: impl Into<Vec<u8>>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();
-        Self::serving(move |_, mut socket| {
+        Self::with_handler(move |_, mut socket| {
             let answer = Arc::clone(&answer);
             async move {
-                // A client that has read enough goes away.
+                // A client that has read enough disconnects.
                 let _ = socket.write_all(&answer).await;
             }
         })
         .await
     }
 
-    /// Hands over the path and the socket of every request once its head was read.
-    pub(crate) async fn serving<F, T>(serve: F) -> Self
+    /// Passes on the path and the socket of every request after its head was read.
+    pub(crate) async fn with_handler<F, T>(serve: F) -> Self
     where
         F: Fn(String, TcpStream) -> T + Send + Sync + 'static,
         T: Future<Output = ()> + Send + 'static,
@@ -62,9 +62,9 @@ impl Site {
         self.heads.lock().unwrap().iter().map(|head| head.to_ascii_lowercase()).collect()
     }
 
-    /// May ask this site and nobody else.
+    /// A fetcher that may reach this server only.
     pub(crate) fn rules(&self) -> UrlRules {
-        these(&["127.0.0.1"], &[self.port])
+        rules_for(&["127.0.0.1"], &[self.port])
     }
 
     pub(crate) fn fetcher(&self, limits: FetchLimits) -> Fetcher {
@@ -78,7 +78,7 @@ impl Drop for Site {
     }
 }
 
-/// An answer with a body whose length is said.
+/// A response with a body and its length.
 pub(crate) fn answer(kind: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     answer_with(&format!("content-type: {kind}\r\n"), body)
 }

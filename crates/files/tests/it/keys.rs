@@ -1,4 +1,4 @@
-//! Which paths are names of ours.
+//! Which paths are file keys.
 
 use files::{FileKey, FileKeyError};
 use model::UserId;
@@ -9,7 +9,7 @@ fn id() -> Uuid {
 }
 
 #[test]
-fn a_name_says_whose_it_is_and_is_read_back() {
+fn a_key_contains_its_owner_and_parses_back() {
     for user in ["local", "u1", "a-b_C", "u1/../u2", "..", ".", "日本", "a b", "a%2Fb", "auth|1", "A\\B", "a\0b"] {
         let owner = UserId::from(user);
         let key = FileKey::for_attachment(&owner, id(), Some("png")).unwrap();
@@ -25,7 +25,7 @@ fn a_name_says_whose_it_is_and_is_read_back() {
 }
 
 #[test]
-fn a_blob_has_a_name_that_no_client_can_give() {
+fn a_blob_key_cannot_come_from_a_client() {
     let (owner, hash) = (UserId::from("u1"), "0123456789abcdef".repeat(4));
     let key = FileKey::for_blob(&owner, &hash, id()).unwrap();
     assert_eq!(key.as_str(), format!("blobs/u1/{hash}-01900000000070008000000000000001"));
@@ -44,14 +44,14 @@ fn a_blob_has_a_name_that_no_client_can_give() {
 }
 
 #[test]
-fn no_file_is_named_after_nobody() {
+fn an_empty_user_has_no_key() {
     for user in ["", &"u".repeat(201), &"ü".repeat(40)] {
         assert_eq!(FileKey::for_attachment(&UserId::from(user), id(), None), Err(FileKeyError::InvalidOwner), "{user}");
     }
 }
 
 #[test]
-fn users_whose_ids_look_alike_have_different_names() {
+fn similar_user_ids_have_different_keys() {
     let users = ["u1", "u10", "U1", "u1%2F", "u1/", "u1%2f", "u1.", "u1 ", "%75%31"];
     let mut names: Vec<String> = users
         .iter()
@@ -63,7 +63,7 @@ fn users_whose_ids_look_alike_have_different_names() {
 }
 
 #[test]
-fn what_we_could_not_have_given_is_no_name() {
+fn a_path_that_was_not_generated_is_no_key() {
     let file = "01900000000070008000000000000001";
     let malformed = [
         String::new(),

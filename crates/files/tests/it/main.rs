@@ -1,11 +1,11 @@
-//! Files from outside: real folders.
+//! The file store over real folders.
 
 #![cfg(test)]
 
-mod depot;
+mod file_store;
+mod file_types;
+mod form_file_names;
+mod image_headers;
 mod keys;
-mod kinds;
-mod names;
-mod pictures;
-mod places;
-mod seals;
+mod storage_locations;
+mod url_signing;

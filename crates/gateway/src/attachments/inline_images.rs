@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_inserted_where_they_stand() {
+    fn images_are_inserted_in_place() {
         let prompt = json!(["a \"quoted\" } word \\", {"type": "x"}]);
         let drawing = |picture: &str| {
             let status = "completed";

@@ -65,7 +65,7 @@ fn end() -> ModelEvent {
 }
 
 #[test]
-fn only_a_thread_with_more_than_it_keeps_is_compacted() {
+fn only_a_thread_longer_than_its_window_is_compacted() {
     let (one, out) = thread_after(1);
     assert!(!one.is_compacting() && out.effects.is_empty());
     let (two, out) = thread_after(2);
@@ -93,7 +93,7 @@ fn the_record_has_the_summary_and_its_usage() {
 }
 
 #[test]
-fn a_failed_or_abandoned_summary_is_paid_for_and_leaves_no_record() {
+fn a_failed_or_abandoned_summary_counts_as_usage_and_leaves_no_record() {
     let (mut thread, _) = thread_after(2);
     send(&mut thread, text("half"));
     send(&mut thread, ModelEvent::Delta(ModelDelta::Usage(USAGE)));

@@ -1,5 +1,5 @@
-//! Dies at every input of some scenarios, once, twice or three times, and lets the world answer: the run ends, what was
-//! whole stays as it was, and no tool runs again in silence.
+//! Crashes at every input of some scenarios, once, twice or three times: the run ends, complete items stay unchanged,
+//! and no tool runs again unannounced.
 
 use crate::fixtures::{
     ModelOutput, agent, agent_tool, approve, build_definitions, edit, idempotent, model_call, needs_approval, reject,
@@ -23,20 +23,19 @@ use model_testing::invariants;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the world does to a run.
+/// How the outside answers a run.
 struct Scenario {
     name: &'static str,
-    /// What the model of a task says in a turn: by agent and turn.
+    /// What the model of a task sends in a turn, by agent and turn.
     turn: fn(&str, u32) -> Vec<ModelOutput>,
-    /// What people decide.
     people: fn() -> ApprovalDecision,
     /// The run is cancelled before this input.
     cancel: Option<(usize, CancelMode)>,
-    /// A limit ends every turn.
+    /// Every turn ends at a limit.
     stop: StopReason,
-    /// So many tries of each turn fail.
+    /// The number of attempts of each turn that fail.
     fails: u32,
-    /// What the user points at.
+    /// The files in the user's input.
     files: &'static [&'static str],
 }
 
@@ -187,11 +186,11 @@ fn crash_definitions() -> Definitions {
     build_definitions([demo, agent("helper", &["look", "again", "trade", "pick"]), agent("specialist", &[])], tools)
 }
 
-/// A world that answers whatever a run asks for.
+/// Answers every effect of a run.
 struct ScriptedWorld<'a> {
     scenario: &'a Scenario,
     sim: Sim,
-    /// What a model has yet to say.
+    /// The model deltas still to be sent.
     remaining_deltas: BTreeMap<EffectId, VecDeque<ModelDelta>>,
 }
 
@@ -204,7 +203,7 @@ impl<'a> ScriptedWorld<'a> {
         Self { scenario, sim, remaining_deltas: BTreeMap::new() }
     }
 
-    /// Plays the scenario, dying before input `at`, `times` times. Gives the number of inputs that it took.
+    /// Plays the scenario with `times` crashes before input `at`, and returns the number of inputs.
     fn play(&mut self, at: usize, times: u32) -> usize {
         let mut kept = BTreeMap::new();
         for count in 0.. {
@@ -212,7 +211,7 @@ impl<'a> ScriptedWorld<'a> {
             if count == at {
                 kept = completed_items(&self.sim);
                 for _ in 0..times {
-                    // A cancel meanwhile, or the third crash, may end it.
+                    // A cancel in between, or the third crash, may end it.
                     if !self.sim.run.fold.has_ended() {
                         self.sim.crash();
                     }
@@ -296,7 +295,7 @@ fn is_of(request: &ModelRequest, id: &EffectId) -> bool {
         if request.task == *task && request.step == *step && request.attempt == *attempt)
 }
 
-/// Every item that is whole, of a turn that is, as people see it.
+/// Every complete item of a complete turn, as clients see it.
 fn completed_items(sim: &Sim) -> BTreeMap<String, Value> {
     let mut items = BTreeMap::new();
     for task in &sim.run.fold.tasks {
@@ -311,7 +310,7 @@ fn completed_items(sim: &Sim) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn a_run_that_dies_at_any_input_ends_and_keeps_what_was_whole() {
+fn a_run_that_crashes_at_any_input_ends_and_keeps_complete_items() {
     for scenario in scenarios() {
         let inputs = ScriptedWorld::new(&scenario, scenario.name.to_owned()).play(usize::MAX, 0);
         assert!(inputs > 0, "{}", scenario.name);

@@ -1,4 +1,4 @@
-//! Where a decision turns: exactly at a limit, exactly at its moment, and not one later.
+//! Boundary values: exactly at a limit, exactly at a deadline, and one more.
 
 use crate::fixtures::{
     agent, agent_tool, build_definitions, call_id, demo_definitions, model_call, model_text, run_id, task_id, tool,
@@ -19,22 +19,22 @@ use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::usage::Usage;
 
-/// `demo` asks `helper`, which has begun and has a tool.
-fn asked() -> Sim {
+/// `demo` calls `helper`, which has started and has a tool.
+fn started_sub_agent() -> Sim {
     let agents = [agent("demo", &["ask"]), agent("helper", &["look"])];
     let mut sim = Sim::started(build_definitions(agents, [agent_tool("ask", "helper"), tool("look")]));
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim
 }
 
-/// What the run's first record has for the server alone.
+/// The private payload of the run's first record.
 fn private_of_created(sim: &Sim) -> PrivatePayload {
     let created = sim.drafts.iter().find(|draft| matches!(draft.event, Event::Created(_)));
     created.and_then(|draft| draft.private.as_deref()).cloned().expect("a run begins with what it may use")
 }
 
 #[test]
-fn a_run_remembers_its_definitions_its_deadline_and_the_past_that_a_hook_gave_it() {
+fn a_run_records_its_definitions_its_deadline_and_the_history_from_its_hook() {
     let mut sim = Sim::new(demo_definitions([]));
     let history = Some(vec![HistoryEntry::User { content: vec![ContentPart::text("before")] }]);
     sim.input(MachineInput::Start(Box::new(StartCommand {
@@ -49,7 +49,7 @@ fn a_run_remembers_its_definitions_its_deadline_and_the_past_that_a_hook_gave_it
 }
 
 #[test]
-fn arguments_of_the_greatest_length_run_and_one_byte_more_does_not() {
+fn arguments_of_maximum_length_run_and_one_more_byte_does_not() {
     let longest = RECORD_BYTES_MAX * 3 / 8;
     for (length, code) in [(longest, None), (longest + 1, Some("invalid_arguments"))] {
         let arguments = format!(r#"{{"x":"{}"}}"#, "y".repeat(length - r#"{"x":""}"#.len()));
@@ -63,7 +63,7 @@ fn arguments_of_the_greatest_length_run_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn a_turn_that_went_well_long_ago_does_not_make_up_for_four_that_did_not() {
+fn an_old_valid_turn_does_not_reset_the_count_of_invalid_ones() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     sim.model_turn([model_call("t", "{}")]);
     sim.finish_tool("call_R1", tool_text("ok"));
@@ -76,8 +76,8 @@ fn a_turn_that_went_well_long_ago_does_not_make_up_for_four_that_did_not() {
 }
 
 #[test]
-fn a_parent_reads_the_groups_that_its_agent_cites_and_no_others() {
-    let mut sim = asked();
+fn a_parent_gets_only_the_reference_groups_that_its_sub_agent_cites() {
+    let mut sim = started_sub_agent();
     sim.model_turn([model_call("look", "{}"), model_call("look", "{}")]);
     sim.finish_tool("call_R2", tool_text("first"));
     sim.finish_tool("call_R3", tool_text("second"));
@@ -86,8 +86,8 @@ fn a_parent_reads_the_groups_that_its_agent_cites_and_no_others() {
 }
 
 #[test]
-fn groups_that_fit_no_record_beside_the_answer_are_left_out_of_it() {
-    let mut sim = asked();
+fn reference_groups_that_do_not_fit_into_the_record_are_left_out() {
+    let mut sim = started_sub_agent();
     let long = "x".repeat(RECORD_BYTES_MAX * 2 / 5);
     sim.model_turn([model_call("look", "{}"), model_call("look", "{}")]);
     sim.finish_tool("call_R2", tool_text(&long));
@@ -98,9 +98,9 @@ fn groups_that_fit_no_record_beside_the_answer_are_left_out_of_it() {
 
 /// The quotes of a JSON text count as well.
 #[test]
-fn an_answer_of_a_quarter_record_is_read_whole_and_of_a_longer_one_most_of_that() {
+fn a_sub_agents_answer_is_truncated_to_a_quarter_of_a_record() {
     for (length, is_whole) in [(RECORD_BYTES_MAX / 4 - 2, true), (RECORD_BYTES_MAX / 4 - 1, false)] {
-        let mut sim = asked();
+        let mut sim = started_sub_agent();
         sim.model_turn([model_text(&"x".repeat(length))]);
         let given = sim.request_summary();
         assert_eq!(given.ends_with(" […]"), !is_whole, "{length} bytes");
@@ -109,57 +109,57 @@ fn an_answer_of_a_quarter_record_is_read_whole_and_of_a_longer_one_most_of_that(
     }
 }
 
-/// A run whose tool `call_R1` is running, and may give so many bytes.
-fn running(output_bytes_max: usize) -> Sim {
-    let mut house = demo_definitions([tool("t")]);
-    house.limits.tool_output_bytes_max = output_bytes_max;
-    let mut sim = Sim::started(house);
+/// A run whose tool `call_R1` is running and may return this many bytes.
+fn running_tool_with_limit(output_bytes_max: usize) -> Sim {
+    let mut definitions = demo_definitions([tool("t")]);
+    definitions.limits.tool_output_bytes_max = output_bytes_max;
+    let mut sim = Sim::started(definitions);
     sim.model_turn([model_call("t", "{}")]);
     sim.skip_trace();
     sim
 }
 
 #[test]
-fn a_result_of_the_greatest_size_is_taken_and_of_one_byte_more_is_not() {
+fn a_result_of_maximum_size_is_accepted_and_one_more_byte_is_not() {
     let output = tool_text("some words");
     let size = serde_json::to_vec(&output).unwrap().len();
     for (limit, told) in [(size, "fco_R1{completed}"), (size - 1, "fco_R1{failed,output_too_large}")] {
-        let mut sim = running(limit);
+        let mut sim = running_tool_with_limit(limit);
         sim.finish_tool("call_R1", output.clone());
         sim.expect_trace(&format!("{told} step.started{{2}}"));
     }
 }
 
-/// The summary's own bytes, beside the quotes and brackets of the four that must fit one record together.
+/// The summary's own bytes, in addition to the quotes and brackets of the four that must fit into one record together.
 #[test]
-fn what_comes_beside_a_result_is_taken_up_to_what_its_last_record_repeats() {
+fn the_extra_fields_of_a_result_are_limited_by_its_last_record() {
     let frame = r#"["",null,null,null]"#.len();
     for (length, told) in [
         (DONE_REPEAT_BYTES_MAX - frame, "fco_R1{completed}"),
         (DONE_REPEAT_BYTES_MAX - frame + 1, "fco_R1{failed,output_too_large}"),
         (DONE_REPEAT_BYTES_MAX * 2, "fco_R1{failed,output_too_large}"),
     ] {
-        let mut sim = running(1024 * 1024);
+        let mut sim = running_tool_with_limit(1024 * 1024);
         sim.finish_tool("call_R1", ToolOutput { summary: Some("s".repeat(length)), ..tool_text("ok") });
         sim.expect_trace(&format!("{told} step.started{{2}}"));
     }
 }
 
-fn picture(bytes: usize) -> Block {
+fn image_block(bytes: usize) -> Block {
     Block::Image(ImageBlock { image_url: ImageUrl::new("p".repeat(bytes)), id: None })
 }
 
 #[test]
-fn a_tools_picture_that_fits_no_record_is_left_out_in_words_that_can_be_cited() {
+fn a_tool_image_that_fits_no_record_is_replaced_by_a_note_that_can_be_cited() {
     let largest = RECORD_BYTES_MAX / 2;
     let left_out = |bytes: usize| {
         let words = format!("[an image of {bytes} bytes was left out]");
         Block::Text(TextBlock { id: Some(1), ..TextBlock::new(words) })
     };
     for bytes in [largest, largest + 1, RECORD_BYTES_MAX] {
-        let mut sim = running(1024 * 1024);
-        sim.finish_tool("call_R1", ToolOutput { block_list: vec![picture(bytes)], ..ToolOutput::default() });
-        let shown = match picture(bytes) {
+        let mut sim = running_tool_with_limit(1024 * 1024);
+        sim.finish_tool("call_R1", ToolOutput { block_list: vec![image_block(bytes)], ..ToolOutput::default() });
+        let shown = match image_block(bytes) {
             Block::Image(image) if bytes <= largest => Block::Image(ImageBlock { id: Some(1), ..image }),
             _ => left_out(bytes),
         };
@@ -171,8 +171,8 @@ fn a_tools_picture_that_fits_no_record_is_left_out_in_words_that_can_be_cited() 
 }
 
 #[test]
-fn a_tool_has_as_long_in_the_log_as_it_was_told() {
-    let sim = running(1024);
+fn a_tools_logged_deadline_is_the_one_it_was_given() {
+    let sim = running_tool_with_limit(1024);
     let started = sim.drafts.iter().find(|draft| matches!(draft.event, Event::ToolStarted(_))).expect("it started");
     let deadline = started.private.as_ref().and_then(|private| private.deadline);
     assert_eq!(deadline, Some(sim.tool_requests[0].deadline));
@@ -180,7 +180,7 @@ fn a_tool_has_as_long_in_the_log_as_it_was_told() {
 }
 
 #[test]
-fn a_turn_that_is_given_up_may_be_asked_for_again() {
+fn an_aborted_turn_may_be_requested_again() {
     let mut sim = Sim::started(demo_definitions([]));
     for _ in 0..3 {
         sim.model_outputs([model_text("boom")]);
@@ -191,7 +191,7 @@ fn a_turn_that_is_given_up_may_be_asked_for_again() {
 }
 
 #[test]
-fn a_run_whose_agent_is_gone_goes_on_with_the_model_that_it_began_with() {
+fn a_run_whose_agent_was_removed_continues_with_its_original_model() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.run.definitions = std::sync::Arc::default();
     sim.crash();
@@ -205,27 +205,27 @@ fn a_run_whose_agent_is_gone_goes_on_with_the_model_that_it_began_with() {
 }
 
 #[test]
-fn a_days_sum_has_each_run_once() {
+fn the_daily_sum_counts_each_run_once() {
     let spent = |tokens: u64, cost: u64| Spend {
         usage: Usage { input_tokens: tokens, cached_tokens: 1, ..Usage::default() },
         cost: CostMicros(cost),
     };
-    let mut house = demo_definitions([tool("t")]);
-    // 9 tokens read and 4 written: 17 millionths.
-    house.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
-    let mut sim = Sim::started(house);
+    let mut definitions = demo_definitions([tool("t")]);
+    // 9 input tokens and 4 output tokens: 17 millionths.
+    definitions.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
+    let mut sim = Sim::started(definitions);
     sim.run.prior_spend = spent(100, 1_000);
     sim.model_turn([model_call("t", "{}")]);
     let all = machine::user_spend_today(&sim.run);
     assert_eq!((all.usage.input_tokens, all.usage.output_tokens, all.cost), (109, 4, CostMicros(1_017)));
-    // Whoever takes the run up reads the day's sum from the store, where this run is in it.
+    // After a restart the engine reads the day's sum from the store, which includes this run.
     sim.run.prior_spend = all;
     machine::exclude_own_spend(&mut sim.run);
     assert_eq!(sim.run.prior_spend, spent(100, 1_000));
 }
 
 #[test]
-fn a_call_that_a_cancel_cut_says_what_was_cancelled() {
+fn a_call_interrupted_by_a_cancel_reports_what_was_cancelled() {
     let why = |sim: &Sim| {
         let ends = sim.drafts.iter().filter_map(|draft| match &draft.event {
             Event::ItemDone(e) => Some(&e.item),
@@ -238,7 +238,7 @@ fn a_call_that_a_cancel_cut_says_what_was_cancelled() {
         errors.next().expect("the tool was cut").message
     };
     for (task, words) in [(run_id(), "The run was cancelled."), (task_id("call_R1"), "The agent was cancelled.")] {
-        let mut sim = asked();
+        let mut sim = started_sub_agent();
         sim.model_turn([model_call("look", "{}")]);
         sim.cancel_task(task, CancelMode::Immediate);
         assert_eq!(why(&sim), words);

@@ -1,4 +1,4 @@
-//! Records written down as the reference sequences do.
+//! Formats records as the reference sequences do.
 
 use crate::fixtures::run_id;
 use model::event::Event;
@@ -7,13 +7,13 @@ use model::record::RecordDraft;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Every record in a line of its own, with what was said.
+/// One line per record, with its text.
 pub(crate) fn trace_lines(drafts: &[RecordDraft]) -> Vec<String> {
     drafts.iter().map(|draft| trace_line(&draft.event)).collect()
 }
 
-/// One word per record; what an item says on its way is left out, so that an item is one word: its end. A result that
-/// is there at once is one word, too; one that stays open has `fco_R1+` where it begins, and so have files.
+/// One word per record. Deltas are left out, so that an item is one word: its end. A result that is complete at once is
+/// one word, too; one that stays open has `fco_R1+` where it starts, and so have files.
 pub(crate) fn trace_words(drafts: &[RecordDraft]) -> Vec<String> {
     drafts.iter().enumerate().filter_map(|(place, draft)| trace_word(&draft.event, &drafts[place + 1..])).collect()
 }
@@ -22,7 +22,6 @@ fn short_id(id: impl std::fmt::Display) -> String {
     id.to_string().replace(run_id().run_suffix(), "R")
 }
 
-/// A wire name.
 fn wire_name(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

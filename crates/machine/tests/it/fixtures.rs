@@ -1,4 +1,4 @@
-//! The vocabulary of these tests: who there is, what a model says, what tools and people answer.
+//! The vocabulary of these tests: agents, tools, model output, and the answers of tools and people.
 
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
 use model::definition::ToolSpec;
@@ -10,12 +10,12 @@ use model::{ApprovalKey, CallId, TaskId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The run of these tests. Stories write its suffix as `R`.
+/// The run of these tests. Traces write its suffix as `R`.
 pub(crate) fn run_id() -> TaskId {
     TaskId::from_uuid(Uuid::from_u128(0xabc))
 }
 
-/// The id that a story writes with `R`: `call_R2`, `apr_R2`.
+/// Expands the `R` of a trace: `call_R2`, `apr_R2`.
 fn expand_label(label: &str) -> String {
     label.replacen("_R", &format!("_{}", run_id().run_suffix()), 1)
 }
@@ -41,13 +41,13 @@ pub(crate) fn agent(name: &str, tools: &[&str]) -> Agent {
     }
 }
 
-/// The same agent, which may hand over.
+/// The same agent, which may hand off.
 pub(crate) fn with_handoffs(agent: Agent, heirs: &[(&str, HandoffHistory)]) -> Agent {
     let handoff = |(agent, history): &(&str, HandoffHistory)| Handoff { agent: (*agent).to_owned(), history: *history };
     Agent { handoffs: heirs.iter().map(handoff).collect(), ..agent }
 }
 
-/// A tool that takes an object with an optional number `n` and nothing wrong in it.
+/// A tool that takes an object with an optional number `n`.
 pub(crate) fn tool(name: &str) -> Tool {
     let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let spec = ToolSpec { name: name.to_owned(), description: String::new(), parameters };
@@ -66,7 +66,7 @@ pub(crate) fn with_kind(tool: Tool, how: ToolExecutor) -> Tool {
     Tool { executor: how, ..tool }
 }
 
-/// A tool that asks an agent.
+/// A tool that calls an agent.
 pub(crate) fn agent_tool(name: &str, agent: &str) -> Tool {
     with_kind(tool(name), ToolExecutor::Agent { agent: agent.to_owned(), others: Vec::new() })
 }
@@ -89,7 +89,7 @@ pub(crate) fn demo_definitions(tools: impl IntoIterator<Item = Tool>) -> Definit
     build_definitions([agent("demo", &names)], tools.clone())
 }
 
-/// Something that a model says in a turn.
+/// One output item of a model turn.
 #[derive(Clone, Debug)]
 pub(crate) enum ModelOutput {
     Text(String),
@@ -105,12 +105,12 @@ pub(crate) fn model_call(name: &str, arguments: &str) -> ModelOutput {
     ModelOutput::Call { name: name.to_owned(), arguments: arguments.to_owned(), provider: None }
 }
 
-/// A call that the provider gave a name.
+/// A call with the provider's own id.
 pub(crate) fn model_call_with_id(provider: &str, name: &str, arguments: &str) -> ModelOutput {
     ModelOutput::Call { name: name.to_owned(), arguments: arguments.to_owned(), provider: Some(provider.to_owned()) }
 }
 
-/// What a tool gives when it gives words.
+/// A tool result of plain text.
 pub(crate) fn tool_text(words: &str) -> ToolOutput {
     ToolOutput { message_content: vec![ContentPart::text(words)], ..ToolOutput::default() }
 }

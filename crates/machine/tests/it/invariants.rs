@@ -1,4 +1,4 @@
-//! What must hold after every input, counted apart from the machine: from its effects and its records alone.
+//! What must hold after every input, derived only from the machine's effects and records.
 
 use crate::provider_rules;
 use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, outstanding_effects, timer_deadline};
@@ -14,23 +14,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Default)]
 pub(crate) struct InvariantChecker {
-    /// What was asked for and has not ended.
+    /// Effects that have started and not ended.
     pub(crate) outstanding: BTreeSet<EffectId>,
-    /// How often each call was asked to run.
+    /// The number of executions of each call.
     pub(crate) starts: BTreeMap<CallId, u32>,
-    /// Calls that somebody said yes to since they were last started.
+    /// Calls approved since they were last started.
     approved: BTreeSet<CallId>,
-    /// Tools that need no further yes.
+    /// Tools that need no further approval.
     always_approved: BTreeSet<String>,
     open_approvals: BTreeMap<ApprovalKey, (CallId, String)>,
-    /// Tasks of whose turn something was shown.
+    /// Tasks whose current turn has shown something.
     tasks_with_output: BTreeSet<TaskId>,
     paused: bool,
     at: Millis,
 }
 
 impl InvariantChecker {
-    /// Something is about to be answered.
     pub(crate) fn before_input(&mut self, input: &MachineInput) {
         match input {
             MachineInput::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
@@ -45,12 +44,12 @@ impl InvariantChecker {
         }
     }
 
-    /// The process died: models, tools and files are gone, timers are armed again.
+    /// Models, tools and files of the crashed process are gone, timers are armed again.
     pub(crate) fn on_crash(&mut self, run: &RunState) {
         self.outstanding = outstanding_effects(run).into_iter().filter(|id| matches!(id, EffectId::Timer(_))).collect();
     }
 
-    /// Everything that one input caused.
+    /// Checks everything that one input caused.
     pub(crate) fn after_step(&mut self, run: &RunState, out: &MachineOutput) -> Result<(), String> {
         for draft in &out.drafts {
             self.check_record(draft)?;
@@ -133,7 +132,7 @@ impl InvariantChecker {
             }
             Effect::SetTimer { id, at } => {
                 self.outstanding.insert(EffectId::Timer(id.clone()));
-                // Whoever takes the run up later arms the timer by what the state says.
+                // After a restart the engine arms the timer from the state.
                 let armed = timer_deadline(run, id);
                 if armed == Some(*at) { Ok(()) } else { Err(format!("{id:?} fires at {at}, and at {armed:?}")) }
             }
@@ -144,7 +143,7 @@ impl InvariantChecker {
         }
     }
 
-    /// No model is asked while a file of its task is read.
+    /// No model is called while a file of its task is being read.
     fn check_model_call(&self, run: &RunState, id: &EffectId) -> Result<(), String> {
         let EffectId::Model { task, .. } = id else { return Ok(()) };
         match run.fold.task(task).and_then(|task| task.open_file_processing()) {
@@ -153,7 +152,7 @@ impl InvariantChecker {
         }
     }
 
-    /// A tool runs at most once, unless it is idempotent or somebody said yes again; a gated one not without a yes.
+    /// A tool runs at most once, unless it is idempotent or was approved again; a gated one never without approval.
     fn check_tool_call(&mut self, run: &RunState, call: &CallId, name: &str) -> Result<(), String> {
         let tool = run.definitions.tools.get(name).ok_or_else(|| format!("there is no tool {name}"))?;
         if is_repeated(run, call) {
@@ -171,7 +170,7 @@ impl InvariantChecker {
     }
 }
 
-/// Did the provider name this very call before?
+/// Whether the provider sent this very call before.
 fn is_repeated(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.fold.tasks.iter().find(|task| task.call(call).is_some()) else { return false };
     let Some((fold, held)) = task.call(call) else { return false };

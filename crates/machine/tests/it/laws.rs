@@ -1,4 +1,4 @@
-//! The laws over what the machine writes when the provider is disorderly. `SEED=n` plays one again.
+//! The laws over the machine's records when the provider's events are out of order. `SEED=n` repeats a run.
 
 use crate::fixtures::{demo_definitions, tool, tool_text};
 use crate::sim::Sim;

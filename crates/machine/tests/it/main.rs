@@ -1,11 +1,11 @@
-//! The run loop, input by input: the order of records is that of the reference sequences.
+//! The run loop, input by input: records come in the order of the reference sequences.
 //!
-//! `words` is the vocabulary, `sim` drives one run and checks what must hold after every input, `story` writes records
-//! down as the reference sequences do, `provider_rules` is what providers refuse. `sequences` has the scenarios,
-//! `sentences` what people expect besides, `edges` what turns exactly at a limit, `parts` what a
-//! provider sends beside words, `requests` what a request brings beside its input, `crash` dies at every input of some
-//! scenarios, `schedules` does everything at random, `laws` lets the provider be disorderly.
-//! A failure names its seed; `SEED=123 cargo test -p machine` tries that one again.
+//! `fixtures` is the vocabulary, `sim` drives one run and checks the `invariants` after every input, `event_trace`
+//! formats records as the reference sequences do, `provider_rules` is what providers reject. `sequences` has the
+//! scenarios, `expectations` what users expect in addition, `edges` boundary values, `parts` what a provider sends besides
+//! text, `requests` what a request carries besides its input, `crash` crashes at every input of some scenarios,
+//! `schedules` does everything at random, `laws` sends provider events out of order.
+//! A failure prints its seed; `SEED=123 cargo test -p machine` repeats it.
 
 #![cfg(test)]
 
@@ -13,6 +13,7 @@ mod compaction;
 mod crash;
 mod edges;
 mod event_trace;
+mod expectations;
 mod fixtures;
 mod invariants;
 mod laws;
@@ -20,6 +21,5 @@ mod parts;
 mod provider_rules;
 mod requests;
 mod schedules;
-mod sentences;
 mod sequences;
 mod sim;

@@ -1,5 +1,5 @@
-//! What a provider sends beside words: refusals, places that refer to something, pictures, tools of its own. A piece that
-//! has no place is dropped.
+//! What a provider sends besides text: refusals, citations, images, hosted tools. A delta that belongs to no part is
+//! dropped.
 
 use crate::fixtures::{demo_definitions, run_id, tool};
 use crate::sim::Sim;
@@ -16,8 +16,8 @@ fn blocks(sim: &Sim) -> Vec<Block> {
     object.output.first().expect("something was said").blocks().to_vec()
 }
 
-/// The model says this and ends its turn.
-fn said(deltas: impl IntoIterator<Item = ModelDelta>) -> Sim {
+/// The model sends this and ends its turn.
+fn run_with_deltas(deltas: impl IntoIterator<Item = ModelDelta>) -> Sim {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     for delta in deltas {
         sim.delta(delta);
@@ -26,109 +26,111 @@ fn said(deltas: impl IntoIterator<Item = ModelDelta>) -> Sim {
     sim
 }
 
-fn words(part: u32, text: &str) -> ModelDelta {
+fn text_delta(part: u32, text: &str) -> ModelDelta {
     ModelDelta::Text { slot: 0, part, text: text.to_owned(), logprobs: None }
 }
 
-fn paint(part: u32, partial: Option<u32>, url: &str) -> ModelDelta {
+fn image_delta(part: u32, partial: Option<u32>, url: &str) -> ModelDelta {
     ModelDelta::Image { slot: 0, part, partial, url: url.to_owned() }
 }
 
-fn shown(url: &str) -> Block {
+fn image_block(url: &str) -> Block {
     Block::Image(ImageBlock { image_url: ImageUrl::new(url), id: None })
 }
 
-fn page(url: &str) -> Annotation {
+fn url_citation(url: &str) -> Annotation {
     Annotation::UrlCitation { url: url.to_owned(), title: None, start_index: 0, end_index: 1 }
 }
 
 #[test]
-fn a_refusal_is_marked_as_one() {
-    let sim = said([ModelDelta::Refusal { slot: 0, part: 0, text: "No.".to_owned() }]);
+fn a_refusal_is_marked_as_a_refusal() {
+    let sim = run_with_deltas([ModelDelta::Refusal { slot: 0, part: 0, text: "No.".to_owned() }]);
     assert_eq!(blocks(&sim), [Block::Text(TextBlock { refusal: Some(true), ..TextBlock::new("No.") })]);
-    assert_eq!(blocks(&said([words(0, "No.")])), [Block::Text(TextBlock::new("No."))]);
+    assert_eq!(blocks(&run_with_deltas([text_delta(0, "No.")])), [Block::Text(TextBlock::new("No."))]);
 }
 
 #[test]
-fn a_piece_of_a_part_that_is_done_is_dropped() {
-    let sim = said([words(0, "one"), words(1, "two"), words(0, "late"), words(1, "!")]);
+fn a_delta_of_a_finished_part_is_dropped() {
+    let sim = run_with_deltas([text_delta(0, "one"), text_delta(1, "two"), text_delta(0, "late"), text_delta(1, "!")]);
     assert_eq!(blocks(&sim), [Block::Text(TextBlock::new("one")), Block::Text(TextBlock::new("two!"))]);
 }
 
-/// An item is what it was announced as, or what its first piece is.
+/// An item has the type that it was announced with, or that of its first delta.
 #[test]
-fn a_part_that_its_item_cannot_have_is_dropped() {
+fn a_part_of_the_wrong_type_for_its_item_is_dropped() {
     let thought = |part| ModelDelta::Reasoning { slot: 0, part, text: "hm".to_owned() };
     let hosted = ModelItemKind::HostedCall { name: "image_generation".to_owned() };
     let hosted = ModelDelta::Started { slot: 0, item: hosted };
     for (first, others) in [
-        (thought(0), vec![words(1, "x"), paint(1, None, "data:,x")]),
-        (words(0, "a"), vec![thought(1)]),
-        (hosted, vec![words(0, "x"), thought(0)]),
+        (thought(0), vec![text_delta(1, "x"), image_delta(1, None, "data:,x")]),
+        (text_delta(0, "a"), vec![thought(1)]),
+        (hosted, vec![text_delta(0, "x"), thought(0)]),
     ] {
-        let alone = said([first.clone()]).trace();
-        let sim = said([first].into_iter().chain(others));
+        let alone = run_with_deltas([first.clone()]).trace();
+        let sim = run_with_deltas([first].into_iter().chain(others));
         assert_eq!(sim.trace(), alone);
     }
 }
 
 #[test]
-fn a_place_that_refers_to_something_belongs_to_the_text_that_is_being_said() {
-    let refers = |part, url| ModelDelta::Annotation { slot: 0, part, annotation: page(url) };
-    let sim = said([
+fn a_citation_belongs_to_the_open_text() {
+    let refers = |part, url| ModelDelta::Annotation { slot: 0, part, annotation: url_citation(url) };
+    let sim = run_with_deltas([
         refers(0, "before there is anything"),
-        words(0, "a"),
+        text_delta(0, "a"),
         refers(0, "a page"),
         refers(1, "a part that is not there"),
-        paint(1, Some(0), "data:,x"),
+        image_delta(1, Some(0), "data:,x"),
         refers(1, "a picture"),
         refers(0, "a part that is done"),
     ]);
     let told = sim.trace().iter().filter(|line| line.starts_with("annotation")).count();
     assert_eq!(told, 1, "{:?}", sim.trace());
-    let cited = TextBlock { annotations: Some(vec![page("a page")]), ..TextBlock::new("a") };
-    assert_eq!(blocks(&sim), [Block::Text(cited), shown("data:,x")]);
+    let cited = TextBlock { annotations: Some(vec![url_citation("a page")]), ..TextBlock::new("a") };
+    assert_eq!(blocks(&sim), [Block::Text(cited), image_block("data:,x")]);
 }
 
 #[test]
-fn arguments_are_a_calls_own() {
-    let sim = said([words(0, "Hi"), ModelDelta::Arguments { slot: 0, text: "{}".to_owned() }]);
+fn arguments_belong_to_calls_only() {
+    let sim = run_with_deltas([text_delta(0, "Hi"), ModelDelta::Arguments { slot: 0, text: "{}".to_owned() }]);
     assert_eq!(blocks(&sim), [Block::Text(TextBlock::new("Hi"))]);
     assert!(!sim.trace().iter().any(|line| line.contains("arguments")), "{:?}", sim.trace());
 }
 
 #[test]
-fn a_picture_becomes_sharper_and_is_done_with_the_turn_at_the_latest() {
-    for done in [Some(paint(0, None, "data:,sharp")), None] {
-        let sim = said([paint(0, Some(0), "data:,dim"), paint(0, Some(1), "data:,sharp")].into_iter().chain(done));
-        assert_eq!(blocks(&sim), [shown("data:,sharp")]);
+fn partial_images_replace_each_other_and_end_with_the_turn_at_the_latest() {
+    for done in [Some(image_delta(0, None, "data:,sharp")), None] {
+        let sim = run_with_deltas(
+            [image_delta(0, Some(0), "data:,dim"), image_delta(0, Some(1), "data:,sharp")].into_iter().chain(done),
+        );
+        assert_eq!(blocks(&sim), [image_block("data:,sharp")]);
         let ends = sim.drafts.iter().filter(|draft| matches!(draft.event, Event::ImageDone(_))).count();
         assert_eq!(ends, 1, "{:?}", sim.trace());
     }
 }
 
 #[test]
-fn a_picture_that_fits_no_record_leaves_the_one_before_it() {
+fn an_image_that_fits_no_record_leaves_the_previous_one() {
     let largest = RECORD_BYTES_MAX / 2;
     for (bytes, stays) in [(largest, false), (largest + 1, true), (RECORD_BYTES_MAX * 2, true)] {
         let large = "p".repeat(bytes);
         for partial in [Some(1), None] {
-            let sim = said([paint(0, Some(0), "data:,dim"), paint(0, partial, &large)]);
+            let sim = run_with_deltas([image_delta(0, Some(0), "data:,dim"), image_delta(0, partial, &large)]);
             let expected = if stays { "data:,dim" } else { large.as_str() };
-            assert!(blocks(&sim) == [shown(expected)], "{bytes} bytes, {partial:?}");
+            assert!(blocks(&sim) == [image_block(expected)], "{bytes} bytes, {partial:?}");
             assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
         }
     }
 }
 
 #[test]
-fn a_tool_that_the_provider_runs_says_where_it_is() {
+fn a_hosted_tool_reports_its_progress() {
     let item = ModelItemKind::HostedCall { name: "web_search".to_owned() };
     let searching = |slot| ModelDelta::Hosted { slot, state: "searching".to_owned(), action: None };
-    let sim = said([ModelDelta::Started { slot: 0, item }, searching(0)]);
+    let sim = run_with_deltas([ModelDelta::Started { slot: 0, item }, searching(0)]);
     let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     let Some(Item::HostedCall(call)) = object.output.first() else { panic!("a hosted call") };
     assert_eq!(call.state.as_deref(), Some("searching"));
-    let sim = said([words(0, "Hi"), searching(0)]);
+    let sim = run_with_deltas([text_delta(0, "Hi"), searching(0)]);
     assert!(!sim.trace().iter().any(|line| line.contains("hosted")), "{:?}", sim.trace());
 }

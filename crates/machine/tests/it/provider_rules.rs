@@ -1,16 +1,13 @@
-//! What the large providers refuse of a conversation, as strictly as the strictest of them.
+//! What the large providers reject in a conversation, as strictly as the strictest of them.
 
 use model::CallId;
 use model::content::ContentPart;
 use model::history::HistoryEntry;
 use std::collections::HashSet;
 
-/// Would every provider take this?
-///
-/// # Errors
-/// Says what would be refused.
+/// Checks that every provider would accept this history. Returns the reason for a rejection.
 pub(crate) fn check_history(history: &[HistoryEntry]) -> Result<(), String> {
-    // What the client's operator says is no part of the conversation for some.
+    // Some providers do not count the client's system messages as part of the conversation.
     match history.iter().find(|entry| !matches!(entry, HistoryEntry::System { .. })) {
         Some(HistoryEntry::User { .. } | HistoryEntry::Summary { .. }) => {}
         first => return Err(format!("a conversation begins with a user, not with {first:?}")),
@@ -23,12 +20,12 @@ pub(crate) fn check_history(history: &[HistoryEntry]) -> Result<(), String> {
     pairs.check_no_open_calls("the end")
 }
 
-/// Which calls wait for their results.
+/// The calls without a result.
 #[derive(Default)]
 struct CallPairs<'a> {
     seen_ids: HashSet<&'a CallId>,
     open: Vec<&'a CallId>,
-    /// Results have begun: the turn that asked is over.
+    /// Results have started: the turn that called is over.
     answering: bool,
 }
 
@@ -57,7 +54,7 @@ impl<'a> CallPairs<'a> {
         }
     }
 
-    /// The model goes on: within its turn, or in a new one for which everything must be answered.
+    /// The model continues within its turn, or in a new one for which every call must have a result.
     fn on_model_entry(&mut self) -> Result<(), String> {
         if self.answering {
             self.check_no_open_calls("the next turn")?;
@@ -71,7 +68,6 @@ impl<'a> CallPairs<'a> {
     }
 }
 
-/// Nothing is empty.
 fn check_not_empty(entry: &HistoryEntry) -> Result<(), String> {
     let parts: &[ContentPart] = match entry {
         HistoryEntry::User { content }
@@ -126,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_provider_takes() {
+    fn histories_that_every_provider_accepts() {
         for history in [
             vec![user()],
             vec![user(), user()],
@@ -138,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_some_provider_refuses() {
+    fn histories_that_some_provider_rejects() {
         for history in [
             vec![],
             vec![says("a")],

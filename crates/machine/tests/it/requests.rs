@@ -1,4 +1,4 @@
-//! What a request brings beside its input: wishes, and what was said elsewhere.
+//! What a request carries besides its input: model settings and prior history.
 
 use crate::fixtures::{
     agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, tool, with_handoffs,
@@ -17,12 +17,12 @@ use model::thread::ThreadFold;
 use model::tool::ToolOutput;
 use model::{CallId, ItemId};
 
-fn started(mut sim: Sim, start: StartCommand) -> Sim {
+fn start_with(mut sim: Sim, start: StartCommand) -> Sim {
     sim.input(MachineInput::Start(Box::new(start)));
     sim
 }
 
-fn short() -> ModelSettings {
+fn settings_with_tool_choice() -> ModelSettings {
     let tool_choice = Some(ToolChoice::Tool { name: "ask".to_owned() });
     ModelSettings {
         max_output_tokens: Some(9),
@@ -32,45 +32,55 @@ fn short() -> ModelSettings {
     }
 }
 
-/// Who was asked, and what was wished of them.
-fn wished(sim: &Sim) -> Vec<(&str, ModelSettings)> {
+/// The models that were called, each with its settings.
+fn requested_settings(sim: &Sim) -> Vec<(&str, ModelSettings)> {
     sim.model_requests.iter().map(|request| (request.model.as_str(), (*request.model_settings).clone())).collect()
 }
 
 #[test]
-fn what_a_caller_wishes_is_for_every_turn_of_the_run_and_no_sub_agent() {
+fn model_settings_apply_to_every_turn_of_the_run_and_to_no_sub_agent() {
     let demo = with_handoffs(agent("demo", &["ask"]), &[("heir", HandoffHistory::All)]);
-    let house = build_definitions([demo, agent("helper", &[]), agent("heir", &[])], [agent_tool("ask", "helper")]);
-    let mut sim = started(Sim::new(house), StartCommand { model_settings: short(), ..start_command(Vec::new()) });
+    let definitions =
+        build_definitions([demo, agent("helper", &[]), agent("heir", &[])], [agent_tool("ask", "helper")]);
+    let mut sim = start_with(
+        Sim::new(definitions),
+        StartCommand { model_settings: settings_with_tool_choice(), ..start_command(Vec::new()) },
+    );
     sim.model_turn([model_call("ask", r#"{"prompt":"hm?"}"#)]);
     sim.model_turn([model_text("Hm.")]);
     sim.crash();
     sim.model_turn([model_call("transfer_to_heir", "{}")]);
     sim.model_turn([model_text("There.")]);
-    // The tool had to be called once: a model that always has to never answers.
-    let later = ModelSettings { tool_choice: None, ..short() };
+    // The tool had to be called once: a model that is always forced to call a tool never answers.
+    let later = ModelSettings { tool_choice: None, ..settings_with_tool_choice() };
     let expected = [
-        ("scripted/demo", short()),
+        ("scripted/demo", settings_with_tool_choice()),
         ("scripted/helper", ModelSettings::default()),
         ("scripted/demo", later.clone()),
         ("scripted/demo", later.clone()),
         ("scripted/heir", later),
     ];
-    assert_eq!(wished(&sim), expected);
+    assert_eq!(requested_settings(&sim), expected);
 }
 
 #[test]
-fn a_first_turn_that_is_asked_again_is_asked_for_the_same() {
-    let mut sim =
-        started(Sim::new(demo_definitions([])), StartCommand { model_settings: short(), ..start_command(Vec::new()) });
+fn a_retried_first_turn_sends_the_same_request() {
+    let mut sim = start_with(
+        Sim::new(demo_definitions([])),
+        StartCommand { model_settings: settings_with_tool_choice(), ..start_command(Vec::new()) },
+    );
     sim.fail_turn();
     sim.crash();
     assert_eq!(sim.model_requests.len(), 3);
-    assert!(wished(&sim).iter().all(|(_, wishes)| *wishes == short()), "{:?}", wished(&sim));
+    assert!(
+        requested_settings(&sim).iter().all(|(_, wishes)| *wishes == settings_with_tool_choice()),
+        "{:?}",
+        requested_settings(&sim)
+    );
 }
 
-/// A conversation that a client kept itself, in which seven groups were numbered.
-fn elsewhere() -> PriorHistory {
+/// A conversation kept by the client, with seven numbered reference groups.
+fn prior_history() -> PriorHistory {
     let call_id = CallId::from("call_elsewhere");
     let call = HistoryEntry::Call {
         call_id: call_id.clone(),
@@ -92,10 +102,10 @@ fn elsewhere() -> PriorHistory {
 const ELSEWHERE: &str = "system:Be kind. | user:hi | call:look | result:seen | said:Hello.";
 
 #[test]
-fn what_was_said_elsewhere_is_read_by_its_run_and_the_next_and_numbers_go_on_after_it() {
-    let mut sim = started(
+fn prior_history_reaches_its_run_and_the_next_and_reference_numbers_continue() {
+    let mut sim = start_with(
         Sim::new(demo_definitions([tool("look")])),
-        StartCommand { prior_history: Some(elsewhere()), ..start_command(Vec::new()) },
+        StartCommand { prior_history: Some(prior_history()), ..start_command(Vec::new()) },
     );
     assert_eq!(sim.request_summary(), format!("{ELSEWHERE} | user:go"));
     sim.model_turn([model_call("look", "{}")]);
@@ -115,16 +125,18 @@ fn what_was_said_elsewhere_is_read_by_its_run_and_the_next_and_numbers_go_on_aft
     let mut next = Sim::new(demo_definitions([tool("look")]));
     let (user, name) = (next.run.user.clone(), next.run.thread.clone());
     next.run = RunState::new(user, name, next.run.definitions.clone(), thread, None);
-    let next = started(next, start_command(Vec::new()));
+    let next = start_with(next, start_command(Vec::new()));
     assert_eq!(next.request_summary(), format!("{shown} | said:See [^7] and [^8]. | user:go"));
     assert_eq!(*next.model_requests[0].model_settings, ModelSettings::default());
 }
 
 #[test]
-fn a_sub_agent_knows_nothing_of_what_was_said_elsewhere() {
-    let house = build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]);
-    let mut sim =
-        started(Sim::new(house), StartCommand { prior_history: Some(elsewhere()), ..start_command(Vec::new()) });
+fn a_sub_agent_does_not_see_the_prior_history() {
+    let definitions = build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]);
+    let mut sim = start_with(
+        Sim::new(definitions),
+        StartCommand { prior_history: Some(prior_history()), ..start_command(Vec::new()) },
+    );
     sim.model_turn([model_call("ask", r#"{"prompt":"hm?"}"#)]);
     assert!(!sim.request_summary().contains("Hello."), "{}", sim.request_summary());
     sim.model_outputs([model_text("Hm.")]);

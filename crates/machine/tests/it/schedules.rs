@@ -1,5 +1,5 @@
-//! Thousands of random schedules: models, tools, people, clocks, cancels and crashes in any order. After every input
-//! what must hold is checked (`watch`), and when everybody has answered every run has ended. `SEED=n` plays one again.
+//! Thousands of random schedules: models, tools, people, clocks, cancels and crashes in any order. The invariants are
+//! checked after every input, and every run ends once everything has been answered. `SEED=n` repeats one.
 
 use crate::fixtures::{
     ModelOutput, agent, agent_tool, always, approve, build_definitions, edit, idempotent, needs_approval, reject,
@@ -29,12 +29,12 @@ use model_testing::{Rng, invariants, test_seeds};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// So many schedules per seed: 48 seeds make two thousand.
+/// Schedules per seed: 48 seeds make two thousand.
 const SCHEDULES: u64 = 42;
-/// A run that everybody answers ends within so many inputs.
+/// The most inputs that a fully answered run may need.
 const INPUTS_MAX: usize = 2_000;
 
-/// Three agents that ask each other and hand over in circles, with every kind of tool.
+/// Three agents that call each other and hand off in circles, with every kind of tool.
 fn definitions(rng: &mut Rng) -> Definitions {
     let heirs = [("other", HandoffHistory::Messages), ("third", HandoffHistory::Input)];
     let demo = with_handoffs(agent("demo", &["plain", "gated", "pick", "again", "risky", "ask", "gated_ask"]), &heirs);
@@ -52,19 +52,19 @@ fn definitions(rng: &mut Rng) -> Definitions {
         agent_tool("deeper", "third"),
         needs_approval(agent_tool("gated_ask", "third")),
     ];
-    let mut house = build_definitions([demo, other, third], tools);
-    for agent in house.agents.values_mut() {
+    let mut definitions = build_definitions([demo, other, third], tools);
+    for agent in definitions.agents.values_mut() {
         agent.models.push("scripted/spare".to_owned());
     }
-    house.limits.steps_max = 8;
-    house.limits.depth_max = 2;
-    house.limits.descendants_max = 3;
-    house.limits.parallel_tools_max = rng.choose(16, &[1, 2]);
-    house.limits.run_tokens_max = rng.choose(None, &[None, None, Some(60)]);
-    house
+    definitions.limits.steps_max = 8;
+    definitions.limits.depth_max = 2;
+    definitions.limits.descendants_max = 3;
+    definitions.limits.parallel_tools_max = rng.choose(16, &[1, 2]);
+    definitions.limits.run_tokens_max = rng.choose(None, &[None, None, Some(60)]);
+    definitions
 }
 
-/// What a model has yet to say, and how it will end.
+/// The model deltas still to be sent, and how the turn will end.
 struct TurnPlan {
     deltas: VecDeque<ModelDelta>,
     end: TurnEnd,
@@ -81,11 +81,11 @@ struct RandomWorld {
     sim: Sim,
     rng: Rng,
     plans: BTreeMap<EffectId, TurnPlan>,
-    /// Everything that was ever asked, for answers that come too late.
+    /// Every effect so far, for answers that come too late.
     past_effects: Vec<EffectId>,
-    /// The models ask for what there is not.
+    /// The models call tools that do not exist.
     calls_unknown_tools: bool,
-    /// Nothing goes wrong any more.
+    /// No more failures are injected.
     no_faults: bool,
 }
 
@@ -111,7 +111,6 @@ impl RandomWorld {
         self.sim.run.fold.has_ended()
     }
 
-    /// Anything may happen.
     fn run_random_inputs(&mut self) {
         for _ in 0..self.rng.between(20, 160) {
             if self.is_over() {
@@ -141,7 +140,7 @@ impl RandomWorld {
         }
     }
 
-    /// One task is cancelled: a sub-agent where there is one, sometimes one that has ended, or that never was.
+    /// Cancels one task: a sub-agent if there is one, sometimes an ended or unknown one.
     fn cancel_random_task(&mut self) {
         let below: Vec<TaskId> = self.sim.run.fold.tasks.iter().skip(1).map(|task| task.id.clone()).collect();
         let nobody = TaskId::from("call_nobody");
@@ -156,9 +155,9 @@ impl RandomWorld {
         assert!(mode == CancelMode::AfterTurn || !stands(&task), "{name}: {task} goes on");
     }
 
-    /// The process dies, sometimes again and again, sometimes before its last records were durable.
+    /// Crashes, sometimes repeatedly, sometimes before the last records were durable.
     fn crash(&mut self) {
-        // Another clock, which may be behind.
+        // The new process has another clock, which may be behind.
         self.sim.now = self.sim.now.saturating_sub(u64::from(self.rng.between(0, 50)));
         self.plans.clear();
         for _ in 0..self.rng.choose(1, &[1, 1, 3]) {
@@ -170,7 +169,7 @@ impl RandomWorld {
         }
     }
 
-    /// Everybody answers, and nothing goes wrong.
+    /// Answers everything without further failures.
     fn settle(&mut self) {
         self.no_faults = true;
         for _ in 0..INPUTS_MAX {
@@ -214,7 +213,7 @@ impl RandomWorld {
         }
     }
 
-    /// Down for a moment, for long, for good, or not willing.
+    /// A short outage, a long one, a permanent one, or a refusal.
     fn fail_model(&mut self, id: EffectId) -> MachineInput {
         let (code, retryable) = self.rng.choose(
             ("provider_error", true),
@@ -224,7 +223,6 @@ impl RandomWorld {
         model_failure_with(id, code, retryable, retry_after_ms)
     }
 
-    /// What a model says when it is asked.
     fn plan(&mut self, id: &EffectId) -> TurnPlan {
         if self.no_faults {
             let deltas = output_deltas(0, &crate::fixtures::model_text("That is all.")).into();
@@ -238,9 +236,9 @@ impl RandomWorld {
             true => vec!["nonsense".to_owned()],
             false => names(request.expect("the model was asked")),
         };
-        let bits: Vec<ModelOutput> = (0..self.rng.between(0, 5)).map(|_| self.bit(&names)).collect();
+        let bits: Vec<ModelOutput> = (0..self.rng.between(0, 5)).map(|_| self.random_output(&names)).collect();
         let mut said: VecDeque<ModelDelta> =
-            (0..).zip(&bits).flat_map(|(slot, bit)| output_deltas(slot, bit)).collect();
+            (0..).zip(&bits).flat_map(|(slot, random_output)| output_deltas(slot, random_output)).collect();
         if self.rng.chance(30) {
             said.push_front(ModelDelta::Usage(Usage { input_tokens: 5, ..Usage::default() }));
         }
@@ -252,14 +250,14 @@ impl RandomWorld {
         if !matches!(end, TurnEnd::Whole) {
             said.truncate(self.rng.below(said.len() + 1));
         }
-        // Before anything is shown it can be tried again.
+        // Before anything is shown, the turn can be retried.
         if matches!(end, TurnEnd::Failed) && self.rng.chance(60) {
             said.retain(|delta| matches!(delta, ModelDelta::Usage(_)));
         }
         TurnPlan { deltas: said, end }
     }
 
-    fn bit(&mut self, names: &[String]) -> ModelOutput {
+    fn random_output(&mut self, names: &[String]) -> ModelOutput {
         match self.rng.below(10) {
             0..2 => ModelOutput::Text(self.rng.choose("So it is.[^1] ", &["é🦀", "[^", "2] and [^2]"]).to_owned()),
             2 => ModelOutput::Reasoning("hm".to_owned()),
@@ -303,7 +301,7 @@ impl RandomWorld {
         }
     }
 
-    /// Some of what is open, or may become so, is answered, as one input; some of it is nonsense.
+    /// Answers some of the pending requests in one input; some answers are invalid.
     fn answer_pending(&mut self, percent: u32) {
         let mut answers: Vec<AnswerCommand> = Vec::new();
         for key in open_questions(&self.sim) {
@@ -338,7 +336,7 @@ impl RandomWorld {
         if self.rng.chance(15) { always(decision) } else { decision }
     }
 
-    /// The next timer fires. The run's own is far away: it fires less often.
+    /// Fires the next timer. The run's own deadline is far away: it fires less often.
     fn fire_next_timer(&mut self) {
         let Some(timer) = self.sim.armed_timers().into_iter().next() else { return };
         if matches!(timer, TimerId::Approval(_)) || self.rng.chance(5) {
@@ -346,7 +344,7 @@ impl RandomWorld {
         }
     }
 
-    /// Something that was answered before is answered again, or never was asked.
+    /// Repeats an earlier answer, or answers a request that never existed.
     fn send_late_input(&mut self) {
         let running = |id: &EffectId| self.sim.invariants.outstanding.contains(id);
         let late: Vec<EffectId> = self.past_effects.iter().filter(|id| !running(id)).cloned().collect();
@@ -374,13 +372,13 @@ impl RandomWorld {
     }
 }
 
-/// Somebody points at some files: at one twice, perhaps, or at one that was read before.
+/// Files in the input: perhaps one twice, or one that was read before.
 fn files(rng: &mut Rng) -> Vec<ContentPart> {
     let urls: Vec<&str> = (0..rng.between(1, 3)).map(|_| rng.choose("a", &["b", "c"])).collect();
     input_with_files(&urls)
 }
 
-/// What a model may ask for, and what it may not.
+/// What a model may call, and what it may not.
 fn names(request: &ModelRequest) -> Vec<String> {
     let names = request.tools.iter().map(|tool| tool.name.clone());
     names.chain(["fragile".to_owned(), "nonsense".to_owned()]).collect()
@@ -399,9 +397,9 @@ fn client_calls(sim: &Sim) -> Vec<CallId> {
     open.map(|(_, call)| call.call_id.clone()).collect()
 }
 
-/// Among all that must hold (see `watch`): no tool that needs a yes ever starts without one.
+/// Among all invariants (see `invariants`): no tool that needs approval ever starts without one.
 #[test]
-fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
+fn every_random_schedule_ends_with_a_valid_log() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let (mut count, mut inputs) = (0_u64, 0);
     for seed in test_seeds() {
@@ -410,19 +408,22 @@ fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
             world.run_random_inputs();
             world.settle();
             world.check();
-            seen.extend(event_trace::trace_words(&world.sim.drafts).iter().flat_map(|word| [kind(word), place(word)]));
+            seen.extend(
+                event_trace::trace_words(&world.sim.drafts)
+                    .iter()
+                    .flat_map(|word| [word_without_ids(word), with_scope(word)]),
+            );
             count += 1;
             inputs += world.sim.input_count();
         }
     }
-    // One seed has no more than it has.
     if count > SCHEDULES {
         let missing: Vec<&str> = EVERYTHING.split_whitespace().filter(|word| !seen.contains(*word)).collect();
         assert!(missing.is_empty(), "{missing:?} never happened in {count} schedules of {inputs} inputs: {seen:?}");
     }
 }
 
-/// What must have happened somewhere, or these schedules say little.
+/// What must have happened somewhere, or these schedules prove little.
 const EVERYTHING: &str = "
     completed cancelled{immediate,user} cancelled{after_turn,user} failed{provider_error} failed{interrupted}
     failed{provider_refused} failed{invalid_tool_calls} retrying below/retrying{1,2,overloaded}
@@ -438,13 +439,13 @@ const EVERYTHING: &str = "
     file_processing.updated{a,failed} file_processing.updated{a,processing}
     below/cancelling{after_turn} below/cancelled{immediate,user} below/cancelled{after_turn,user}";
 
-/// The same for what only some tasks do: is it the run's, or that of a sub-agent?
-fn place(word: &str) -> String {
+/// The same for events of some tasks only: whether the run's own task or a sub-agent had it.
+fn with_scope(word: &str) -> String {
     word.rsplit_once('/').map_or_else(|| word.to_owned(), |(_, word)| format!("below/{word}"))
 }
 
-/// A word of a story without what is of this run alone: its ids and numbers.
-fn kind(word: &str) -> String {
+/// A word of a trace without the ids and numbers of this run.
+fn word_without_ids(word: &str) -> String {
     let word = word.rsplit('/').next().unwrap_or(word);
     let (name, details) =
         word.split_once('{').map_or((word, ""), |(name, details)| (name, details.trim_end_matches('}')));

@@ -1,6 +1,7 @@
-//! The order of records, scenario by scenario. The short ones are here; each room has what goes with its name.
+//! The order of records, scenario by scenario. The short ones are here; each submodule has its own subject.
 
 mod agents;
+mod approvals;
 mod arguments;
 mod cancels;
 mod child_cancels;
@@ -9,7 +10,6 @@ mod crashes;
 mod files;
 mod handoffs;
 mod limits;
-mod people;
 mod results;
 mod retries;
 mod turns;
@@ -22,17 +22,17 @@ use model::history::HistoryEntry;
 use model::item::{Item, ResultStatus};
 use model::thread::history_entries;
 
-/// One agent, one tool of its own and one of somebody else.
-fn weather_house() -> Definitions {
+/// One agent with one tool; another tool belongs to another agent.
+fn weather_definitions() -> Definitions {
     let weather = Tool { display_name: Some("Weather".to_owned()), ..tool("get_weather") };
-    let mut house = demo_definitions([weather]);
-    house.tools.insert("other".to_owned(), tool("other"));
-    house
+    let mut definitions = demo_definitions([weather]);
+    definitions.tools.insert("other".to_owned(), tool("other"));
+    definitions
 }
 
 #[test]
 fn hello() {
-    let mut sim = Sim::started(weather_house());
+    let mut sim = Sim::started(weather_definitions());
     sim.text(0, &["Hi ", "there"]);
     sim.end_turn(StopReason::Stop);
     assert_eq!(
@@ -55,7 +55,7 @@ fn hello() {
 
 #[test]
 fn weather() {
-    let mut sim = Sim::started(weather_house());
+    let mut sim = Sim::started(weather_definitions());
     sim.reasoning(0, 0, &["Thinking about the weather ", "in Paris."]);
     sim.reasoning(0, 1, &["Decided to call ", "get_weather function."]);
     sim.finish_item(0);
@@ -117,8 +117,8 @@ fn weather() {
 }
 
 #[test]
-fn what_the_model_reads_of_a_result_is_wrapped_and_private() {
-    let mut sim = Sim::started(weather_house());
+fn the_models_view_of_a_result_is_wrapped_and_private() {
+    let mut sim = Sim::started(weather_definitions());
     sim.model_turn([model_call("get_weather", "{}")]);
     sim.finish_tool("call_R1", weather_output());
     let root = sim.run.fold.root().expect("the run began");
@@ -155,10 +155,10 @@ fn parallel() {
     );
 }
 
-/// An answer that failed ends the run with its error, and what had been said is kept.
+/// A failed turn ends the run with its error, and the partial text is kept.
 #[test]
 fn fail() {
-    let mut sim = Sim::started(weather_house());
+    let mut sim = Sim::started(weather_definitions());
     sim.text(0, &["Let me ", "see"]);
     sim.fail_turn();
     assert_eq!(
@@ -169,10 +169,10 @@ fn fail() {
     assert_eq!(failed.error.retryable, Some(true));
 }
 
-/// Cancelling twice, in whichever mode, is harmless: the first cancel that counts is the end.
+/// Cancelling twice, in whichever mode, is harmless: the first effective cancel ends the run.
 #[test]
 fn cancel() {
-    let mut sim = Sim::started(weather_house());
+    let mut sim = Sim::started(weather_definitions());
     sim.text(0, &["Once upon ", "a time"]);
     sim.cancel(CancelMode::Immediate);
     assert_eq!(
@@ -192,7 +192,7 @@ fn cancel() {
 
 #[test]
 fn limit() {
-    let mut sim = Sim::started(weather_house());
+    let mut sim = Sim::started(weather_definitions());
     sim.text(0, &["Once"]);
     sim.call(1, "get_weather", &["{}"]);
     sim.finish_item(1);
@@ -221,7 +221,7 @@ fn limit() {
 }
 
 #[test]
-fn unknown_tools_foreign_tools_and_broken_arguments_never_run() {
+fn unknown_tools_tools_of_other_agents_and_invalid_arguments_never_run() {
     for (name, arguments, code) in [
         ("nonsense", "{}", "unknown_tool"),
         ("other", "{}", "unknown_tool"),
@@ -230,7 +230,7 @@ fn unknown_tools_foreign_tools_and_broken_arguments_never_run() {
         ("get_weather", "", "invalid_arguments"),
         ("get_weather", "{\"n\":\"many\"}", "invalid_arguments"),
     ] {
-        let mut sim = Sim::started(weather_house());
+        let mut sim = Sim::started(weather_definitions());
         sim.skip_trace();
         sim.model_turn([model_call(name, arguments)]);
         sim.expect_trace(&format!("fc_R1 step.done{{1,tool_calls}} fco_R1{{failed,{code}}} step.started{{2}}"));

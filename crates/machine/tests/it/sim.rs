@@ -1,4 +1,4 @@
-//! A run without a world: inputs in, the story of its records out. What must hold is checked after every input.
+//! A simulated run: inputs in, the trace of its records out. The invariants are checked after every input.
 
 use crate::event_trace;
 use crate::fixtures::{ModelOutput, approval_key, call_id, run_id};
@@ -26,26 +26,23 @@ pub(crate) struct Sim {
     pub(crate) run: RunState,
     pub(crate) drafts: Vec<RecordDraft>,
     pub(crate) invariants: InvariantChecker,
-    /// Models that were asked and have not ended, in the order in which they were asked.
+    /// Active model calls, in the order of their start.
     pub(crate) models: Vec<EffectId>,
-    /// Tools that were asked and have not ended, likewise.
+    /// Active tool calls, in the order of their start.
     pub(crate) tools: Vec<EffectId>,
-    /// Files that are being read, likewise.
+    /// Files being read, in the order of their start.
     pub(crate) files: Vec<EffectId>,
-    /// Everything that models were ever asked.
     pub(crate) model_requests: Vec<ModelRequest>,
-    /// Everything that tools were ever asked.
     pub(crate) tool_requests: Vec<ToolRequest>,
-    /// Every file that was ever to be read.
     pub(crate) file_requests: Vec<FileReadRequest>,
-    /// When a model is asked that has to wait.
+    /// The start times of delayed model calls.
     pub(crate) model_due: BTreeMap<EffectId, Millis>,
     pub(crate) now: u64,
-    /// What a failure is called.
+    /// The error code of a failure.
     pub(crate) label: String,
     next_slot: u32,
     traced: usize,
-    /// How many records there were after each input, and what had been seen.
+    /// The number of records after each input, and the trace so far.
     input_marks: Vec<(usize, InvariantChecker)>,
 }
 
@@ -71,21 +68,21 @@ impl Sim {
         }
     }
 
-    /// A run of the agent `demo` that has begun.
+    /// A started run of the agent `demo`.
     pub(crate) fn started(definitions: Definitions) -> Self {
         let mut sim = Self::new(definitions);
         sim.start(Vec::new());
         sim
     }
 
-    /// The run begins, with tools that the client declared.
+    /// A started run with tools that the client declared.
     pub(crate) fn start(&mut self, tools: Vec<ClientTool>) {
         self.input(MachineInput::Start(Box::new(start_command(tools))));
     }
 
     pub(crate) fn input(&mut self, input: MachineInput) {
         self.now += 1;
-        // Nobody answers before being asked.
+        // Only a started effect can be answered.
         if let MachineInput::Model { id, .. } = &input {
             self.now = self.model_due.get(id).map_or(self.now, |due| self.now.max(*due));
         }
@@ -121,7 +118,7 @@ impl Sim {
         self.input_marks.push((self.drafts.len(), self.invariants.clone()));
     }
 
-    /// The model that was asked last.
+    /// The model that was called last.
     pub(crate) fn last_model(&self) -> EffectId {
         self.models
             .last()
@@ -158,7 +155,7 @@ impl Sim {
         self.delta(ModelDelta::Done { slot, raw: None });
     }
 
-    /// The model that was asked last says this, each in a slot of its own.
+    /// The model that was called last sends these items, each in a slot of its own.
     pub(crate) fn model_outputs(&mut self, bits: impl IntoIterator<Item = ModelOutput>) {
         for bit in bits {
             if let Some(before) = self.next_slot.checked_sub(1) {
@@ -171,7 +168,7 @@ impl Sim {
         }
     }
 
-    /// The same, and that is its whole turn.
+    /// The same, as its complete turn.
     pub(crate) fn model_turn(&mut self, bits: impl IntoIterator<Item = ModelOutput>) {
         self.model_outputs(bits);
         self.end_turn(StopReason::Stop);
@@ -187,13 +184,12 @@ impl Sim {
         self.input(model_failure(id));
     }
 
-    /// The model fails so; `true` is that time may help.
+    /// The model fails with this error.
     pub(crate) fn fail_turn_with(&mut self, code: &str, retryable: bool, retry_after_ms: Option<u64>) {
         let id = self.last_model();
         self.input(model_failure_with(id, code, retryable, retry_after_ms));
     }
 
-    /// The tool of this call ends.
     pub(crate) fn finish_tool(&mut self, call: &str, output: ToolOutput) {
         let id = self.running_tool(&call_id(call));
         self.input(MachineInput::Tool { id, event: ToolEvent::End(output) });
@@ -204,7 +200,6 @@ impl Sim {
         running.cloned().unwrap_or_else(|| panic!("{}: {call} does not run\n{}", self.label, self.full_trace()))
     }
 
-    /// A run whose user points at these files.
     pub(crate) fn started_with_files(definitions: Definitions, urls: &[&str]) -> Self {
         let mut sim = Self::new(definitions);
         sim.input(MachineInput::Start(Box::new(StartCommand {
@@ -214,12 +209,10 @@ impl Sim {
         sim
     }
 
-    /// This file was read.
     pub(crate) fn finish_file(&mut self, url: &str, words: &str) {
         self.answer_file(url, FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None });
     }
 
-    /// This one cannot be.
     pub(crate) fn fail_file(&mut self, url: &str, why: &str) {
         self.answer_file(url, FileReadOutcome::Failed { message: why.to_owned() });
     }
@@ -234,7 +227,7 @@ impl Sim {
         self.cancel_task(run_id(), mode);
     }
 
-    /// Somebody stops one task, with all below it.
+    /// Cancels one task with all its descendants.
     pub(crate) fn cancel_task(&mut self, task_id: TaskId, mode: CancelMode) {
         self.input(MachineInput::Cancel(CancelTask { task_id, mode, by: Initiator::User }));
     }
@@ -248,7 +241,6 @@ impl Sim {
         self.input(MachineInput::Steer(SteerCommand { task_id, input, fallback_task_id: otherwise }));
     }
 
-    /// Somebody decides.
     pub(crate) fn decide(&mut self, key: &str, decision: ApprovalDecision) {
         self.decide_all([(key, decision)]);
     }
@@ -259,7 +251,6 @@ impl Sim {
         self.input(MachineInput::Answers { answers: all.into_iter().map(answer).collect(), inputs: Vec::new() });
     }
 
-    /// The client answers a call.
     pub(crate) fn submit_client_result(&mut self, call: &str, words: &str) {
         self.input(MachineInput::Answers {
             answers: vec![client_result_answer(call_id(call), words)],
@@ -267,10 +258,10 @@ impl Sim {
         });
     }
 
-    /// Time passes until this timer fires.
+    /// Advances the clock until this timer fires.
     pub(crate) fn fire_timer(&mut self, timer: TimerId) {
         self.now = timer_deadline(&self.run, &timer).unwrap_or(self.now).max(self.now);
-        // A question's moment is answered like a person would: what nobody waits for is no answer.
+        // The time-out of an approval is an answer like a person's: for an approval that is not pending it is none.
         match &timer {
             TimerId::Approval(key) => {
                 self.input(MachineInput::Answers {
@@ -286,7 +277,7 @@ impl Sim {
         self.fire_timer(TimerId::Run(run_id()));
     }
 
-    /// The process dies and another one folds the log.
+    /// The process crashes and another one folds the log.
     pub(crate) fn crash(&mut self) {
         let fold = self.run.fold.clone();
         self.restart_from_log();
@@ -294,7 +285,8 @@ impl Sim {
         self.input(MachineInput::Recovered);
     }
 
-    /// The same, before the records of the last inputs were durable: nobody saw them, and no tool of theirs has run.
+    /// The same, before the records of the last inputs were durable: no client saw them, and none of their tools has
+    /// run.
     pub(crate) fn crash_losing_inputs(&mut self, inputs: usize) {
         let keep = self.input_marks.len().saturating_sub(inputs).max(1);
         self.input_marks.truncate(keep);
@@ -306,7 +298,7 @@ impl Sim {
         self.input(MachineInput::Recovered);
     }
 
-    /// The process is another one, which has folded the log from its bytes.
+    /// Continues in a new process that has folded the log from its bytes.
     fn restart_from_log(&mut self) {
         let mut replay = ThreadReplay::default();
         for record in self.records() {
@@ -330,12 +322,12 @@ impl Sim {
         self.next_slot = 0;
     }
 
-    /// How many inputs there were, less those that a crash forgot.
+    /// The number of inputs, without those lost in a crash.
     pub(crate) fn input_count(&self) -> usize {
         self.input_marks.len()
     }
 
-    /// Timers that are armed, the next one first.
+    /// Armed timers, the next one first.
     pub(crate) fn armed_timers(&self) -> Vec<TimerId> {
         let mut timers: Vec<TimerId> = outstanding_effects(&self.run)
             .into_iter()
@@ -353,7 +345,7 @@ impl Sim {
         self.drafts.iter().map(seal).collect()
     }
 
-    /// What the model that was asked last was given, in short: `user`, `says`, `call_R1`, `fco_R1`.
+    /// The request of the model that was called last, in short: `user`, `says`, `call_R1`, `fco_R1`.
     pub(crate) fn request_summary(&self) -> String {
         let request = self.model_requests.last().unwrap_or_else(|| panic!("{}: no model was asked", self.label));
         let word = |entry: &HistoryEntry| match entry {
@@ -370,7 +362,6 @@ impl Sim {
         request.history.iter().map(word).collect::<Vec<_>>().join(" | ")
     }
 
-    /// One line per record.
     pub(crate) fn trace(&self) -> Vec<String> {
         event_trace::trace_lines(&self.drafts)
     }
@@ -379,7 +370,7 @@ impl Sim {
         event_trace::trace_words(&self.drafts).join(" ")
     }
 
-    /// What happened since this was last asked is exactly this, whatever the white space.
+    /// Asserts the exact trace since the last call, ignoring white space.
     #[track_caller]
     pub(crate) fn expect_trace(&mut self, expected: &str) {
         let told = event_trace::trace_words(&self.drafts[self.traced..]);
@@ -388,13 +379,13 @@ impl Sim {
         self.traced = self.drafts.len();
     }
 
-    /// What happens from here on is told.
+    /// Skips the trace so far.
     pub(crate) fn skip_trace(&mut self) {
         self.traced = self.drafts.len();
     }
 }
 
-/// The words of some parts, without the reference marks.
+/// The text of some parts, without the reference markers.
 fn plain_text(content: &[ContentPart]) -> String {
     let word = |part: &ContentPart| match part {
         ContentPart::Text { text, tags, .. } if tags.is_empty() => Some(text.clone()),
@@ -404,7 +395,7 @@ fn plain_text(content: &[ContentPart]) -> String {
     content.iter().filter_map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What a bit is as a provider sends it.
+/// An output item as the events that a provider sends for it.
 pub(crate) fn output_deltas(slot: u32, bit: &ModelOutput) -> Vec<ModelDelta> {
     match bit.clone() {
         ModelOutput::Text(text) => vec![ModelDelta::Text { slot, part: 0, text, logprobs: None }],
@@ -419,7 +410,7 @@ pub(crate) fn output_deltas(slot: u32, bit: &ModelOutput) -> Vec<ModelDelta> {
     }
 }
 
-/// The request that the runs of these tests begin with.
+/// The request that starts the runs of these tests.
 pub(crate) fn start_command(tools: Vec<ClientTool>) -> StartCommand {
     StartCommand {
         task_id: run_id(),
@@ -439,7 +430,7 @@ pub(crate) fn start_command(tools: Vec<ClientTool>) -> StartCommand {
     }
 }
 
-/// What a user says who points at these files.
+/// User input that links these files.
 pub(crate) fn input_with_files(urls: &[&str]) -> Vec<ContentPart> {
     let file = |url: &&str| ContentPart::File { file: FileRef { url: Some((*url).to_owned()), ..FileRef::default() } };
     std::iter::once(ContentPart::text("go")).chain(urls.iter().map(file)).collect()
@@ -480,7 +471,7 @@ pub(crate) fn client_result_answer(call_id: CallId, words: &str) -> AnswerComman
     client_results_answer(vec![ClientToolResult { call_id, content: vec![ContentPart::text(words)], error: None }])
 }
 
-/// Everything that one request of the client brings.
+/// Everything that one request of the client carries.
 pub(crate) fn client_results_answer(results: Vec<ClientToolResult>) -> AnswerCommand {
     AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None, update: None }
 }

@@ -1,4 +1,4 @@
-//! What the generator's logs have: without this, a law over them might hold for want of anything that breaks it.
+//! What the generator's logs contain: without this, a law could hold only because no log challenges it.
 
 use model::event::{Event, StopReason};
 use model::item::{CallKind, FileStatus, IncompleteReason, Item, ResultStatus};
@@ -11,7 +11,7 @@ macro_rules! types {
     ($($variant:ident => $name:literal,)*) => {
         const TYPES: &[&str] = &[$($name),*];
 
-        /// Exhaustive on purpose: a new event must be placed here, and then the generator must make it.
+        /// Exhaustive on purpose: a new event must be listed here, and then the generator must produce it.
         fn type_of(event: &Event) -> Option<&'static str> {
             match event {
                 $(Event::$variant(_) => Some($name),)*
@@ -80,7 +80,7 @@ fn every_event_type_occurs() {
     assert!(missing.is_empty(), "never generated: {missing:?}");
 }
 
-/// What an event is an example of, beyond its type.
+/// The cases that an event covers, beyond its type.
 fn trait_of(event: &Event) -> Option<String> {
     Some(match event {
         Event::StepStarted(e) if e.attempt > 1 => "a step done again".to_owned(),
@@ -100,7 +100,7 @@ fn trait_of(event: &Event) -> Option<String> {
     })
 }
 
-/// What a log is an example of.
+/// The cases that a log covers.
 fn traits_of(log: &[Record]) -> BTreeSet<String> {
     let mut out: BTreeSet<String> = log.iter().filter_map(|record| trait_of(record.event())).collect();
     let mut depth: BTreeMap<&TaskId, usize> = BTreeMap::new();
@@ -124,7 +124,7 @@ fn traits_of(log: &[Record]) -> BTreeSet<String> {
             open.insert(task);
             out.insert(format!("depth {here}"));
         }
-        // Two sub-agents that are both open, and one speaks after the other.
+        // Two sub-agents that are open at the same time, with interleaved events.
         if last.is_some_and(|last| last != task && open.contains(last) && depth[last] > 0) && depth[task] > 0 {
             out.insert("sub-agents interleave".to_owned());
         }
@@ -137,7 +137,7 @@ fn traits_of(log: &[Record]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_logs_have_everything_that_can_go_wrong() {
+fn the_generated_logs_contain_every_kind_of_failure() {
     let mut seen = BTreeSet::new();
     for seed in DEFAULT_SEEDS {
         seen.extend(traits_of(&generate_thread_log(seed, LogOptions::default()).1));
@@ -175,7 +175,7 @@ fn the_logs_have_everything_that_can_go_wrong() {
 }
 
 #[test]
-fn a_log_is_sound_gap_free_and_the_same_for_the_same_seed() {
+fn a_generated_log_is_valid_gap_free_and_deterministic() {
     for seed in DEFAULT_SEEDS {
         let (thread, log) = generate_thread_log(seed, LogOptions::default());
         assert_eq!(generate_thread_log(seed, LogOptions::default()), (thread.clone(), log.clone()), "SEED={seed}");

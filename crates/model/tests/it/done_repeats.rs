@@ -1,5 +1,5 @@
-//! Law 3, checked by a second hand: `model_testing::sums` adds up what the events say with code of its own, on plain
-//! JSON, and every `done`, and the fold, is held against that.
+//! Law 3, with independent code: `model_testing::json_fold` accumulates the events as plain JSON, and every `done` and
+//! the fold are compared with it.
 
 use model::event::{Event, TextEvent};
 use model::fold::RunFold;
@@ -16,9 +16,9 @@ fn law_3_done_repeats() {
     }
 }
 
-/// Without one of its pieces, or with another end, no text passes.
+/// No text passes with one delta missing or another end.
 #[test]
-fn a_lost_piece_is_noticed() {
+fn a_lost_delta_is_detected() {
     let (mut lost, mut bent) = (0, 0);
     for seed in test_seeds() {
         let (thread, log) = generate_thread_log(seed, LogOptions::small());
@@ -55,9 +55,9 @@ fn a_lost_piece_is_noticed() {
     assert!(lost > 0 && bent > 0, "{lost} pieces lost, {bent} ends bent");
 }
 
-/// The fold adds up to the same, event by event: a lost delta is not made good by the `done` that repeats it.
+/// The fold accumulates the same, event by event: the `done` that repeats the text does not repair a lost delta.
 #[test]
-fn the_fold_adds_up_to_the_same() {
+fn the_fold_accumulates_the_same() {
     for seed in test_seeds() {
         let (_, log) = generate_thread_log(seed, LogOptions::default());
         let (mut run, mut sums) = (RunFold::default(), JsonFold::default());
@@ -68,7 +68,7 @@ fn the_fold_adds_up_to_the_same() {
             run.apply(record).unwrap();
             let touched = sums.apply(record).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
             let Some((task, index)) = touched else { continue };
-            // Long texts are looked at when they are whole: their deltas would take minutes.
+            // Long texts are compared only when they are complete: comparing after each delta would take minutes.
             if record.size_bytes() > 4096 && !record.event_type().ends_with(".done") {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! Every JSON example of requirement 000: its events read and write unchanged, and fold to the objects that it shows.
 //!
-//! A fixture is the document's JSON with our remarks: lines that begin with `//` say what is settled where the document
-//! contradicts itself, and are left out here. It shows neither a task's beginning nor its end, so that the beginning is
-//! put in front; and it shows `content`, which no client is sent, so that the fixtures are without.
+//! A fixture is the document's JSON with our comments: lines that begin with `//` say what applies where the document
+//! contradicts itself, and are skipped here. The document shows neither the start nor the end of a task, so the start
+//! is prepended; and it shows `content`, which no client receives, so the fixtures omit it.
 
 use model::content::ContentPart;
 use model::event::{Event, TaskCreated, TaskSpec, TaskStarted};
@@ -32,12 +32,12 @@ const STREAMS: [(&str, &str); 8] = [
     ("embedding", EMBEDDING),
 ];
 
-/// The lines that are the document's.
+/// The lines of the document.
 fn lines(fixture: &str) -> impl Iterator<Item = &str> {
     fixture.lines().filter(|line| !line.starts_with("//"))
 }
 
-/// The same JSON without white space, its keys in their order.
+/// The same JSON without white space, with its keys in order.
 fn compact(fixture: &str) -> String {
     let mut out = String::new();
     let (mut quoted, mut escaped) = (false, false);
@@ -56,7 +56,7 @@ fn events(fixture: &str) -> impl Iterator<Item = Event> {
 }
 
 /// `task.created` and `task.started`, which the document leaves out.
-fn beginning(task_id: &TaskId, parent: Option<TaskId>) -> [Event; 2] {
+fn start_events(task_id: &TaskId, parent: Option<TaskId>) -> [Event; 2] {
     let task = TaskSpec {
         thread_id: "thr_1".into(),
         agent: "demo".to_owned(),
@@ -74,7 +74,7 @@ fn beginning(task_id: &TaskId, parent: Option<TaskId>) -> [Event; 2] {
     [Event::Created(created), Event::Started(TaskStarted { task_id: task_id.clone() })]
 }
 
-/// Folds the streams one after the other, each task beginning before its first event.
+/// Folds the streams one after the other; each task starts before its first event.
 fn fold(streams: &[&str]) -> RunFold {
     let mut run = RunFold::default();
     let push = |run: &mut RunFold, event: Event| {
@@ -85,7 +85,7 @@ fn fold(streams: &[&str]) -> RunFold {
         let task = event.task_id().cloned().expect("an event of a task");
         if run.task(&task).is_none() {
             let parent = run.root().map(|root| root.id.clone());
-            for event in beginning(&task, parent) {
+            for event in start_events(&task, parent) {
                 push(&mut run, event);
             }
         }
@@ -94,15 +94,15 @@ fn fold(streams: &[&str]) -> RunFold {
     run
 }
 
-/// What requirement 000 shows of an object: the task's name and its output, as JSON in our order of keys.
-fn shown(run: &RunFold, task: &str) -> String {
+/// What requirement 000 shows of an object: the task's name and its output, as JSON in our key order.
+fn object_json(run: &RunFold, task: &str) -> String {
     let object = run.task_object(&TaskId::from(task)).expect("the task is there");
     let output = serde_json::to_string(&object.output).unwrap();
     format!(r#"{{"task_id":"{}","output":{output}}}"#, object.task_id)
 }
 
 #[test]
-fn every_event_is_written_as_it_was_read() {
+fn every_event_round_trips() {
     for (name, stream) in STREAMS {
         for line in lines(stream) {
             let event: Event = serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
@@ -114,7 +114,7 @@ fn every_event_is_written_as_it_was_read() {
 #[test]
 fn the_four_items_fold_to_the_final_state() {
     let run = fold(&[REASONING, TOOL_CALL, TOOL_RESULT, MESSAGE]);
-    assert_eq!(shown(&run, "task_1234xyz"), compact(include_str!("fixtures/task.json")));
+    assert_eq!(object_json(&run, "task_1234xyz"), compact(include_str!("fixtures/task.json")));
     let items = [
         include_str!("fixtures/reasoning.json"),
         include_str!("fixtures/tool_call.json"),
@@ -130,30 +130,30 @@ fn the_four_items_fold_to_the_final_state() {
 }
 
 #[test]
-fn a_block_may_be_sent_in_three_ways() {
+fn a_block_has_three_encodings() {
     let ways = [TOOL_RESULT, TOOL_RESULT_PARTIAL, TOOL_RESULT_AT_ONCE];
-    let folded = ways.map(|way| shown(&fold(&[REASONING, TOOL_CALL, way, MESSAGE]), "task_1234xyz"));
+    let folded = ways.map(|way| object_json(&fold(&[REASONING, TOOL_CALL, way, MESSAGE]), "task_1234xyz"));
     for folded in folded {
         assert_eq!(folded, compact(include_str!("fixtures/task.json")));
     }
 }
 
 #[test]
-fn the_sub_agent_is_an_ordinary_task() {
-    assert_eq!(shown(&fold(&[SUB_AGENT]), "call_1234xyz"), compact(include_str!("fixtures/sub_agent.json")));
+fn a_sub_agent_is_an_ordinary_task() {
+    assert_eq!(object_json(&fold(&[SUB_AGENT]), "call_1234xyz"), compact(include_str!("fixtures/sub_agent.json")));
 }
 
 #[test]
 fn the_sub_agents_items_are_the_blocks_of_its_result() {
     let run = fold(&[EMBEDDING]);
-    assert_eq!(shown(&run, "task_1234xyz"), compact(include_str!("fixtures/embedding.json")));
-    // And the child by itself is what its own stream gave.
-    assert_eq!(shown(&run, "call_1234xyz"), compact(include_str!("fixtures/sub_agent.json")));
+    assert_eq!(object_json(&run, "task_1234xyz"), compact(include_str!("fixtures/embedding.json")));
+    // The child's own stream folds to the same.
+    assert_eq!(object_json(&run, "call_1234xyz"), compact(include_str!("fixtures/sub_agent.json")));
 }
 
-/// The last event of the embedding has no block_list, and nothing of the blocks is lost.
+/// The last event of the embedding has no block_list, and no block is lost.
 #[test]
-fn a_done_that_says_only_its_status_keeps_the_blocks() {
+fn a_done_with_only_a_status_keeps_the_blocks() {
     let is_short = |line: &&str| line.contains("task.output_item.done") && line.ends_with(r#""status":"completed"}}"#);
     assert_eq!(lines(EMBEDDING).filter(is_short).filter(|line| !line.contains("block_list")).count(), 1);
     let result = &fold(&[EMBEDDING]).task_object(&TaskId::from("task_1234xyz")).unwrap().output[2];
@@ -161,14 +161,14 @@ fn a_done_that_says_only_its_status_keeps_the_blocks() {
 }
 
 #[test]
-fn what_the_model_reads_is_wrapped_and_never_shown() {
+fn the_models_content_is_wrapped_and_never_shown() {
     let output: ToolOutput = serde_json::from_str(&compact(include_str!("fixtures/tool_output.json"))).unwrap();
     let content = compact(include_str!("fixtures/content.json"));
     let wrapped = reference::wrap_reference_groups(output.message_content.clone());
     assert_eq!(serde_json::to_string(&wrapped).unwrap(), content);
     assert_eq!(reference::wrap_reference_groups(reference::blocks_to_parts(&output.block_list)), wrapped);
 
-    // With `content` in the private half of its `done`, the model is given it and the object is the same.
+    // With `content` in the private part of its `done`, the model receives it and the object is the same.
     let mut with = fold(&[REASONING, TOOL_CALL]);
     for event in events(TOOL_RESULT) {
         let private = PrivatePayload { content: Some(wrapped.clone()), ..PrivatePayload::default() };
@@ -176,5 +176,8 @@ fn what_the_model_reads_is_wrapped_and_never_shown() {
     }
     let folded: Vec<ContentPart> = with.root().unwrap().items[2].content.clone().unwrap();
     assert_eq!(serde_json::to_string(&folded).unwrap(), content);
-    assert_eq!(shown(&with, "task_1234xyz"), shown(&fold(&[REASONING, TOOL_CALL, TOOL_RESULT]), "task_1234xyz"));
+    assert_eq!(
+        object_json(&with, "task_1234xyz"),
+        object_json(&fold(&[REASONING, TOOL_CALL, TOOL_RESULT]), "task_1234xyz")
+    );
 }

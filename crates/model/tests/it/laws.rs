@@ -1,4 +1,4 @@
-//! The laws that are the fold's, each under its name, over random logs.
+//! The laws of the fold, each under its name, over random logs.
 
 use model::definition::HistoryWindow;
 use model::event::Event;
@@ -12,25 +12,25 @@ use model_testing::{LogOptions, Rng, generate_thread_log, invariants, test_seeds
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The record as a process that did not write it finds it: bytes, and nothing read yet.
-fn stored(record: &Record) -> Record {
+/// The record as another process reads it: bytes that have not been parsed.
+fn as_stored(record: &Record) -> Record {
     let Record { seq, at, run, epoch, format: v, checksum: check, public, private, .. } = record.clone();
     Record::from_stored(RecordHeader { seq, at, run, epoch, format: v, checksum: check }, public, private)
 }
 
-/// The record as a client gets it: without its private half.
-fn received(record: &Record) -> Record {
-    let mut record = stored(record);
+/// The record as a client gets it: without its private part.
+fn as_received(record: &Record) -> Record {
+    let mut record = as_stored(record);
     record.private = Default::default();
     record
 }
 
-/// Every task of a run as JSON, which is all that anybody outside can see of the fold.
-fn seen(run: Option<&RunFold>) -> Vec<TaskObject> {
+/// Every task of a run as JSON, which is all that is visible of the fold.
+fn visible_tasks(run: Option<&RunFold>) -> Vec<TaskObject> {
     run.into_iter().flat_map(|run| run.tasks.iter().filter_map(|task| run.task_object(&task.id))).collect()
 }
 
-/// Like `assert_eq!`, for things that fill a screen: shows only where they part.
+/// Like `assert_eq!` for large values: shows only where they differ.
 pub(crate) fn assert_same<T: PartialEq + Debug>(left: &T, right: &T, what: &str) {
     if left == right {
         return;
@@ -50,21 +50,24 @@ fn law_1_fold() {
             (ThreadReplay::default(), ThreadReplay::default(), ThreadReplay::default());
         for (place, record) in log.iter().enumerate() {
             live.push(record);
-            restarted.push(&stored(record));
-            client.push(&received(record));
+            restarted.push(&as_stored(record));
+            client.push(&as_received(record));
             if !chance.chance(5) && live.run.is_some() {
                 continue;
             }
             let at = format!("SEED={seed}, after record {}", record.seq);
             assert_same(&live.thread, &restarted.thread, &format!("{at}: from memory and from bytes"));
             assert_same(&live.run, &restarted.run, &format!("{at}: from memory and from bytes"));
-            let (all, public) = (seen(live.run.as_ref()), seen(client.run.as_ref()));
+            let (all, public) = (visible_tasks(live.run.as_ref()), visible_tasks(client.run.as_ref()));
             assert_same(&all, &public, &format!("{at}: with and without private halves"));
 
             let body = serde_json::to_string(&live.thread).unwrap();
             let mut resumed = ThreadReplay::from_checkpoint(Some(&body));
             let known = resumed.thread.seq;
-            log[..=place].iter().filter(|record| record.seq > known).for_each(|record| resumed.push(&stored(record)));
+            log[..=place]
+                .iter()
+                .filter(|record| record.seq > known)
+                .for_each(|record| resumed.push(&as_stored(record)));
             assert_same(&live.thread, &resumed.thread, &format!("{at}: from a checkpoint"));
             assert_same(&live.run, &resumed.run, &format!("{at}: from a checkpoint"));
         }
@@ -73,7 +76,7 @@ fn law_1_fold() {
 }
 
 #[test]
-fn law_2_every_prefix_counts() {
+fn law_2_every_prefix_is_valid() {
     for seed in test_seeds() {
         let (_, log) = generate_thread_log(seed, LogOptions::small());
         let mut run = RunFold::default();
@@ -83,7 +86,7 @@ fn law_2_every_prefix_counts() {
             }
             let at = format!("SEED={seed}, record {}: {}", record.seq, record.event_type());
             assert_eq!(run.apply(record), Ok(()), "{at}");
-            for object in seen(Some(&run)) {
+            for object in visible_tasks(Some(&run)) {
                 let text = serde_json::to_string(&object).unwrap();
                 assert_same(&serde_json::from_str::<TaskObject>(&text).unwrap(), &object, &at);
                 assert_eq!(object.seq, record.seq, "{at}");
@@ -112,7 +115,7 @@ fn law_9_one_terminal_event_always_last() {
     }
 }
 
-/// After its end a task takes nothing more, and after the root's end the whole run.
+/// After its end a task accepts no event, and after the root's end the whole run accepts none.
 fn nothing_fits_after_an_end(seed: u64, log: &[Record]) {
     let mut chance = Rng::new(seed);
     let mut run = RunFold::default();
@@ -135,13 +138,13 @@ fn nothing_fits_after_an_end(seed: u64, log: &[Record]) {
             let mut after = run.clone();
             assert!(after.apply_event(run.seq.next(), run.at, late, None).is_err(), "SEED={seed}: {late:?} fits");
             let at = format!("SEED={seed}: {late:?} does not fit and changes something");
-            assert_same(&counted(after, &run), &run, &at);
+            assert_same(&without_counters(after, &run), &run, &at);
         }
     }
 }
 
-/// What is left of a difference when the counters are put back: place, moment and misfits.
-pub(crate) fn counted(after: RunFold, before: &RunFold) -> RunFold {
+/// What remains of a difference when position, time and misfit counters are reset.
+pub(crate) fn without_counters(after: RunFold, before: &RunFold) -> RunFold {
     RunFold { seq: before.seq, at: before.at, fold_errors: before.fold_errors, ..after }
 }
 
@@ -176,9 +179,9 @@ fn ended_children(replay: &ThreadReplay) -> Vec<TaskId> {
     tasks.filter(|task| task.status.is_terminal()).map(|task| task.id.clone()).collect()
 }
 
-/// A usage at the end is the sum of the steps, sub-agents included: what the fold would say without it.
+/// The usage at the end is the sum of the steps, sub-agents included.
 #[test]
-fn the_end_says_what_the_steps_cost() {
+fn the_usage_at_the_end_is_the_sum_of_the_steps() {
     for seed in test_seeds() {
         let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut run = RunFold::default();
@@ -195,7 +198,7 @@ fn the_end_says_what_the_steps_cost() {
     }
 }
 
-/// Ids and references are numbered from the log alone, so that the next executor goes on where this one stopped.
+/// Ids and references are numbered from the log alone, so that the next executor continues the numbering.
 #[test]
 fn numbers_are_counted_from_the_log() {
     for seed in test_seeds() {

@@ -1,4 +1,4 @@
-//! What the ports bring along beside their traits.
+//! The helpers that the ports provide besides their traits.
 
 use model::ports::{AppendOutcome, Day, FrameEnd, Frames, OnCommit, PageLimit, Projection};
 use model::{Epoch, Event, Record, RecordDraft, Seq, TaskId, ThreadId};
@@ -20,27 +20,27 @@ fn a_day_ends_at_midnight() {
     assert_eq!(Day::from_millis(u64::MAX), Day(u32::MAX));
 }
 
-fn listening() -> (OnCommit, Receiver<AppendOutcome>) {
-    let (sender, heard) = channel();
-    (OnCommit::new(move |verdict| sender.send(verdict.clone()).unwrap()), heard)
+fn commit_channel() -> (OnCommit, Receiver<AppendOutcome>) {
+    let (sender, outcomes) = channel();
+    (OnCommit::new(move |verdict| sender.send(verdict.clone()).unwrap()), outcomes)
 }
 
 #[test]
-fn a_verdict_is_heard_once() {
-    let (landed, heard) = listening();
+fn an_append_outcome_is_delivered_once() {
+    let (landed, outcomes) = commit_channel();
     landed.call(&AppendOutcome::Fenced);
-    assert_eq!(heard.iter().collect::<Vec<_>>(), [AppendOutcome::Fenced]);
+    assert_eq!(outcomes.iter().collect::<Vec<_>>(), [AppendOutcome::Fenced]);
 }
 
 #[test]
-fn an_append_that_the_store_lost_is_heard_of_as_unknown() {
-    let (landed, heard) = listening();
+fn an_append_lost_by_the_store_has_an_unknown_outcome() {
+    let (landed, outcomes) = commit_channel();
     drop(landed);
-    assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [AppendOutcome::Unknown(_)]));
+    assert!(matches!(outcomes.iter().collect::<Vec<_>>()[..], [AppendOutcome::Unknown(_)]));
 }
 
 #[test]
-fn frames_end_where_their_records_do() {
+fn frames_end_with_their_records() {
     let mut frames = Frames::default();
     assert!(frames.is_empty() && !frames.is_finished());
     for (seq, bytes) in [(1, "ab"), (1, "c"), (3, "defg")] {
@@ -55,12 +55,12 @@ fn frames_end_where_their_records_do() {
 }
 
 #[test]
-fn frames_for_some_records_begin_empty() {
+fn a_new_frame_buffer_is_empty() {
     let frames = Frames::for_records(&[record(), record()]);
     assert_eq!((frames.len(), frames.is_finished()), (0, false));
 }
 
-/// A projection that says nothing of itself.
+/// A projection with the default methods only.
 struct Silent;
 
 impl Projection for Silent {
@@ -72,7 +72,7 @@ impl Projection for Silent {
 }
 
 #[test]
-fn a_projection_needs_its_runs_history_unless_it_says_otherwise() {
+fn a_projection_needs_the_history_of_its_run_by_default() {
     assert!(Silent.needs_history());
 }
 

@@ -1,4 +1,4 @@
-//! Rules on arguments: what they mean, where they are refused, and that doubt asks.
+//! Approval rules on arguments: what they mean, where they are refused, and that an undecidable rule asks.
 
 use model::approval_rule::{ApprovalRule, ApprovalRuleError};
 use model::definition::ApprovalPolicy;
@@ -6,7 +6,7 @@ use model::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 
-fn asks(rule: &str, arguments: &Value) -> bool {
+fn rule_asks(rule: &str, arguments: &Value) -> bool {
     ApprovalRule::parse(rule).unwrap_or_else(|error| panic!("{rule}: {error}")).requires_approval(arguments)
 }
 
@@ -18,13 +18,13 @@ fn refused(rule: &str) -> String {
 fn a_quote_within_a_text_is_escaped_as_in_json() {
     for text in ["a\"b", "a\\", "\\\"", "\n"] {
         let order = json!({ "note": text });
-        assert!(asks(&format!("note == {}", json!(text)), &order), "{text:?}");
-        assert!(!asks(&format!("note == {}", json!("other")), &order), "{text:?}");
+        assert!(rule_asks(&format!("note == {}", json!(text)), &order), "{text:?}");
+        assert!(!rule_asks(&format!("note == {}", json!("other")), &order), "{text:?}");
     }
 }
 
 #[test]
-fn a_rule_asks_exactly_when_it_holds() {
+fn a_rule_asks_if_and_only_if_it_matches() {
     let order = json!({"quantity": 100, "symbol": "VNM", "live": true, "note": null, "tags": ["a", "b"],
         "legs": [{"price": 1.5}], "args": {"x": 1}, "in": 2});
     let holds = [
@@ -53,13 +53,13 @@ fn a_rule_asks_exactly_when_it_holds() {
         "symbol == \"\\u0056NM\"",
     ];
     for rule in holds {
-        assert!(asks(rule, &order), "{rule}");
-        assert!(!asks(&format!("not ({rule})"), &order), "not ({rule})");
+        assert!(rule_asks(rule, &order), "{rule}");
+        assert!(!rule_asks(&format!("not ({rule})"), &order), "not ({rule})");
     }
 }
 
 #[test]
-fn doubt_asks_unless_the_other_side_settles_it() {
+fn an_undecidable_operand_asks_unless_the_other_side_decides() {
     let order = json!({"quantity": "500", "symbol": "VNM", "legs": [1], "none": null, "object": {}});
     let doubtful = [
         "quantity > 100",      // a text, not a number
@@ -77,41 +77,41 @@ fn doubt_asks_unless_the_other_side_settles_it() {
         "symbol == 'X' or quantity > 100",
     ];
     for rule in doubtful {
-        assert!(asks(rule, &order), "{rule}");
-        assert!(asks(&format!("not ({rule})"), &order), "not ({rule})");
+        assert!(rule_asks(rule, &order), "{rule}");
+        assert!(rule_asks(&format!("not ({rule})"), &order), "not ({rule})");
     }
-    assert!(!asks("symbol == 'X' and quantity > 100", &order), "false and doubt is false");
-    assert!(!asks("quantity > 100 and symbol == 'X'", &order), "in either order");
-    assert!(asks("symbol == 'VNM' or quantity > 100", &order), "true or doubt is true");
-    assert!(!asks("not (symbol == 'VNM' or quantity > 100)", &order), "and so it is false turned round");
+    assert!(!rule_asks("symbol == 'X' and quantity > 100", &order), "false and doubt is false");
+    assert!(!rule_asks("quantity > 100 and symbol == 'X'", &order), "in either order");
+    assert!(rule_asks("symbol == 'VNM' or quantity > 100", &order), "true or doubt is true");
+    assert!(!rule_asks("not (symbol == 'VNM' or quantity > 100)", &order), "and so it is false turned round");
 }
 
 #[test]
-fn arguments_that_are_no_object_always_ask() {
+fn non_object_arguments_always_ask() {
     for arguments in [json!(null), json!([]), json!("x"), json!(1), json!(true)] {
         for rule in ["x == 1", "not exists x", "exists x"] {
-            assert!(asks(rule, &arguments), "{rule} on {arguments}");
+            assert!(rule_asks(rule, &arguments), "{rule} on {arguments}");
         }
     }
 }
 
 #[test]
-fn large_numbers_are_told_apart_or_doubted() {
+fn large_numbers_compare_exactly_or_as_undecidable() {
     let n = |text: &str| -> Value { serde_json::from_str(&format!("{{\"n\": {text}}}")).unwrap() };
-    assert!(!asks("n > 9007199254740993", &n("9007199254740993")));
-    assert!(asks("n > 9007199254740992", &n("9007199254740993")));
-    assert!(asks("n > 18446744073709551614", &n("18446744073709551615")));
-    assert!(!asks("n > -9223372036854775808", &n("-9223372036854775808")));
-    // As floats the two are the same, so nobody knows.
-    assert!(asks("n > 18446744073709551616", &n("18446744073709551617")));
-    assert!(asks("n > 9007199254740992.0", &n("9007199254740993")));
-    assert!(!asks("n > 1e300", &n("1e299")));
-    assert!(!asks("n != 0.1", &n("0.1")));
-    assert!(!asks("n != 1", &n("1.0")));
+    assert!(!rule_asks("n > 9007199254740993", &n("9007199254740993")));
+    assert!(rule_asks("n > 9007199254740992", &n("9007199254740993")));
+    assert!(rule_asks("n > 18446744073709551614", &n("18446744073709551615")));
+    assert!(!rule_asks("n > -9223372036854775808", &n("-9223372036854775808")));
+    // As floats the two are equal, so the comparison is undecidable.
+    assert!(rule_asks("n > 18446744073709551616", &n("18446744073709551617")));
+    assert!(rule_asks("n > 9007199254740992.0", &n("9007199254740993")));
+    assert!(!rule_asks("n > 1e300", &n("1e299")));
+    assert!(!rule_asks("n != 0.1", &n("0.1")));
+    assert!(!rule_asks("n != 1", &n("1.0")));
 }
 
 #[test]
-fn a_mistake_is_refused_with_its_column_and_what_was_expected() {
+fn a_syntax_error_names_its_column_and_what_was_expected() {
     let cases = [
         ("", "column 1: expected the name of an argument, found the end"),
         ("quantity", "column 9: expected `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `contains`, found the end"),
@@ -152,12 +152,12 @@ fn length_and_depth_are_bounded() {
         let error = ApprovalRule::parse(&deep(RULE_DEPTH_MAX + 1)).unwrap_err();
         assert!(matches!(error, ApprovalRuleError::TooDeep { column: at } if at.abs_diff(column) <= 1), "{error}");
     }
-    // Brackets beside each other are not deep.
+    // Adjacent brackets are not nested.
     assert!(ApprovalRule::parse(&vec!["(a == 1)"; 50].join(" and ")).is_ok());
 }
 
 #[test]
-fn a_rule_is_written_down_as_its_text() {
+fn a_rule_serialises_as_its_text() {
     let text = "quantity > 100 and symbol != \"VNM\"";
     let rule = ApprovalRule::parse(text).unwrap();
     assert_eq!(rule.to_string(), text);
@@ -169,7 +169,7 @@ fn a_rule_is_written_down_as_its_text() {
 }
 
 #[test]
-fn a_rule_says_which_arguments_it_looks_at() {
+fn a_rule_lists_the_arguments_that_it_reads() {
     let rule =
         ApprovalRule::parse("not (a.b == 1) or args.c[0] in [1] and exists d or arguments.e contains 1").unwrap();
     assert_eq!(rule.argument_names().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
@@ -178,7 +178,7 @@ fn a_rule_says_which_arguments_it_looks_at() {
 const NAMES: [&str; 6] = ["a", "b", "args.c", "arguments.a.b", "a[0]", "b[1].c"];
 const LITERALS: [&str; 9] = ["1", "-2.5", "9007199254740993", "'x'", "\"y\\n\"", "true", "false", "null", "1e30"];
 
-/// A rule that parses. `exists` is left out on request, since it is there to see what is missing.
+/// A rule that parses. `exists` is left out on request, since it tests for missing values.
 fn random_rule(chance: &mut Rng, depth: u32, exists: bool) -> String {
     let path = chance.choose("a", &NAMES);
     let literal = chance.choose("1", &LITERALS);
@@ -236,12 +236,12 @@ fn no_text_and_no_arguments_make_a_rule_panic() {
 }
 
 #[test]
-fn what_a_rule_cannot_find_it_asks_for() {
+fn a_missing_argument_asks() {
     for seed in test_seeds() {
         let mut chance = Rng::new(seed);
         for _ in 0..300 {
             let text = random_rule(&mut chance, 4, false);
-            // Some are too long; none is wrong.
+            // Some are too long; none is invalid otherwise.
             let rule = match ApprovalRule::parse(&text) {
                 Err(ApprovalRuleError::TooLong) => continue,
                 read => read.unwrap_or_else(|error| panic!("SEED={seed}: {text}: {error}")),
@@ -256,7 +256,7 @@ fn what_a_rule_cannot_find_it_asks_for() {
 }
 
 #[test]
-fn a_rule_and_its_opposite_never_both_stay_silent() {
+fn a_rule_or_its_negation_always_asks() {
     for seed in test_seeds() {
         let mut chance = Rng::new(seed);
         let mut silent = 0;

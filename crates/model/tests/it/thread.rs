@@ -1,4 +1,4 @@
-//! What a thread keeps between runs, and what the next run is given of it.
+//! What a thread keeps between runs, and what the next run receives of it.
 
 use crate::fold::{event, item, run, step_done, try_push};
 use model::content::{ContentPart, FileRef};
@@ -14,28 +14,33 @@ use serde_json::{Value, json};
 
 const ALL: HistoryWindow = HistoryWindow { turns: None, tokens: None };
 
-fn said(words: &str) -> HistoryEntry {
+fn user_message(words: &str) -> HistoryEntry {
     HistoryEntry::User { content: vec![ContentPart::text(words)] }
 }
 
-/// A run that said its own name, and ended with the record `last`.
-fn past(run: &str, previous: Option<&str>, last: u64) -> PastRun {
+/// A run whose output is its own name, and that ended with the record `last`.
+fn past_run(run: &str, previous: Option<&str>, last: u64) -> PastRun {
     PastRun {
         run: TaskId::from(run),
         previous: previous.map(TaskId::from),
         last_seq: Seq(last),
-        entries: vec![said(run)],
+        entries: vec![user_message(run)],
     }
 }
 
-/// Four runs; `c` went on after `a`, as `b` had.
-fn thread() -> ThreadFold {
-    let runs = vec![past("a", None, 10), past("b", Some("a"), 20), past("c", Some("a"), 30), past("d", Some("c"), 40)];
+/// Four runs; `c` continued from `a`, as did `b`.
+fn thread_of_four_runs() -> ThreadFold {
+    let runs = vec![
+        past_run("a", None, 10),
+        past_run("b", Some("a"), 20),
+        past_run("c", Some("a"), 30),
+        past_run("d", Some("c"), 40),
+    ];
     ThreadFold { runs, ..ThreadFold::default() }
 }
 
-/// What the model is given, in short.
-fn given(thread: &ThreadFold, previous: Option<&str>, window: HistoryWindow) -> Vec<String> {
+/// What the model receives, in short.
+fn history_summary(thread: &ThreadFold, previous: Option<&str>, window: HistoryWindow) -> Vec<String> {
     let word = |entry: HistoryEntry| match entry {
         HistoryEntry::Summary { text } => format!("({text})"),
         HistoryEntry::User { content } => {
@@ -47,24 +52,24 @@ fn given(thread: &ThreadFold, previous: Option<&str>, window: HistoryWindow) -> 
     thread.history(previous.as_ref(), window).into_iter().map(word).collect()
 }
 
-fn summed_up(up_to: u64) -> HistoryCompacted {
+fn compacted(up_to: u64) -> HistoryCompacted {
     HistoryCompacted { up_to: Seq(up_to), summary: format!("until {up_to}"), details: serde_json::Map::new() }
 }
 
 #[test]
-fn a_run_is_given_the_runs_that_lead_to_it() {
-    assert_eq!(given(&thread(), None, ALL), ["a", "c", "d"]);
-    assert_eq!(given(&thread(), Some("c"), ALL), ["a", "c"]);
-    assert_eq!(given(&thread(), Some("b"), ALL), ["a", "b"]);
-    assert_eq!(given(&thread(), Some("given up"), ALL), ["a", "c", "d"], "it never began");
-    let after = past("e", Some("given up"), 50);
-    let thread = ThreadFold { runs: [thread().runs, vec![after]].concat(), ..ThreadFold::default() };
-    assert_eq!(given(&thread, None, ALL), ["a", "c", "d", "e"]);
-    assert_eq!(given(&ThreadFold::default(), None, ALL), [""; 0]);
+fn the_history_of_a_run_is_its_chain_of_previous_runs() {
+    assert_eq!(history_summary(&thread_of_four_runs(), None, ALL), ["a", "c", "d"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), Some("c"), ALL), ["a", "c"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), Some("b"), ALL), ["a", "b"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), Some("given up"), ALL), ["a", "c", "d"], "it never began");
+    let after = past_run("e", Some("given up"), 50);
+    let thread = ThreadFold { runs: [thread_of_four_runs().runs, vec![after]].concat(), ..ThreadFold::default() };
+    assert_eq!(history_summary(&thread, None, ALL), ["a", "c", "d", "e"]);
+    assert_eq!(history_summary(&ThreadFold::default(), None, ALL), [""; 0]);
 }
 
 #[test]
-fn a_summary_stands_for_the_runs_until_the_last_one_that_had_ended_by_then() {
+fn a_summary_replaces_the_runs_that_had_ended_before_it() {
     for (up_to, expected) in [
         (9, vec!["a", "c", "d"]),
         (10, vec!["(until 10)", "c", "d"]),
@@ -72,50 +77,50 @@ fn a_summary_stands_for_the_runs_until_the_last_one_that_had_ended_by_then() {
         (39, vec!["(until 39)", "d"]),
         (40, vec!["(until 40)"]),
     ] {
-        let mut thread = thread();
-        thread.apply_compaction(&summed_up(up_to));
-        assert_eq!(given(&thread, None, ALL), expected, "up to {up_to}");
+        let mut thread = thread_of_four_runs();
+        thread.apply_compaction(&compacted(up_to));
+        assert_eq!(history_summary(&thread, None, ALL), expected, "up to {up_to}");
     }
-    let mut thread = thread();
-    thread.apply_compaction(&summed_up(20));
-    assert_eq!(given(&thread, None, ALL), ["a", "c", "d"], "`b` does not lead here");
-    assert_eq!(given(&thread, Some("b"), ALL), ["(until 20)"]);
+    let mut thread = thread_of_four_runs();
+    thread.apply_compaction(&compacted(20));
+    assert_eq!(history_summary(&thread, None, ALL), ["a", "c", "d"], "`b` does not lead here");
+    assert_eq!(history_summary(&thread, Some("b"), ALL), ["(until 20)"]);
 }
 
 #[test]
-fn a_summary_of_nothing_leaves_the_one_before_it() {
-    let mut thread = thread();
-    thread.apply_compaction(&summed_up(10));
-    thread.apply_compaction(&summed_up(9));
+fn a_summary_that_covers_nothing_keeps_the_previous_one() {
+    let mut thread = thread_of_four_runs();
+    thread.apply_compaction(&compacted(10));
+    thread.apply_compaction(&compacted(9));
     assert_eq!(thread.compacted, Some(CompactedHistory { run: TaskId::from("a"), summary: "until 10".to_owned() }));
 }
 
 #[test]
-fn a_window_keeps_the_newest_runs_that_fit_and_no_summary_of_what_it_left_out() {
+fn a_window_keeps_the_newest_runs_that_fit_without_a_summary_of_the_rest() {
     let turns = |turns| HistoryWindow { turns: Some(turns), ..ALL };
-    assert_eq!(given(&thread(), None, turns(0)), [""; 0]);
-    assert_eq!(given(&thread(), None, turns(2)), ["c", "d"]);
-    assert_eq!(given(&thread(), None, turns(3)), ["a", "c", "d"]);
-    let each = estimate_tokens(&thread().runs[0].entries);
+    assert_eq!(history_summary(&thread_of_four_runs(), None, turns(0)), [""; 0]);
+    assert_eq!(history_summary(&thread_of_four_runs(), None, turns(2)), ["c", "d"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), None, turns(3)), ["a", "c", "d"]);
+    let each = estimate_tokens(&thread_of_four_runs().runs[0].entries);
     let fits = |tokens| HistoryWindow { tokens: Some(tokens), ..ALL };
-    assert_eq!(given(&thread(), None, fits(each * 2)), ["c", "d"]);
-    assert_eq!(given(&thread(), None, fits(each * 2 - 1)), ["d"]);
-    assert_eq!(given(&thread(), None, fits(each - 1)), [""; 0]);
-    let mut thread = thread();
-    thread.apply_compaction(&summed_up(10));
-    assert_eq!(given(&thread, None, turns(2)), ["(until 10)", "c", "d"]);
-    assert_eq!(given(&thread, None, turns(1)), ["d"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), None, fits(each * 2)), ["c", "d"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), None, fits(each * 2 - 1)), ["d"]);
+    assert_eq!(history_summary(&thread_of_four_runs(), None, fits(each - 1)), [""; 0]);
+    let mut thread = thread_of_four_runs();
+    thread.apply_compaction(&compacted(10));
+    assert_eq!(history_summary(&thread, None, turns(2)), ["(until 10)", "c", "d"]);
+    assert_eq!(history_summary(&thread, None, turns(1)), ["d"]);
 }
 
 #[test]
-fn four_letters_are_a_token() {
-    let entry = said("words");
+fn token_estimates_count_four_letters_per_token() {
+    let entry = user_message("words");
     let letters = serde_json::to_string(&entry).unwrap().len() as u64;
     assert_eq!(estimate_tokens(&[entry.clone(), entry]), letters * 2 / 4);
 }
 
 #[test]
-fn what_an_entry_only_names_is_counted_as_well() {
+fn token_estimates_include_references() {
     let file = |size| FileRef { url: Some("/v1/blobs/00".to_owned()), size, ..FileRef::default() };
     let count = |part: ContentPart| estimate_tokens(&[HistoryEntry::User { content: vec![part] }]);
     let named = count(ContentPart::File { file: file(None) });
@@ -126,7 +131,7 @@ fn what_an_entry_only_names_is_counted_as_well() {
 }
 
 #[test]
-fn the_next_run_goes_on_after_the_last_record_with_the_shared_state() {
+fn the_next_run_continues_after_the_last_record_with_the_shared_state() {
     let thread = ThreadFold { seq: Seq(7), at: 5, state: json!({"a": 1}), ..ThreadFold::default() };
     let next = RunFold { seq: Seq(7), at: 5, state: Some(json!({"a": 1})), ..RunFold::default() };
     assert_eq!(thread.new_run_fold(), next);
@@ -135,21 +140,21 @@ fn the_next_run_goes_on_after_the_last_record_with_the_shared_state() {
 }
 
 #[test]
-fn a_checkpoint_is_read_back_and_one_that_cannot_be_read_is_none() {
-    let kept = ThreadFold { seq: Seq(7), ..thread() };
+fn a_checkpoint_round_trips_and_an_unreadable_one_is_ignored() {
+    let kept = ThreadFold { seq: Seq(7), ..thread_of_four_runs() };
     let body = serde_json::to_string(&kept).unwrap();
     assert_eq!(ThreadReplay::from_checkpoint(Some(&body)).thread, kept);
     for body in [None, Some("nonsense")] {
         assert_eq!(ThreadReplay::from_checkpoint(body).thread, ThreadFold::default());
     }
-    // A later version may have kept more than this one reads: its records are asked instead, and say so.
+    // A later version may have stored more than this one reads: this version falls back to the records.
     let later = serde_json::to_string(&ThreadFold { format: RECORD_FORMAT + 1, ..kept }).unwrap();
     assert_eq!(ThreadReplay::from_checkpoint(Some(&later)).thread, ThreadFold::default());
 }
 
 #[test]
-fn between_runs_only_what_is_the_threads_own_has_a_place() {
-    let body = serde_json::to_string(&ThreadFold { seq: Seq(40), at: 9, ..thread() }).unwrap();
+fn a_thread_accepts_only_its_own_events_between_runs() {
+    let body = serde_json::to_string(&ThreadFold { seq: Seq(40), at: 9, ..thread_of_four_runs() }).unwrap();
     let mut replay = ThreadReplay::from_checkpoint(Some(&body));
     let mut push = |seq: u64, at: u64, event: Event| {
         let draft = RecordDraft { seq: Seq(seq), at, event, private: None };
@@ -158,14 +163,14 @@ fn between_runs_only_what_is_the_threads_own_has_a_place() {
     };
     let hidden = Event::RunHidden(RunHidden { run_id: TaskId::from("a") });
     assert_eq!(push(41, 10, hidden), (Seq(41), 10, 0, false));
-    assert_eq!(push(42, 8, Event::HistoryCompacted(summed_up(40))), (Seq(42), 10, 0, true));
+    assert_eq!(push(42, 8, Event::HistoryCompacted(compacted(40))), (Seq(42), 10, 0, true));
     let stray = Event::Started(TaskStarted { task_id: TaskId::from("d") });
     assert_eq!(push(43, 11, stray), (Seq(43), 11, 1, true));
 }
 
-/// What a client kept itself is read by every later run of the thread, and the numbers that were given there stay good.
+/// Later runs of the thread read the history that a client kept itself, and its reference numbers stay valid.
 #[test]
-fn what_was_said_elsewhere_comes_before_its_run_and_stays() {
+fn prior_history_comes_before_its_run_and_stays() {
     let created = |task: &str| {
         let spec = json!({"thread_id": "thr_1", "agent": "demo", "model": "m",
             "input": [{"id": "msg_0", "role": "user", "content": [{"type": "text", "text": format!("to {task}")}]}]});
@@ -184,32 +189,32 @@ fn what_was_said_elsewhere_comes_before_its_run_and_stays() {
         let draft = RecordDraft { seq, at: 5, event, private };
         replay.push(&Record::seal(&ThreadId::from("thr_1"), &TaskId::from(task), Epoch(1), draft));
     };
-    let before =
-        |words: &str, references| Some(PriorHistory { entries: vec![said(words)], reference_count: references });
+    let before = |words: &str, references| {
+        Some(PriorHistory { entries: vec![user_message(words)], reference_count: references })
+    };
     push("a", created("a"), before("elsewhere", 7));
     push("a", ended("a"), None);
     push("b", created("b"), before("elsewhere too", 3));
     push("b", ended("b"), None);
     push("c", created("c"), None);
     assert_eq!(replay.thread.fold_errors, 0);
-    assert_eq!(given(&replay.thread, None, ALL), ["elsewhere", "to a", "elsewhere too", "to b"]);
-    assert_eq!(given(&replay.thread, Some("a"), ALL), ["elsewhere", "to a"]);
+    assert_eq!(history_summary(&replay.thread, None, ALL), ["elsewhere", "to a", "elsewhere too", "to b"]);
+    assert_eq!(history_summary(&replay.thread, Some("a"), ALL), ["elsewhere", "to a"]);
     assert_eq!(replay.thread.reference_count, 7, "a lower count takes no number back");
     let body = serde_json::to_string(&replay.thread).unwrap();
     assert_eq!(ThreadReplay::from_checkpoint(Some(&body)).thread, replay.thread);
 }
 
-/// Of a turn that was cut a provider would miss what it did meanwhile.
 #[test]
-fn what_a_provider_did_itself_is_given_back_of_whole_turns_alone() {
+fn hosted_calls_are_sent_back_for_complete_turns_only() {
     let raw = RawItem { origin: "openai/gpt".to_owned(), item: json!({"q": 1}) };
     let hosted = HistoryEntry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw.clone() };
-    for (stop, given) in [("stop", vec![hosted]), ("max_tokens", vec![]), ("cancelled", vec![])] {
+    for (stop, history_summary) in [("stop", vec![hosted]), ("max_tokens", vec![]), ("cancelled", vec![])] {
         let call = json!({"type": "hosted_call", "id": "hc_1", "name": "web_search"});
         let mut run = run([item("added", 0, call.clone())]);
         let private = PrivatePayload { raw: Some(raw.clone()), ..PrivatePayload::default() };
         run.apply_event(run.seq.next(), 5, &event(item("done", 0, call)), Some(&private)).unwrap();
         try_push(&mut run, step_done(1, stop)).unwrap();
-        assert_eq!(history_entries(run.root().unwrap()), given, "{stop}");
+        assert_eq!(history_entries(run.root().unwrap()), history_summary, "{stop}");
     }
 }

@@ -1,4 +1,4 @@
-//! Small values, each with what it must tell apart.
+//! Small values and the distinctions that they must make.
 
 use model::approval_rule::ApprovalRule;
 use model::content::{
@@ -25,7 +25,7 @@ fn file(name: &str, path: &str, url: &str) -> FileRef {
 }
 
 #[test]
-fn a_part_says_where_its_picture_or_file_is() {
+fn a_part_has_the_url_of_its_image_or_file() {
     let picture = ImageUrl::parse("https://x/a.png".to_owned()).unwrap();
     assert_eq!(ContentPart::ImageUrl { image_url: picture, id: None }.url(), Some("https://x/a.png"));
     assert_eq!(ContentPart::File { file: file("", "", "/v1/blobs/ab") }.url(), Some("/v1/blobs/ab"));
@@ -40,7 +40,7 @@ fn a_part_says_where_its_picture_or_file_is() {
 }
 
 #[test]
-fn how_closely_a_picture_is_looked_at_is_kept_and_a_word_that_is_none_costs_no_picture() {
+fn the_detail_of_an_image_is_kept_and_an_unknown_one_is_ignored() {
     let read = |json: &str| serde_json::from_str::<ImageUrl>(json).unwrap();
     for detail in [ImageDetail::Low, ImageDetail::High, ImageDetail::Original] {
         let image = ImageUrl { url: "https://x".to_owned(), detail: Some(detail) };
@@ -57,7 +57,7 @@ fn how_closely_a_picture_is_looked_at_is_kept_and_a_word_that_is_none_costs_no_p
 }
 
 #[test]
-fn a_file_is_called_by_its_name_then_by_where_it_is() {
+fn a_file_is_named_by_its_name_then_by_its_url() {
     for (name, path, called) in [
         ("a.pdf", "x/b.pdf", Some("a.pdf")),
         ("", "x/b.pdf", Some("b.pdf")),
@@ -73,7 +73,7 @@ fn a_file_is_called_by_its_name_then_by_where_it_is() {
 }
 
 #[test]
-fn people_and_tools_give_parts() {
+fn users_and_tools_produce_parts() {
     let content = vec![ContentPart::text("words")];
     let mut given = [
         HistoryEntry::User { content: content.clone() },
@@ -89,7 +89,7 @@ fn people_and_tools_give_parts() {
 }
 
 #[test]
-fn blocks_as_plain_text_are_their_words_and_where_pictures_are() {
+fn plain_text_of_blocks_has_text_and_image_urls() {
     let image = Block::Image(ImageBlock { image_url: ImageUrl::new("data:,x"), id: None });
     let blocks = [Block::Text(TextBlock::new("one")), image, Block::Text(TextBlock::new("two"))];
     assert_eq!(plain_text(&blocks), "one\n[image data:,x]\ntwo");
@@ -104,7 +104,7 @@ fn a_cursor_names_its_projection_in_plain_letters() {
 }
 
 #[test]
-fn what_is_no_cursor_is_quoted_in_short_and_without_control_characters() {
+fn an_invalid_cursor_is_quoted_truncated_and_escaped() {
     let Err(CursorError::Malformed(quoted)) = format!("a\n{}", "é".repeat(100)).parse::<Cursor>() else {
         panic!("that is no cursor")
     };
@@ -112,7 +112,7 @@ fn what_is_no_cursor_is_quoted_in_short_and_without_control_characters() {
 }
 
 #[test]
-fn every_kind_of_token_has_its_price() {
+fn every_token_type_has_its_price() {
     let usage =
         Usage { input_tokens: 100, cached_tokens: 30, cache_write_tokens: 20, output_tokens: 10, ..Usage::default() };
     let price = Price { input: 1.0, cached: Some(0.5), cache_write: Some(2.0), output: 3.0 };
@@ -124,7 +124,7 @@ fn every_kind_of_token_has_its_price() {
 }
 
 #[test]
-fn a_price_is_found_by_the_models_full_name_and_by_its_bare_one() {
+fn a_price_is_found_by_the_models_full_and_bare_name() {
     let mut house = Definitions::default();
     let price = |input| Price { input, ..Price::default() };
     house.prices = [("a/small".to_owned(), price(1.0)), ("a/large".to_owned(), price(5.0))].into();
@@ -146,16 +146,16 @@ fn a_bare_model_of_a_known_provider_is_an_agent() {
 }
 
 #[test]
-fn who_is_handed_over_to_is_named_in_snake_case() {
+fn a_handoff_tool_is_named_in_snake_case() {
     assert_eq!(handoff_tool_name("helper"), "transfer_to_helper");
     assert_eq!(handoff_tool_name("FinanceExpert"), "transfer_to_finance_expert");
     assert_eq!(handoff_tool_name("Area51Expert"), "transfer_to_area51_expert");
     assert_eq!(handoff_tool_name("USA guide"), "transfer_to_usa_guide");
 }
 
-/// Whoever reads a log relies on these, whoever wrote it.
+/// Readers of a log rely on these limits, whoever wrote it.
 #[test]
-fn the_logs_own_bounds_are_the_same_everywhere() {
+fn the_limits_of_the_log_are_fixed() {
     let log = (RECORD_BYTES_MAX, DONE_REPEAT_BYTES_MAX, DELTA_BYTES_MAX);
     assert_eq!(log, (262_144, 65_536, 32_768));
     assert_eq!((UNDURABLE_RECORDS_MAX, UNDURABLE_BYTES_MAX, WRITE_BYTES_MAX), (64, 65_536, 65_536));
@@ -164,19 +164,19 @@ fn the_logs_own_bounds_are_the_same_everywhere() {
 }
 
 #[test]
-fn places_and_terms_are_shown_as_their_numbers() {
+fn sequence_numbers_and_epochs_display_as_numbers() {
     assert_eq!((Seq(7).to_string(), Epoch(8).to_string()), ("7".to_owned(), "8".to_owned()));
 }
 
 #[test]
-fn rules_are_the_same_if_they_are_written_the_same() {
+fn rules_with_equal_text_are_equal() {
     let rule = |text: &str| ApprovalRule::parse(text).unwrap();
     assert_eq!(rule("args.n > 1"), rule("args.n > 1"));
     assert_ne!(rule("args.n > 1"), rule("args.n > 2"));
 }
 
 #[test]
-fn a_task_is_named_as_a_run_or_as_a_call() {
+fn a_task_id_has_the_form_of_a_run_or_a_call() {
     for name in ["task_1", "call_12_3"] {
         assert_eq!(TaskId::parse(name), Ok(TaskId::from(name)));
     }
@@ -186,7 +186,7 @@ fn a_task_is_named_as_a_run_or_as_a_call() {
 }
 
 #[test]
-fn every_status_is_read_back_from_its_word() {
+fn every_status_round_trips() {
     for status in TaskStatus::ALL {
         assert_eq!(TaskStatus::parse(status.as_str()), Some(status));
         assert_eq!(json!(status), status.as_str());
@@ -194,7 +194,6 @@ fn every_status_is_read_back_from_its_word() {
     assert_eq!(TaskStatus::parse("asleep"), None);
 }
 
-/// A record with a private half.
 fn record() -> Record {
     let event: Event = serde_json::from_value(json!({"type": "task.started", "task_id": "task_1"})).unwrap();
     let private = Some(Box::new(PrivatePayload { deadline: Some(7), ..PrivatePayload::default() }));
@@ -203,7 +202,7 @@ fn record() -> Record {
 }
 
 #[test]
-fn records_are_the_same_when_all_of_them_is() {
+fn records_are_equal_when_all_fields_are() {
     let one = record();
     assert_eq!(one, record());
     let changes: [fn(&mut Record); 8] = [
@@ -224,7 +223,7 @@ fn records_are_the_same_when_all_of_them_is() {
 }
 
 #[test]
-fn a_record_is_as_large_as_its_two_halves() {
+fn the_size_of_a_record_includes_both_parts() {
     let record = record();
     assert_eq!(record.size_bytes(), r#"{"type":"task.started","task_id":"task_1"}{"deadline":7}"#.len());
 }

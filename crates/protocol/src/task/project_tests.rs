@@ -37,7 +37,7 @@ fn decoded(bytes: &str) -> Vec<sse::SseEvent> {
 }
 
 #[test]
-fn a_frame_is_the_logged_bytes_with_their_place() {
+fn a_frame_is_the_logged_bytes_with_a_cursor() {
     let record = started();
     let want = format!(
         "id: {:08x}-7\nevent: task.started\ndata: {{\"type\":\"task.started\",\"task_id\":\"task_1\",\"seq\":7,\"at\":1710000000000}}\n\n",
@@ -64,7 +64,7 @@ fn text_cannot_forge_a_frame() {
     }
 }
 
-/// Bytes that another hand wrote: line breaks between the tokens, another order, a type that we do not know.
+/// Bytes that another writer produced: line breaks between the tokens, another key order, an unknown type.
 #[test]
 fn foreign_bytes_stay_one_frame() {
     let pretty = stored("{\n  \"type\": \"task.started\",\r\n  \"task_id\": \"task_1\"\n}\n");
@@ -87,7 +87,7 @@ fn foreign_bytes_stay_one_frame() {
 }
 
 #[test]
-fn a_cursor_inside_a_record_is_another_dialects() {
+fn a_cursor_inside_a_record_belongs_to_another_protocol() {
     let record = started();
     let cursor = Cursor::from(&record);
     assert_eq!(resume_seq(&cursor, Seq(9), Some(&record)), Ok(Seq(7)));

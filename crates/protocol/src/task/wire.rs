@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_event_is_said_so_and_the_next_one_is_read() {
+    fn an_invalid_event_is_reported_and_the_next_one_is_parsed() {
         let stream = "data: [DONE]\n\ndata: {\"type\":\"task.x\"}\n\n: still here\n\ndata: {\"type\":\"task.x\",\"seq\":1,\"at\":2}\n\n";
         let mut rest = stream.as_bytes();
         let mut reader = TaskFrameReader::new();

@@ -1,4 +1,4 @@
-//! Agent runs: the frames of each scenario, word for word; and the laws, over random logs.
+//! Agent runs: the exact frames of each scenario, and the laws over random logs.
 
 mod log;
 mod shape;
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 
 #[test]
-fn whoever_leaves_after_any_frame_gets_exactly_the_rest() {
+fn resuming_after_any_frame_yields_exactly_the_rest() {
     hold(Place::Id(AGENT_RUNS_PROJECTION), |thread, _| Box::new(AgentRunsProjection::new(thread.to_string())));
 }
 
 #[test]
-fn weather_shows_turns_a_result_and_the_answer_piece_by_piece() {
+fn weather_streams_turns_a_result_and_the_answer() {
     let place = json!({"location": "Paris, France"});
     let image = json!({"type": "image", "image_url": {"url": "/v1/blobs/ab12"}, "id": 1});
     let log = Log::new()
@@ -56,7 +56,7 @@ fn with_child() -> Log {
 }
 
 #[test]
-fn a_sub_agent_is_one_call_and_its_last_message_the_result() {
+fn a_sub_agent_is_one_call_with_its_last_message_as_result() {
     let done = json!({"type": "tool_result", "id": "fco_R2", "call_id": "call_R2", "status": "completed"});
     let log = with_child()
         .say("msg_R5", &["Sunny, 15C.[^1]"])
@@ -73,7 +73,7 @@ RUN_FINISHED";
 }
 
 #[test]
-fn what_people_are_asked_below_is_shown_on_the_call_of_the_root() {
+fn an_approval_of_a_sub_agent_is_shown_on_the_call_of_the_root() {
     let log = with_child().call(4, "execute_trade", &json!({}), json!({})).step_done(1, "tool_calls");
     let told = log.ask(4, "execute_trade", &json!({})).told();
     let last = told.lines().last().unwrap();
@@ -104,7 +104,7 @@ TEXT_MESSAGE_END {messageId:msg_R1,workerAgentOutput:{answer:I will place the or
 STEP_FINISHED {stepName:turn-1}
 TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:Waiting for approval,status:partial,tool_call_args:{quantity:100,symbol:VNM},tool_call_id:call_R2,tool_name:execute_trade,ui_hints:{approval:{action_requests:[{args:{quantity:100,symbol:VNM},name:execute_trade}],expires_at:1710000300000,key:apr_R2,review_configs:[{require_approval:true}],timeout_seconds:300}}},toolCallId:call_R2}";
 
-/// What follows once the call of `trade` was decided on.
+/// The frames after the decision about the call of `trade`.
 fn after_trade(log: Log) -> String {
     let told = log.told();
     told.strip_prefix(TRADE).unwrap_or_else(|| panic!("{told}\nbegins otherwise")).trim().to_owned()
@@ -128,7 +128,7 @@ RUN_FINISHED";
 }
 
 #[test]
-fn a_refused_call_is_a_failure_that_says_why() {
+fn a_rejected_call_is_a_failure_with_its_reason() {
     let (no, reject) = (json!({"type": "reject"}), "rejected");
     for (by, code, message) in
         [("user", "rejected", "too risky"), ("timeout", "approval_timeout", "No decision within 300 s")]
@@ -156,7 +156,7 @@ fn cut(reason: &str, step: &str) -> Log {
 }
 
 #[test]
-fn what_was_cut_short_says_by_what() {
+fn interrupted_work_names_its_cause() {
     let end_of = |log: Log| {
         let told = log.told();
         let lines: Vec<&str> = told.lines().skip(5).collect();
@@ -193,7 +193,7 @@ RUN_FINISHED";
 }
 
 #[test]
-fn the_stage_is_the_agent_that_speaks() {
+fn the_stage_is_the_current_agent() {
     let log = Log::new()
         .step(1, 1)
         .call(1, "transfer_to_specialist", &json!({}), json!({"kind": "handoff"}))
@@ -209,7 +209,7 @@ fn the_stage_is_the_agent_that_speaks() {
 }
 
 #[test]
-fn results_come_in_the_order_in_which_the_tools_ended() {
+fn results_come_in_the_order_of_completion() {
     let none = json!({});
     let log = Log::new().step(1, 1).call(1, "tool_a", &none, none.clone()).call(2, "tool_b", &none, none.clone());
     let log = log.step_done(1, "tool_calls").start(1, &none).start(2, &none);
@@ -225,12 +225,12 @@ fn results_come_in_the_order_in_which_the_tools_ended() {
 }
 
 #[test]
-fn a_call_for_the_client_is_partial_once_and_says_what_to_run() {
+fn a_client_call_is_partial_once_with_name_and_arguments() {
     let none = json!({});
     let log = Log::new().step(1, 1).call(1, "pick", &json!({"n": 1}), json!({"kind": "client"}));
     let log =
         log.call(2, "execute_trade", &none, none.clone()).step_done(1, "tool_calls").ask(2, "execute_trade", &none);
-    // The approval is decided first, so that the second pause names the client's call again.
+    // The approval is decided first, so that the second pause lists the client call again.
     let log = log.pause("client_tool", 1, "user").resolve(2, &json!({"type": "approve"}), "user").start(2, &none);
     let log = log.result(2, &[text("done")], json!({"status": "completed"})).pause("client_tool", 1, "user");
     let log = log.result(1, &[text("red")], json!({"status": "completed"}));
@@ -244,7 +244,7 @@ fn a_call_for_the_client_is_partial_once_and_says_what_to_run() {
 }
 
 #[test]
-fn a_message_that_is_an_answer_in_fields_gives_those_fields_and_no_other_does() {
+fn only_a_structured_message_yields_fields() {
     let output = |text: &str| {
         let records = Log::new().step(1, 1).say("msg_R1", &[text]).records();
         shown(&records).pop().expect("the end of the message").data["workerAgentOutput"].clone()
@@ -271,7 +271,7 @@ fn a_message_that_is_an_answer_in_fields_gives_those_fields_and_no_other_does() 
         r#"{"answer":"42","key_points":[1]}"#,
         r#"{"answer":"42","error":["code","message"]}"#,
         r#"{"answer":"42","error":{"code":"no message"}}"#,
-        // A list of as many things as there are fields.
+        // An array of as many elements as there are fields.
         r#"["42",null,null,null,null,null,null]"#,
     ] {
         assert_eq!(output(other), json!({"answer": other, "status": "success"}));
@@ -279,7 +279,7 @@ fn a_message_that_is_an_answer_in_fields_gives_those_fields_and_no_other_does() 
 }
 
 #[test]
-fn a_text_that_has_words_from_its_beginning_on_loses_none() {
+fn text_in_the_opening_event_of_a_message_is_kept() {
     let place = json!({"item_id": "msg_R1", "output_index": 0, "block_index": 0});
     let with = |more: Value| {
         let mut event = place.clone();
@@ -312,9 +312,10 @@ fn a_long_result_is_shortened_by_code_points() {
     assert_eq!(output.get("tool_call_args"), None, "a list is no record of arguments");
 }
 
-/// Every frame of every random log has the shape of its type; and a client that puts them together has whole messages.
+/// Every frame of every random log matches the schema of its type, and a client that accumulates them has complete
+/// messages.
 #[test]
-fn every_frame_has_its_shape_and_what_begins_ends() {
+fn every_frame_matches_its_schema_and_every_start_has_an_end() {
     let mut seen: HashMap<String, u32> = HashMap::new();
     for seed in test_seeds() {
         for (_, records) in runs(seed) {
@@ -332,9 +333,9 @@ fn every_frame_has_its_shape_and_what_begins_ends() {
     assert_eq!(seen.len(), 9);
 }
 
-/// Runs stand for themselves: the frames of a thread are those of its runs.
+/// The frames of a thread are the concatenated frames of its runs.
 #[test]
-fn a_thread_is_its_runs_one_after_the_other() {
+fn the_stream_of_a_thread_is_the_concatenation_of_its_runs() {
     for seed in test_seeds() {
         let (_, records) = generate_thread_log(seed, LogOptions::small());
         let thread = shown(&records).into_iter().map(|frame| frame.data).collect::<Vec<_>>();
@@ -349,9 +350,9 @@ fn conversation(records: &[model::Record]) -> Vec<HistoryMessage> {
     conversation.into_messages()
 }
 
-/// Whoever watched has the messages that are read later, less what a crash cut.
+/// A viewer has the same messages as the history, except those lost in a crash.
 #[test]
-fn history_is_what_a_viewer_has() {
+fn history_equals_what_a_viewer_accumulated() {
     for seed in test_seeds() {
         for (_, records) in runs(seed) {
             let cut: Vec<String> = records
@@ -393,7 +394,7 @@ fn history_is_what_a_viewer_has() {
 }
 
 #[test]
-fn what_people_said_comes_with_its_files_and_notes() {
+fn user_messages_have_their_files_and_notes() {
     let file = json!({"type": "file", "file": {"bucket": "b", "path": "agent-inputs/me/a.pdf"}});
     let input = json!([{"id": "msg_Rin", "role": "user", "content": [{"type": "text", "text": "read"}, file]}]);
     let log = Log::with(json!({"input": input, "metadata": {"page": 3}})).step(1, 1).say("msg_R1", &["Read."]);

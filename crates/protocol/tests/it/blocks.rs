@@ -1,11 +1,11 @@
 //! Turns of content blocks: what each scenario looks like, frame by frame, and the laws over random logs.
 
-mod deep;
-mod ends;
 mod laws;
 mod log;
+mod nested_agents;
 mod reducer;
 mod tools;
+mod turn_ends;
 mod turns;
 
 use crate::resumes;
@@ -13,7 +13,7 @@ use log::Log;
 use protocol::blocks::BlocksProjection;
 use serde_json::Value;
 
-/// The frames of a log, as a client of the session `s1` gets them.
+/// The frames of a log for a client of the session `s1`.
 fn frames(log: &Log) -> Vec<Value> {
     let bytes = resumes::frames(Box::new(BlocksProjection::new("s1".to_owned())), log.records());
     lines(&bytes)
@@ -24,7 +24,7 @@ fn lines(bytes: &[u8]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The frames without what every one of them has; that is checked on the way.
+/// The frames without the fields that all of them have, which are checked here.
 fn bare(log: &Log) -> Vec<Value> {
     let mut frames = frames(log);
     for frame in &mut frames {
@@ -35,12 +35,12 @@ fn bare(log: &Log) -> Vec<Value> {
     frames
 }
 
-/// One line for each frame: enough to see the order, who speaks, and what is final.
+/// One line per frame: enough to see the order, the agent, and what is final.
 fn story(log: &Log) -> Vec<String> {
-    bare(log).iter().map(told).collect()
+    bare(log).iter().map(frame_line).collect()
 }
 
-fn told(frame: &Value) -> String {
+fn frame_line(frame: &Value) -> String {
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
     let kind = frame["type"].as_str().unwrap();
     let index = &frame["index"];

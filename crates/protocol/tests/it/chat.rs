@@ -1,6 +1,6 @@
-//! The `chat` dialect, as our clients see it.
+//! The `chat` protocol, as clients see it.
 
+mod accumulator;
 mod answers;
-mod collects;
-#[path = "../../../upstream/tests/it/chat/words.rs"]
-mod words;
+#[path = "../../../upstream/tests/it/chat/event_lines.rs"]
+mod event_lines;

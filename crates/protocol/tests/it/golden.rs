@@ -1,11 +1,11 @@
-//! The exact bytes of every dialect, over random logs and the demo's scenarios.
+//! The exact bytes of every protocol, over random logs and the demo's scenarios.
 //!
-//! `golden/frames.txt` has one line per log and one column per dialect: the hash of everything that a client of the dialect
-//! can be sent. A mismatch writes the transcript to `golden/actual` in Cargo's temporary folder; [`bless_frames`] writes the
-//! fixture anew and the transcripts to `golden/expected` beside it.
+//! `golden/frames.txt` has one line per log and one column per protocol: the hash of everything that a client of the
+//! protocol can be sent. A mismatch writes the transcript to `golden/actual` in Cargo's temporary folder;
+//! [`bless_frames`] rewrites the fixture, and the transcripts to `golden/expected` next to it.
 
 use crate::responses::log::{Log, thread};
-use crate::responses::scenes;
+use crate::responses::scenario_logs;
 use model::ports::{Frames, Projection};
 use model::{Record, TaskId, ThreadId};
 use model_testing::{DEFAULT_SEEDS, LogOptions, generate_thread_log};
@@ -44,24 +44,24 @@ fn logs() -> Vec<NamedLog> {
         "tools": [{"type": "function", "name": "pick"}, {"type": "web_search"}], "metadata": {"n": 1}, "user": "u",
     });
     let scenarios = [
-        ("weather", scenes::weather()),
-        ("help", scenes::help()),
-        ("parallel", scenes::parallel()),
-        ("trade", scenes::trade_asked(Some(echo))),
-        ("trade-approved", scenes::trade_approved()),
-        ("trade-refused", scenes::trade_refused("user")),
-        ("trade-timeout", scenes::trade_refused("timeout")),
-        ("trade-cancelled", scenes::trade_cancelled()),
-        ("client", scenes::client()),
-        ("rate-limited", scenes::fail("rate_limited")),
-        ("overloaded", scenes::fail("overloaded")),
-        ("failed", scenes::fail("provider_error")),
-        ("cancel", scenes::cancel()),
-        ("limit", scenes::limit()),
-        ("recover", scenes::recover()),
-        ("handoff", scenes::handoff()),
-        ("nested", scenes::nested()),
-        ("image", scenes::image()),
+        ("weather", scenario_logs::weather()),
+        ("help", scenario_logs::help()),
+        ("parallel", scenario_logs::parallel()),
+        ("trade", scenario_logs::trade_asked(Some(echo))),
+        ("trade-approved", scenario_logs::trade_approved()),
+        ("trade-refused", scenario_logs::trade_refused("user")),
+        ("trade-timeout", scenario_logs::trade_refused("timeout")),
+        ("trade-cancelled", scenario_logs::trade_cancelled()),
+        ("client", scenario_logs::client()),
+        ("rate-limited", scenario_logs::fail("rate_limited")),
+        ("overloaded", scenario_logs::fail("overloaded")),
+        ("failed", scenario_logs::fail("provider_error")),
+        ("cancel", scenario_logs::cancel()),
+        ("limit", scenario_logs::limit()),
+        ("recover", scenario_logs::recover()),
+        ("handoff", scenario_logs::handoff()),
+        ("nested", scenario_logs::nested()),
+        ("image", scenario_logs::image()),
         ("hosted", hosted_tools()),
         ("computer", computer()),
     ];
@@ -73,7 +73,7 @@ fn logs() -> Vec<NamedLog> {
     logs
 }
 
-/// A call of every tool that a provider runs itself, and of one that the wire has no type for.
+/// A call of every hosted tool, and of one without a wire type.
 fn hosted_tools() -> Log {
     let mut log = Log::new();
     log.step();
@@ -122,7 +122,7 @@ fn hosted_tools() -> Log {
     log
 }
 
-/// Calls of a screen: one action, several, and arguments of another shape.
+/// Computer calls: one action, several, and arguments of another shape.
 fn computer() -> Log {
     let mut log = Log::new();
     log.step();
@@ -142,7 +142,7 @@ fn computer() -> Log {
     log
 }
 
-/// Everything that clients of each dialect can be sent, in the order of [`DIALECTS`].
+/// Everything that clients of each protocol can be sent, in the order of [`DIALECTS`].
 fn transcripts(log: &NamedLog) -> [Vec<u8>; 9] {
     let NamedLog { thread, records, .. } = log;
     let mut runs: Vec<TaskId> = records.iter().map(|record| record.run.clone()).collect();
@@ -187,7 +187,7 @@ fn project<P: Projection>(
         let mut out = Frames::default();
         projection.project(record, &mut out);
         transcript.extend_from_slice(&out.into_parts().0);
-        // The objects of a long log, after every record, would take the square of its length.
+        // Objects after every record of a long log would take quadratic time.
         if position % (1 + records.len() / 50) == 0 || position + 1 == records.len() {
             observe(projection, transcript);
         }
@@ -219,7 +219,7 @@ fn write_transcript(folder: &str, log: &str, dialect: &str, transcript: &[u8]) -
 }
 
 #[test]
-fn every_dialect_keeps_its_bytes() {
+fn every_protocol_keeps_its_bytes() {
     let fixture = include_str!("golden/frames.txt");
     let logs = logs();
     let lines: Vec<&str> = fixture.lines().skip(1).collect();

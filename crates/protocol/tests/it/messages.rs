@@ -1,7 +1,7 @@
-//! The `messages` dialect, as our clients see it.
+//! The `messages` protocol, as clients see it.
 
+mod accumulator;
 mod answers;
-mod collects;
-#[path = "../../../upstream/tests/it/messages/words.rs"]
+#[path = "../../../upstream/tests/it/messages/event_lines.rs"]
 #[expect(dead_code, reason = "`upstream` tests use the rest")]
-mod words;
+mod event_lines;

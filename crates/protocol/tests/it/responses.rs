@@ -1,9 +1,9 @@
-//! The `responses` dialect, as our clients see it.
+//! The `responses` protocol, as clients see it.
 
-mod complaints;
+mod client_expectations;
 mod edges;
 pub(crate) mod log;
 pub(crate) mod order;
-mod planted;
-pub(crate) mod scenes;
-pub(crate) mod shown;
+mod order_violations;
+pub(crate) mod scenario_frames;
+pub(crate) mod scenario_logs;

@@ -1,5 +1,5 @@
-//! Laws 4 and 5 for any projection: its frames come from records alone, and whoever leaves after any frame and comes back
-//! gets exactly the rest.
+//! Laws 4 and 5 for any projection: its frames depend on records alone, and resuming after any frame yields exactly the
+//! rest.
 
 use model::cursor::Cursor;
 use model::ports::{Frames, Projection};
@@ -8,18 +8,18 @@ use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::record_frames::resume_position;
 use sse::{DecodeLimits, Decoder};
 
-/// How a client of a projection says where it is.
+/// How a client of a projection states its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// By the `id` of an event, in this projection's name.
+    /// By the `id` of an event, in this projection's format.
     Id(&'static str),
-    /// By the `cursor` in each line of JSON, in this projection's name.
+    /// By the `cursor` in each JSON line, in this projection's format.
     Line(&'static str),
-    /// By the number of frames that it has.
+    /// By the number of frames received.
     Count,
 }
 
-/// A run of a random log: its thread and its records, without what stands behind it.
+/// A run of a random log: its thread and its records, without what follows it.
 pub(crate) fn runs(seed: u64) -> Vec<(ThreadId, Vec<Record>)> {
     let (thread, records) = generate_thread_log(seed, LogOptions::small());
     let mut ids: Vec<TaskId> = records.iter().map(|record| record.run.clone()).collect();
@@ -28,7 +28,7 @@ pub(crate) fn runs(seed: u64) -> Vec<(ThreadId, Vec<Record>)> {
     ids.iter().map(|run| (thread.clone(), of(run))).collect()
 }
 
-/// All frames that a projection makes of these records.
+/// All frames of a projection for these records.
 pub(crate) fn frames(mut projection: Box<dyn Projection>, records: &[Record]) -> Vec<u8> {
     let mut out = Frames::default();
     records.iter().for_each(|record| projection.project(record, &mut out));
@@ -48,7 +48,7 @@ fn check(seed: u64, place: Place, records: &[Record], make: impl Fn() -> Box<dyn
     let whole = frames(make(), records);
     let pieces = pieces(&whole, place);
     assert_eq!(pieces.concat(), whole, "seed {seed}: frames are whole");
-    // Law 4: the frames of a shorter log begin those of a longer one, and a copy goes on as the original would.
+    // Law 4: the frames of a prefix are a prefix of the frames, and a clone continues like the original.
     let mut projection = make();
     let mut so_far = Vec::new();
     for record in records {
@@ -62,7 +62,7 @@ fn check(seed: u64, place: Place, records: &[Record], make: impl Fn() -> Box<dyn
         so_far.extend_from_slice(&bytes);
         assert!(whole.starts_with(&so_far), "seed {seed}: record {} took something back", record.seq);
     }
-    // Law 5, from some places: every place of a long run would take the square of its length.
+    // Law 5 at some positions: every position of a long run would take quadratic time.
     let step = (pieces.len() / 40).max(1);
     for cut in (0..=pieces.len()).filter(|cut| cut % step == 0 || pieces.len() - cut < 12) {
         let (had, rest) = pieces.split_at(cut);

@@ -1,9 +1,9 @@
-//! Runs as run items: the frames of the demo's scenarios in a few words each, and the laws over random logs.
+//! Run items: the frames of the demo's scenarios in short, and the laws over random logs.
 
 use crate::responses::log::{Log, run, text, thread};
 use crate::responses::order::{Frame, check};
-use crate::responses::scenes;
-use crate::responses::shown::read;
+use crate::responses::scenario_frames::read;
+use crate::responses::scenario_logs;
 use crate::resumes::{Place, frames, hold};
 use model::event::Event;
 use model::item::Item;
@@ -14,11 +14,11 @@ use protocol::run_items::{RUN_ITEMS_PROJECTION, RunItemsProjection};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-fn shown(log: &Log) -> Vec<Frame> {
+fn frames_of(log: &Log) -> Vec<Frame> {
     read(&frames(Box::new(RunItemsProjection::new(run(), &thread())), &log.records))
 }
 
-/// Each event in a few words; raw frames of one response between two other events are one line.
+/// Each event in short; consecutive raw frames of one response are one line.
 fn story(frames: &[Frame]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (event, data) in frames {
@@ -53,14 +53,14 @@ fn story(frames: &[Frame]) -> Vec<String> {
 }
 
 #[track_caller]
-fn tells(log: &Log, lines: &[&str]) {
-    let frames = shown(log);
+fn assert_lines(log: &Log, lines: &[&str]) {
+    let frames = frames_of(log);
     let told = story(&frames);
     assert_eq!(told, lines, "\n{}", told.join("\n"));
     raw_responses_are_in_order(&frames).unwrap();
 }
 
-/// Every raw response by itself is a good stream.
+/// Every raw response by itself is a valid stream.
 fn raw_responses_are_in_order(frames: &[Frame]) -> Result<(), String> {
     let raw = frames.iter().filter(|(event, _)| event == "raw_response_event");
     let raw: Vec<Frame> =
@@ -81,9 +81,9 @@ fn raw_responses_are_in_order(frames: &[Frame]) -> Result<(), String> {
 const ENDED: &str = r#"{"interruptions":[],"reason":null,"status":"completed","type":"run_ended"}"#;
 
 #[test]
-fn a_call_is_told_when_it_is_whole_and_its_output_when_it_is_there() {
-    tells(
-        &scenes::weather(),
+fn a_call_is_shown_when_complete_and_its_output_when_available() {
+    assert_lines(
+        &scenario_logs::weather(),
         &[
             "agent demo",
             "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(rs_R1) output_item.done(rs_R1)",
@@ -101,8 +101,8 @@ fn a_call_is_told_when_it_is_whole_and_its_output_when_it_is_there() {
 }
 
 #[test]
-fn of_a_sub_agent_only_the_call_and_its_last_message_are_told() {
-    let told = story(&shown(&scenes::help()));
+fn a_sub_agent_shows_only_its_call_and_last_message() {
+    let told = story(&frames_of(&scenario_logs::help()));
     let items: Vec<&String> = told.iter().filter(|line| !line.starts_with("raw")).collect();
     let answer = "The weather in Paris is sunny with a temperature of 15C.[^1]";
     let output = format!("tool_output tool_call_output_item call_R2 function_call_output by demo = {answer}");
@@ -118,7 +118,7 @@ fn of_a_sub_agent_only_the_call_and_its_last_message_are_told() {
 }
 
 #[test]
-fn a_pause_names_its_questions_and_what_was_told_is_not_repeated() {
+fn a_pause_lists_its_approvals_and_repeats_no_item() {
     let before = [
         "agent demo",
         "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(msg_R1) output_item.done(msg_R1)",
@@ -128,7 +128,7 @@ fn a_pause_names_its_questions_and_what_was_told_is_not_repeated() {
         "raw completed(resp_R_s1)",
     ];
     let asked =
-        json!({"key": "apr_R2", "call_id": "call_R2", "tool_name": "execute_trade", "arguments": scenes::ORDER});
+        json!({"key": "apr_R2", "call_id": "call_R2", "tool_name": "execute_trade", "arguments": scenario_logs::ORDER});
     let paused = json!({"type": "run_paused", "reason": "approval", "interruptions": [asked]}).to_string();
     let after = [
         "raw created(resp_R_s2) in_progress(resp_R_s2) output_item.added(msg_R3) output_item.done(msg_R3)",
@@ -137,25 +137,25 @@ fn a_pause_names_its_questions_and_what_was_told_is_not_repeated() {
         ENDED,
     ];
     let ends = [
-        (scenes::trade_approved(), "Order placed: VNM x100"),
-        (scenes::trade_refused("user"), "Rejected: too risky"),
-        (scenes::trade_refused("timeout"), "No decision within 300 s"),
+        (scenario_logs::trade_approved(), "Order placed: VNM x100"),
+        (scenario_logs::trade_refused("user"), "Rejected: too risky"),
+        (scenario_logs::trade_refused("timeout"), "No decision within 300 s"),
     ];
     for (log, output) in ends {
         let output = format!("tool_output tool_call_output_item call_R2 function_call_output by demo = {output}");
         let told = [&before[..], &[&paused, "agent demo", &output], &after[..]].concat();
-        tells(&log, &told);
+        assert_lines(&log, &told);
     }
     let ended = r#"{"interruptions":[],"reason":"user","status":"cancelled","type":"run_ended"}"#;
-    tells(&scenes::trade_cancelled(), &[&before[..], &[&paused, "agent demo", ended]].concat());
+    assert_lines(&scenario_logs::trade_cancelled(), &[&before[..], &[&paused, "agent demo", ended]].concat());
 }
 
 #[test]
-fn a_pause_for_the_client_says_so() {
+fn a_pause_for_client_tools_is_marked() {
     let asked = json!({"key": null, "call_id": "call_R1", "tool_name": "pick", "arguments": "{}"});
     let paused = json!({"type": "run_paused", "reason": "client_tool", "interruptions": [asked]}).to_string();
-    tells(
-        &scenes::client(),
+    assert_lines(
+        &scenario_logs::client(),
         &[
             "agent demo",
             "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(fc_R1) output_item.done(fc_R1)",
@@ -173,28 +173,28 @@ fn a_pause_for_the_client_says_so() {
 }
 
 #[test]
-fn what_was_cut_is_in_the_raw_frames_alone() {
+fn interrupted_items_are_in_the_raw_frames_only() {
     let message = "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(msg_R1) output_item.done(msg_R1)";
     let ended = |status: &str, reason: &str| json!({"type": "run_ended", "status": status, "reason": reason, "interruptions": []});
     let mut failed = ended("failed", "provider_error");
     failed["error"] = json!({"code": "provider_error", "message": "The provider failed."});
     for (log, raw, ended) in [
-        (scenes::cancel(), "incomplete(resp_R_s1)", ended("cancelled", "user")),
-        (scenes::limit(), "incomplete(resp_R_s1)", ended("incomplete", "max_tokens")),
-        (scenes::fail("provider_error"), "failed(resp_R_s1)", failed),
+        (scenario_logs::cancel(), "incomplete(resp_R_s1)", ended("cancelled", "user")),
+        (scenario_logs::limit(), "incomplete(resp_R_s1)", ended("incomplete", "max_tokens")),
+        (scenario_logs::fail("provider_error"), "failed(resp_R_s1)", failed),
     ] {
-        tells(&log, &["agent demo", &format!("{message} {raw}"), &ended.to_string()]);
+        assert_lines(&log, &["agent demo", &format!("{message} {raw}"), &ended.to_string()]);
     }
     let again = "created(resp_R_s2) in_progress(resp_R_s2) output_item.added(msg_R2) output_item.done(msg_R2)";
     let told = "message_output_created message_output_item msg_R2 message by demo";
     let raw = format!("{message} failed(resp_R_s1) {again}");
-    tells(&scenes::recover(), &["agent demo", &raw, told, "raw completed(resp_R_s2)", ENDED]);
+    assert_lines(&scenario_logs::recover(), &["agent demo", &raw, told, "raw completed(resp_R_s2)", ENDED]);
 }
 
 #[test]
-fn a_hand_off_has_names_of_its_own() {
-    tells(
-        &scenes::handoff(),
+fn a_handoff_has_its_own_event_names() {
+    assert_lines(
+        &scenario_logs::handoff(),
         &[
             "agent demo",
             "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(fc_R1) output_item.done(fc_R1)",
@@ -211,13 +211,13 @@ fn a_hand_off_has_names_of_its_own() {
 }
 
 #[test]
-fn the_providers_own_tool_is_called_in_its_own_shape() {
-    let told = story(&shown(&scenes::image()));
+fn a_hosted_tool_call_has_its_own_shape() {
+    let told = story(&frames_of(&scenario_logs::image()));
     assert_eq!(told[2], "tool_called tool_call_item hc_R1 image_generation_call by demo");
 }
 
 #[test]
-fn a_computer_is_called_by_actions_and_answers_with_its_screen() {
+fn a_computer_call_has_actions_and_returns_a_screenshot() {
     let screen = json!([text("clicked"), {"type": "image", "image_url": {"url": "/v1/blobs/cd34"}}]);
     for (actions, key) in
         [(json!([{"type": "wait"}]), "action"), (json!([{"type": "wait"}, {"type": "wait"}]), "actions")]
@@ -227,7 +227,7 @@ fn a_computer_is_called_by_actions_and_answers_with_its_screen() {
         log.step().call(1, "computer", ["tool", "never"], &[&arguments]).step_done("tool_calls");
         log.started(1, &arguments).result(1, screen.clone());
         log.step().message("msg_R2", &["Done."], None).step_done("stop").completed();
-        let frames = shown(&log);
+        let frames = frames_of(&log);
         let item = |name: &str| frames.iter().find(|(_, data)| data["name"] == name).unwrap().1["item"].clone();
         let call = &item("tool_called")["raw_item"];
         assert_eq!((&call["type"], &call["call_id"]), (&json!("computer_call"), &json!("call_R1")));
@@ -246,9 +246,9 @@ fn laws_4_and_5_hold() {
     });
 }
 
-/// A thread's stream is its runs' streams, one after the other, and it never ends.
+/// A thread's stream is the concatenation of its runs' streams, and never ends.
 #[test]
-fn a_thread_shows_its_runs_one_after_the_other() {
+fn a_thread_shows_its_runs_in_order() {
     for seed in test_seeds() {
         let (thread, log) = generate_thread_log(seed, LogOptions::small());
         let mut ids: Vec<_> = log.iter().map(|record| record.run.clone()).collect();
@@ -264,7 +264,7 @@ fn a_thread_shows_its_runs_one_after_the_other() {
 }
 
 #[test]
-fn random_runs_tell_every_whole_item_once_and_end_once() {
+fn random_runs_show_every_complete_item_once_and_end_once() {
     for seed in test_seeds() {
         let (thread, log) = generate_thread_log(seed, LogOptions::default());
         let mut ids: Vec<_> = log.iter().map(|record| record.run.clone()).collect();
@@ -288,7 +288,7 @@ fn named(raw: &Value) -> String {
     id.unwrap_or_else(|| raw["call_id"].as_str().unwrap().replace("call_", "fco_"))
 }
 
-/// The item that an event says is whole.
+/// The item that an event declares complete.
 fn whole_item(event: &Event) -> Option<String> {
     use model::item::{ItemStatus, ResultStatus};
     let Event::ItemDone(done) = event else { return None };

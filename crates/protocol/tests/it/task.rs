@@ -1,4 +1,4 @@
-//! The laws of projections, for the native dialect in every scope, over random logs. A failure names its seed.
+//! The laws of projections, for the native protocol in every scope, over random logs. A failure prints its seed.
 
 use bytes::Bytes;
 use model::cursor::Cursor;
@@ -42,8 +42,8 @@ fn read(chance: &mut Rng, mut bytes: &[u8]) -> Vec<TaskFrame> {
     frames
 }
 
-/// Logs for laws 4 and 5, whose time grows with the square of the log: fewer of them, and none longer than this. But
-/// with sub-agents of sub-agents, whose place depends on what came before. The beginning of a log is a log.
+/// Logs for laws 4 and 5, which take quadratic time: fewer and shorter ones, but with nested sub-agents, whose frames
+/// depend on earlier records. A prefix of a log is a log.
 fn short_logs() -> impl Iterator<Item = (u64, Vec<Record>)> {
     const RECORDS_MAX: usize = 140;
     const NESTED: LogOptions = LogOptions { steps_max: 3, depth_max: 3, children_max: 4, ..LogOptions::small() };
@@ -70,8 +70,8 @@ fn law_4_prefix_stable() {
     }
 }
 
-/// The frames after `cursor` as somebody makes them who was not there before: from the record after it, or, where a
-/// projection needs to have seen its run, from that run's first record, showing nothing until the cursor is passed.
+/// The frames after `cursor` for a new viewer: from the next record on, or, where a projection needs the history of its
+/// run, from that run's first record with the frames up to the cursor suppressed.
 fn resumed(scope: &RecordScope, log: &[Record], cursor: usize) -> Shown {
     let mut projection = TaskProjection::new(scope.clone());
     let rest = &log[cursor..];
@@ -107,7 +107,7 @@ fn law_5_resume() {
     }
 }
 
-/// Every frame's id is a cursor of its own record, and of no other thread's.
+/// Every frame's id is a cursor of its own record and of no other thread.
 #[test]
 fn every_frame_carries_a_cursor_of_its_record() {
     for seed in test_seeds() {
@@ -131,7 +131,7 @@ fn every_frame_carries_a_cursor_of_its_record() {
     }
 }
 
-/// A run's stream ends with its root, whatever the log goes on with; a thread's never does.
+/// A run's stream ends with its root, whatever follows in the log; a thread's never ends.
 #[test]
 fn a_stream_ends_with_its_task() {
     for seed in test_seeds() {
@@ -149,7 +149,7 @@ fn a_stream_ends_with_its_task() {
     }
 }
 
-/// Law 6 for this dialect: whoever folds what came over the wire has the object that the server would answer.
+/// Law 6 for this protocol: folding the frames gives the object that the server returns.
 #[test]
 fn law_6_the_client_agrees() {
     for seed in test_seeds() {
@@ -174,9 +174,9 @@ fn law_6_the_client_agrees() {
     }
 }
 
-/// A sub-agent's own stream is that of an ordinary task: read alone, it gives the sub-agent's object.
+/// A sub-agent's own stream is that of an ordinary task: by itself it gives the sub-agent's object.
 #[test]
-fn a_sub_agents_stream_stands_alone() {
+fn a_sub_agents_stream_is_self_contained() {
     for seed in test_seeds() {
         let mut chance = Rng::new(seed);
         let (_, log) = generate_thread_log(seed, LogOptions::default());
@@ -188,10 +188,10 @@ fn a_sub_agents_stream_stands_alone() {
                 if let Event::Created(created) = &mut frame.event
                     && created.task_id == *task
                 {
-                    // Here it is the root: whoever asked for it is not part of the stream.
+                    // Here it is the root: its parent is not part of the stream.
                     created.task.parent_task_id = None;
                 }
-                // The state is the run's, and may have been set before this stream begins; it is in no task's object.
+                // The shared state belongs to the run and may predate this stream; it is in no task's object.
                 if !matches!(frame.event, Event::StateSnapshot(_) | Event::StateDelta(_)) {
                     client.apply_event(client.seq.next(), frame.at, &frame.event, None).unwrap();
                 }

@@ -16,7 +16,7 @@ fn user(text: &str) -> HistoryEntry {
     HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
-/// A thought in the words of its dialect.
+/// Reasoning in the format of its protocol.
 fn thought(kind: UpstreamDialect, number: u32) -> HistoryEntry {
     let blob = format!("blob {number}");
     let item = match kind {
@@ -29,7 +29,7 @@ fn thought(kind: UpstreamDialect, number: u32) -> HistoryEntry {
     HistoryEntry::Reasoning { id: format!("rs_R{number}").into(), raw: came(item) }
 }
 
-fn said(kind: UpstreamDialect, number: u32) -> HistoryEntry {
+fn assistant_message(kind: UpstreamDialect, number: u32) -> HistoryEntry {
     let text = format!("word {number}");
     let item = match kind {
         UpstreamDialect::Responses => json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant",
@@ -60,7 +60,7 @@ fn result(number: u32) -> HistoryEntry {
     HistoryEntry::Result { call_id: format!("call_R{number}").into(), status: ResultStatus::Completed, content }
 }
 
-/// A whole turn with one call. Its things have the numbers from `first` on.
+/// A complete turn with one call. Its items are numbered from `first`.
 fn turn(kind: UpstreamDialect, first: u32) -> Vec<HistoryEntry> {
     vec![
         user("go on"),
@@ -68,7 +68,7 @@ fn turn(kind: UpstreamDialect, first: u32) -> Vec<HistoryEntry> {
         call(kind, first + 1),
         result(first + 1),
         thought(kind, first + 2),
-        said(kind, first + 3),
+        assistant_message(kind, first + 3),
     ]
 }
 
@@ -90,7 +90,7 @@ fn body(kind: UpstreamDialect, history: &[HistoryEntry]) -> Value {
 }
 
 #[test]
-fn what_goes_from_the_start_is_what_went_after_the_refusal() {
+fn a_later_turn_sends_at_once_what_was_accepted_after_the_refusal() {
     for kind in UpstreamDialect::ALL {
         let mut history = turn(kind, 1);
         history.push(user("next"));
@@ -102,7 +102,7 @@ fn what_goes_from_the_start_is_what_went_after_the_refusal() {
 }
 
 #[test]
-fn what_is_newer_than_the_refusal_goes_back_whole() {
+fn items_newer_than_the_refusal_are_sent_unchanged() {
     for kind in UpstreamDialect::ALL {
         let old = turn(kind, 1);
         let both: Vec<HistoryEntry> = old.iter().cloned().chain(turn(kind, 5)).collect();
@@ -119,7 +119,7 @@ fn what_is_newer_than_the_refusal_goes_back_whole() {
 }
 
 #[test]
-fn what_came_from_elsewhere_is_no_mark_and_is_left_alone() {
+fn items_of_other_origins_are_not_affected() {
     let elsewhere = |id: &str| HistoryEntry::Reasoning {
         id: id.into(),
         raw: RawItem { origin: "there".to_owned(), item: json!({"blob": 1}) },
@@ -135,7 +135,7 @@ fn what_came_from_elsewhere_is_no_mark_and_is_left_alone() {
 }
 
 #[test]
-fn a_refusal_is_of_one_thread_and_one_origin() {
+fn a_refusal_is_remembered_per_thread_and_origin() {
     let refused = RefusedHistory::default();
     let history: Arc<[HistoryEntry]> = turn(UpstreamDialect::Responses, 1).into();
     let (one, two) = (ThreadId::from("thr_1"), ThreadId::from("thr_2"));
@@ -150,7 +150,7 @@ fn a_refusal_is_of_one_thread_and_one_origin() {
 }
 
 #[test]
-fn no_more_is_remembered_than_there_is_room_for_and_what_is_asked_about_stays() {
+fn the_refusal_cache_is_bounded_and_keeps_recently_used_entries() {
     let mut marks = RefusalMarks::default();
     let place = |number: usize| (ThreadId::from(format!("thr_{number}")), HERE.to_owned());
     for number in 0..MARKS_MAX {

@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_milliseconds_and_moments_are_understood_and_nothing_else() {
+    fn retry_after_accepts_seconds_milliseconds_and_dates_only() {
         let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(wait(&[("retry-after", "2")]), Some(2000));
         assert_eq!(wait(&[("retry-after", "0.25")]), Some(250));

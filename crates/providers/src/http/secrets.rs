@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_secret_is_taken_out_the_longest_first_and_also_as_json_has_it() {
+    fn every_secret_is_redacted_longest_first_also_in_json_encoding() {
         let mut secrets = TurnSecrets::default();
         secrets.add_values(vec!["abc".to_owned(), String::new(), "abc\"def".to_owned()]);
         assert_eq!(secrets.redact(r#"abc, abc"def and abc\"def."#), "[removed], [removed] and [removed].");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_somebodys_key_stays_in_an_answer() {
+    fn a_short_key_is_not_redacted_from_responses() {
         let mut secrets = TurnSecrets::default();
         secrets.add_values(vec!["test".to_owned(), "0123456789abcdef".to_owned()]);
         let mut said = "a test with 0123456789abcdef".to_owned();

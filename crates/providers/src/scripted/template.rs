@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_void_when_nothing_but_empty_values_is_in_it() {
+    fn a_template_with_only_empty_values_is_void() {
         let names = Placeholders::new(["n".to_owned()].into_iter());
         let values = ["", "", "red", ""].map(str::to_owned);
         let void = |text: &str| Template::compile(text, &names).first_empty_placeholder(&values);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_what_was_found_or_the_default_or_nothing() {
+    fn a_value_is_the_capture_or_the_default_or_empty() {
         let mut names = Placeholders::new(["n".to_owned(), "m".to_owned()].into_iter());
         names.set_default(3, "50".to_owned());
         assert_eq!(names.resolve_values(|_, _| None), ["", "", "", "50", ""]);

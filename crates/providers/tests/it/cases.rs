@@ -1,4 +1,4 @@
-//! One file for several models, turns for one case or another, and what was offered and given back.
+//! One file for several models, conditional turns, and conditions on tools and results.
 
 use crate::vocabulary::{asked, assistant, call, ended, lines, played, request, result, scripted, user};
 use model::content::ContentPart;
@@ -7,8 +7,7 @@ use model::item::ResultStatus;
 use model::ports::ModelClient;
 use providers::scripted::ScriptedProvider;
 
-/// What is said first.
-async fn said(models: &dyn ModelClient, model: &str, history: Vec<HistoryEntry>, tools: &[&str]) -> String {
+async fn answer_text(models: &dyn ModelClient, model: &str, history: Vec<HistoryEntry>, tools: &[&str]) -> String {
     lines(models, asked(model, history, tools)).await.swap_remove(1)
 }
 
@@ -36,16 +35,16 @@ async fn a_scenario_is_played_by_the_models_that_it_names() {
         ("mine/Poet", "the sea", "0 ?"),
         ("mine/other", "the sea", "0 ?"),
         ("poet", "the sea", "0 waves"),
-        // Whatever follows the first slash is the model's name.
+        // Everything after the first slash is the model's name.
         ("mine/a/poet", "the sea", "0 ?"),
     ];
     for (model, message, wanted) in cases {
-        assert_eq!(said(&models, model, vec![user(message)], &[]).await, wanted, "{model} {message}");
+        assert_eq!(answer_text(&models, model, vec![user(message)], &[]).await, wanted, "{model} {message}");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_no_scenario_is_for_fails_for_good() {
+async fn a_model_without_a_scenario_fails_permanently() {
     let models = scripted("[[scenario]]\nmodel = 'a'\n[[scenario.turn]]\nsteps = []");
     let wanted =
         "failed no_scenario for good: no scenario of test.toml for the model `b` matches the last user message";
@@ -75,7 +74,7 @@ fn order() -> ScriptedProvider {
 }
 
 #[tokio::test]
-async fn how_the_last_result_ended_chooses_among_turns() {
+async fn the_status_of_the_last_result_selects_the_turn() {
     let models = order();
     let cases = [
         (ResultStatus::Completed, "0 done: x"),
@@ -92,7 +91,7 @@ async fn how_the_last_result_ended_chooses_among_turns() {
 }
 
 #[tokio::test]
-async fn turns_for_one_case_or_another_are_one_place_in_the_play() {
+async fn alternative_turns_count_as_one_turn() {
     let first = [user("go"), call("order"), ended(ResultStatus::Rejected, "no")];
     let second = [call("order"), ended(ResultStatus::Completed, "yes")];
     let history = [first.as_slice(), &second].concat();
@@ -102,14 +101,14 @@ async fn turns_for_one_case_or_another_are_one_place_in_the_play() {
 }
 
 #[tokio::test]
-async fn of_several_results_the_last_counts() {
+async fn the_last_of_several_results_counts() {
     let results = [ended(ResultStatus::Rejected, "no"), ended(ResultStatus::Completed, "yes")];
     let history = [&[user("go"), call("a"), call("b")], results.as_slice()].concat();
     assert_eq!(played(&order(), history).await[1], "0 done: yes");
 }
 
 #[tokio::test]
-async fn the_result_is_its_own_words_without_what_marks_it_for_citing() {
+async fn the_result_placeholder_has_no_reference_markers() {
     let text = |text: &str, tags: &[&str]| ContentPart::Text {
         text: text.to_owned(),
         id: Some(7),
@@ -143,7 +142,7 @@ fn picker() -> ScriptedProvider {
 }
 
 #[tokio::test]
-async fn a_tool_that_the_file_does_not_name_can_be_called() {
+async fn a_tool_that_the_file_does_not_mention_can_be_called() {
     let models = picker();
     for (tools, wanted) in
         [(&["pick"][..], "pick"), (&["known", "pick", "choose"], "pick"), (&["choose", "pick"], "choose")]
@@ -154,21 +153,21 @@ async fn a_tool_that_the_file_does_not_name_can_be_called() {
         assert!(lines[3].starts_with("end ToolCalls "), "{lines:?}");
     }
     for tools in [&[][..], &["known"]] {
-        assert_eq!(said(&models, "m/m", vec![user("go")], tools).await, "0 none", "{tools:?}");
+        assert_eq!(answer_text(&models, "m/m", vec![user("go")], tools).await, "0 none", "{tools:?}");
     }
 }
 
 #[tokio::test]
-async fn all_that_when_says_must_hold() {
+async fn all_conditions_of_when_must_hold() {
     let models = picker();
     let history = |status| vec![user("go"), call("pick"), ended(status, "red")];
-    assert_eq!(said(&models, "m/m", history(ResultStatus::Completed), &["pick"]).await, "0 pick: red");
-    assert_eq!(said(&models, "m/m", history(ResultStatus::Failed), &["pick"]).await, "0 other");
-    assert_eq!(said(&models, "m/m", history(ResultStatus::Completed), &[]).await, "0 other");
+    assert_eq!(answer_text(&models, "m/m", history(ResultStatus::Completed), &["pick"]).await, "0 pick: red");
+    assert_eq!(answer_text(&models, "m/m", history(ResultStatus::Failed), &["pick"]).await, "0 other");
+    assert_eq!(answer_text(&models, "m/m", history(ResultStatus::Completed), &[]).await, "0 other");
 }
 
 #[tokio::test]
-async fn a_call_without_a_name_fails_before_anything_is_said() {
+async fn a_call_without_a_name_fails_before_any_output() {
     let wanted = "failed scenario_value for good: `tool` has no value in scenario 1 of test.toml, and a call needs \
                   the name of a tool";
     assert_eq!(lines(&picker(), asked("m/m", [user("blindly")], &["known"])).await, [wanted]);
@@ -189,7 +188,7 @@ fn transfer(call_id: &str, status: ResultStatus) -> [HistoryEntry; 2] {
 }
 
 #[tokio::test]
-async fn whoever_takes_over_begins_with_the_first_turn() {
+async fn after_a_handoff_the_scenario_starts_with_its_first_turn() {
     let models = scripted(
         r#"
         [[scenario]]
@@ -207,10 +206,10 @@ async fn whoever_takes_over_begins_with_the_first_turn() {
     let cases: [(Vec<HistoryEntry>, &str); 5] = [
         ([before.as_slice(), &[handing.clone(), handed.clone()]].concat(), "0 one"),
         ([before.as_slice(), &[handing.clone(), handed.clone()], &after].concat(), "0 two [^4]"),
-        // Beside an ordinary tool, in whichever order.
+        // Next to an ordinary tool, in either order.
         (vec![user("go"), handing.clone(), call("t"), handed.clone(), result(None)], "0 one"),
         (vec![user("go"), call("t"), handing, result(None), handed], "0 one"),
-        // One that did not take place is a tool like any other.
+        // A hand-off that did not take place is an ordinary tool.
         ([before.as_slice(), &[ignored, refused]].concat(), "0 three"),
     ];
     for (history, wanted) in cases {

@@ -39,7 +39,7 @@ fn the_config_gives_the_agents_what_the_scenarios_call() {
     );
     let models = ["demo", "WeatherAgent", "specialist"].map(|agent| agents[agent]["model"].as_str().unwrap());
     assert_eq!(models, ["scripted/demo", "scripted/weather", "scripted/specialist"]);
-    // What no `call` names would be taken for a tool of the caller's.
+    // A name that no `call` uses would be taken for a client tool.
     let calls = |tool: &str| SCENARIOS.contains(&format!("{{ call = \"{tool}\""));
     assert!(own.iter().all(|tool| calls(tool)) && calls("transfer_to_specialist"));
     assert_eq!(config["tools"]["ask_for_help"]["agent"].as_str(), Some("WeatherAgent"));
@@ -78,7 +78,7 @@ async fn weather_cites_this_runs_result_over_a_split_marker() {
     assert_eq!(texts(&events).last(), Some(&"2]"));
 }
 
-/// How a turn after this one goes on: what is said when the tool has ended so.
+/// The text of the next turn after a tool with this outcome.
 async fn after(message: &str, tool: &str, given: HistoryEntry) -> Vec<String> {
     let lines = played(&demo(), [user(message), call(tool), given]).await;
     assert!(lines.last().is_some_and(|line| line.starts_with("end Stop ")), "{lines:?}");
@@ -86,7 +86,7 @@ async fn after(message: &str, tool: &str, given: HistoryEntry) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn help_asks_the_other_agent_and_passes_its_answer_on() {
+async fn help_calls_the_other_agent_and_returns_its_answer() {
     let lines = played(&demo(), [user("Help me with the trade!")]).await;
     let asks = [
         "1+ call ask_for_help",
@@ -101,7 +101,7 @@ async fn help_asks_the_other_agent_and_passes_its_answer_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_other_agent_thinks_calls_and_cites_whatever_it_is_asked() {
+async fn the_sub_agent_reasons_calls_and_cites_for_any_input() {
     let prompt = user("Get the current weather in Paris, France.");
     let first = lines(&demo(), asked("scripted/weather", [prompt.clone()], &["get_weather"])).await;
     assert_eq!(first, played(&demo(), [user("weather")]).await.into_iter().map(usage_of(&first)).collect::<Vec<_>>());
@@ -112,7 +112,7 @@ async fn the_other_agent_thinks_calls_and_cites_whatever_it_is_asked() {
     assert_eq!(second[1..4], ["0 The weather in Paris is sunny ", "0 with a temperature of 15C.[^", "0 1]"]);
 }
 
-/// The same line, but for the tokens, which depend on what was read.
+/// The same line without the tokens, which depend on the input.
 fn usage_of(lines: &[String]) -> impl Fn(String) -> String {
     let last = lines.last().cloned().unwrap_or_default();
     move |line| if line.starts_with("end ") { last.clone() } else { line }
@@ -156,7 +156,7 @@ async fn handoff_calls_the_transfer_and_the_specialist_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_calls_what_the_caller_declared_and_says_what_came_back() {
+async fn client_calls_the_declared_tool_and_repeats_its_result() {
     let offered = ["get_weather", "execute_trade", "transfer_to_specialist", "pick", "other"];
     let first = lines(&demo(), asked("scripted/demo", [user("my client")], &offered)).await;
     assert_eq!(first[..first.len() - 1], ["0+ call pick", "0 {}", "0-"]);
@@ -183,7 +183,7 @@ async fn slow_takes_its_seconds_from_the_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn image_is_a_hosted_call_with_three_partial_pictures() {
+async fn image_is_a_hosted_call_with_three_partial_images() {
     let lines = played(&demo(), [user("an image, please")]).await;
     assert_eq!(lines[..3], ["0+ hosted image_generation", "0 in_progress", "0 generating"]);
     let pictures = &lines[3..7];
@@ -195,7 +195,7 @@ async fn image_is_a_hosted_call_with_three_partial_pictures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_story_has_exactly_so_many_deltas_one_per_20_ms() {
+async fn a_story_has_the_exact_number_of_deltas_one_per_20_ms() {
     for (message, deltas) in [("story 7", 7), ("Tell me a story 120 please", 120), ("a story", 50), ("story 0", 0)] {
         let began = tokio::time::Instant::now();
         let events = events(&demo(), [user(message)]).await;
@@ -240,7 +240,7 @@ async fn everything_else_is_greeted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_order_of_words_is_the_order_of_the_file() {
+async fn the_first_matching_keyword_in_the_file_wins() {
     let demo: &dyn ModelClient = &demo();
     let mut words =
         vec!["slow 1", "fail", "client", "story 3 fast", "image", "handoff", "trade", "parallel", "help", "weather"];

@@ -1,4 +1,4 @@
-//! `docs/scenarios.md` says what is true: every TOML example in it that has scenarios is read, and two are played.
+//! `docs/scenarios.md` is correct: every TOML example in it with scenarios parses, and two are played.
 
 use crate::vocabulary::{answer, asked, call, ended, lines, played, scripted, user};
 use model::item::ResultStatus;
@@ -13,7 +13,7 @@ fn examples() -> Vec<&'static str> {
 }
 
 #[test]
-fn every_example_is_read() {
+fn every_example_parses() {
     assert!(examples().len() >= 3, "{} examples", examples().len());
     for example in examples() {
         drop(scripted(example));
@@ -46,7 +46,7 @@ async fn the_example_of_several_agents_does_what_the_page_says() {
 }
 
 #[test]
-fn the_mistake_on_the_page_is_refused_as_the_page_says() {
+fn the_documented_error_example_gives_the_documented_message() {
     let mistaken = examples()[0].replacen("every_ms", "evry_ms", 1);
     let error = Scenarios::parse(&mistaken, "scenarios.toml").unwrap_err().to_string();
     assert!(PAGE.contains(&format!("```text\n{error}\n```")), "{error}");

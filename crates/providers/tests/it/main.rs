@@ -1,4 +1,4 @@
-//! The providers from outside, as the engine sees them.
+//! The providers as the engine sees them.
 
 #[cfg(test)]
 mod cases;
@@ -11,9 +11,9 @@ mod matching;
 #[cfg(test)]
 mod pacing;
 #[cfg(test)]
-mod reading;
-#[cfg(test)]
 mod router;
+#[cfg(test)]
+mod scenario_errors;
 #[cfg(test)]
 mod steps;
 #[cfg(test)]

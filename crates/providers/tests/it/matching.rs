@@ -1,4 +1,4 @@
-//! Which scenario is played, which of its turns, and what its placeholders stand for.
+//! Which scenario and which of its turns is played, and what its placeholders expand to.
 
 use crate::vocabulary::{answer, assistant, call, events, played, request, result, scripted, steps, user};
 use futures_util::StreamExt;
@@ -42,7 +42,7 @@ async fn the_first_scenario_in_the_file_that_matches_is_played() {
 }
 
 #[tokio::test]
-async fn only_what_the_user_wrote_last_is_looked_at() {
+async fn only_the_last_user_message_is_matched() {
     let models = scripted(ANIMALS);
     let tagged = |text: &str| ContentPart::Text { text: text.to_owned(), id: None, tags: vec!["added".to_owned()] };
     let image = ContentPart::image("cat");
@@ -64,7 +64,7 @@ async fn only_what_the_user_wrote_last_is_looked_at() {
 }
 
 #[tokio::test]
-async fn nothing_that_matches_is_a_failure_for_good() {
+async fn no_match_is_a_permanent_failure() {
     let models = scripted("[[scenario]]\nmatch = 'x'\n[[scenario.turn]]\nsteps = []");
     let wanted =
         ["failed no_scenario for good: no scenario of test.toml for the model `demo` matches the last user message"];
@@ -85,20 +85,20 @@ fn three_turns() -> ScriptedProvider {
 }
 
 #[tokio::test]
-async fn the_turn_is_how_often_tools_answered_since_the_user_spoke() {
+async fn the_turn_is_the_number_of_tool_rounds_since_the_last_user_message() {
     let first = || vec![user("go"), assistant("one"), call("t"), result(None)];
     let second = || vec![assistant("two"), call("t"), call("t"), result(None), result(None)];
     let cases: [(Vec<HistoryEntry>, &str); 8] = [
         (vec![user("go")], "0 one"),
         (first(), "0 two"),
         ([first(), second()].concat(), "0 three"),
-        // Past the last turn, the last one again.
+        // After the last turn, the last one repeats.
         ([first(), second(), second()].concat(), "0 three"),
-        // A thread's next run begins anew.
+        // The next run of a thread starts at the first turn.
         ([first(), second(), vec![assistant("three"), user("go")]].concat(), "0 one"),
         // So does a message in mid-run.
         ([first(), vec![user("wait")]].concat(), "0 one"),
-        // A turn that was cut left only its words: it is played again.
+        // An interrupted turn left only its text: it is played again.
         (vec![user("go"), assistant("on")], "0 one"),
         ([first(), vec![assistant("tw")]].concat(), "0 two"),
     ];
@@ -133,7 +133,7 @@ async fn the_same_request_gives_the_same_events() {
 }
 
 #[tokio::test]
-async fn captures_fill_placeholders_and_defaults_stand_in() {
+async fn captures_fill_placeholders_with_defaults_as_fallback() {
     let models = scripted(
         r#"
         [[scenario]]
@@ -147,7 +147,7 @@ async fn captures_fill_placeholders_and_defaults_stand_in() {
 }
 
 #[tokio::test]
-async fn what_a_user_wrote_cannot_break_the_arguments() {
+async fn user_text_cannot_break_the_arguments() {
     let models = scripted(
         r#"
         [[scenario]]
@@ -160,7 +160,7 @@ async fn what_a_user_wrote_cannot_break_the_arguments() {
 }
 
 #[tokio::test]
-async fn a_number_that_is_none_fails_before_anything_is_said() {
+async fn an_invalid_number_fails_before_any_output() {
     let models = scripted(
         r#"
         [[scenario]]
@@ -179,13 +179,13 @@ async fn a_number_that_is_none_fails_before_anything_is_said() {
 }
 
 #[tokio::test]
-async fn ref_is_the_number_of_what_the_tools_gave_last() {
+async fn ref_is_the_reference_number_of_the_last_tool_result() {
     let models = steps(r#"{ text = "[^{ref}]" }"#);
     let cases: [(Vec<HistoryEntry>, &str); 5] = [
         (vec![user("go"), call("t"), result(Some(1))], "0 [^1]"),
         (vec![user("go"), call("t"), result(Some(1)), call("t"), result(Some(12))], "0 [^12]"),
         (vec![user("go"), call("t"), result(Some(4)), result(None)], "0 [^4]"),
-        // An earlier run's result is not this answer's source.
+        // The result of an earlier run is not cited.
         (vec![user("go"), call("t"), result(Some(1)), assistant("x"), user("again")], "0 [^]"),
         (vec![user("go")], "0 [^]"),
     ];

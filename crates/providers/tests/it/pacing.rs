@@ -1,4 +1,4 @@
-//! When events come. Time stands still in these tests and moves only when everybody waits.
+//! The timing of events. Time is paused in these tests and advances only when all tasks wait.
 
 use crate::vocabulary::{request, scripted, steps, user};
 use futures_util::{FutureExt, StreamExt};
@@ -14,7 +14,7 @@ fn turn(models: &ScriptedProvider, message: &str) -> BoxStream<'static, ModelEve
     models.stream_turn(request([user(message)]))
 }
 
-/// When each text delta came, in milliseconds after the first poll, and when the end did.
+/// The time of each text delta, in milliseconds after the first poll, and of the end.
 async fn times(models: &ScriptedProvider, message: &str) -> (Vec<u128>, u128) {
     let mut stream = turn(models, message);
     let began = Instant::now();
@@ -28,7 +28,7 @@ async fn times(models: &ScriptedProvider, message: &str) -> (Vec<u128>, u128) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_delta_comes_at_once_and_each_other_one_interval_later() {
+async fn the_first_delta_comes_at_once_and_the_others_at_intervals() {
     assert_eq!(times(&steps(r#"{ text = "x", repeat = 4, every_ms = 20 }"#), "").await, (vec![0, 20, 40, 60], 60));
     let text = r#"{ text = ["a", "b"], every_ms = 10 }, { pause_ms = 100 }, { text = ["c", "d"], every_ms = 5 }"#;
     assert_eq!(times(&steps(text), "").await, (vec![0, 10, 110, 115], 115));
@@ -39,7 +39,7 @@ async fn the_first_delta_comes_at_once_and_each_other_one_interval_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_of_a_message_set_the_pace() {
+async fn numbers_in_the_message_set_the_pace() {
     let models = scripted(
         r#"
         [[scenario]]
@@ -51,7 +51,7 @@ async fn numbers_of_a_message_set_the_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_reader_gets_what_is_overdue_and_the_pace_does_not_drift() {
+async fn a_late_reader_gets_overdue_deltas_and_the_pace_does_not_drift() {
     let models = steps(r#"{ text = "{i}", repeat = 8, every_ms = 20 }"#);
     let mut stream = turn(&models, "");
     assert!(stream.next().await.is_some(), "started");
@@ -79,7 +79,7 @@ async fn nothing_comes_before_its_time() {
     assert!(stream.next().now_or_never().flatten().is_some());
 }
 
-/// A story whose every delta asks the clock, which counts how often it was asked.
+/// A story in which every delta reads a clock that counts its reads.
 fn counted(text: &str) -> (ScriptedProvider, Arc<AtomicU64>) {
     let asked = Arc::new(AtomicU64::new(0));
     let clock = {
@@ -92,7 +92,7 @@ fn counted(text: &str) -> (ScriptedProvider, Arc<AtomicU64>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_made_before_it_is_asked_for_nor_after_a_drop() {
+async fn nothing_is_generated_before_a_poll_or_after_a_drop() {
     let (models, asked) = counted(r#"{ text = "{clock_us}", repeat = 1000, every_ms = 20 }"#);
     let mut stream = turn(&models, "");
     advance(Duration::from_secs(1)).await;
@@ -112,11 +112,11 @@ async fn nothing_is_made_before_it_is_asked_for_nor_after_a_drop() {
 }
 
 #[tokio::test]
-async fn a_story_without_pauses_leaves_room_for_others() {
+async fn a_story_without_pauses_yields_to_other_tasks() {
     let (models, asked) = counted(r#"{ text = "{clock_us}", repeat = 1000000 }"#);
     let mut stream = turn(&models, "");
     let story = tokio::spawn(async move { while stream.next().await.is_some() {} });
-    // One thread: whoever does not yield keeps everybody else from running at all.
+    // Single-threaded: a task that does not yield blocks all others.
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
@@ -134,7 +134,7 @@ async fn a_million_deltas_are_exactly_a_million() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_over_stays_over() {
+async fn an_ended_turn_stays_ended() {
     for text in [r#"{ text = "x" }"#, r#"{ error = { code = "c", message = "m" } }"#] {
         let mut stream = turn(&steps(text), "");
         while stream.next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! Who is asked.
+//! The provider of a model name.
 
 use crate::vocabulary::{played, request, steps, user};
 use futures_util::StreamExt;
@@ -15,24 +15,24 @@ fn router() -> ProviderRouter {
         .with_provider("scripted", said("scripted"))
 }
 
-async fn asked(model: &str) -> Vec<ModelEvent> {
+async fn route_turn(model: &str) -> Vec<ModelEvent> {
     let mut request = request([user("hi")]);
     request.model = model.to_owned();
     router().stream_turn(request).collect().await
 }
 
 #[tokio::test]
-async fn the_first_half_of_the_name_says_who() {
+async fn the_first_half_of_the_model_name_selects_the_provider() {
     assert_eq!(played(&router(), [user("hi")]).await[1], "0 scripted");
-    assert_eq!(asked("other/a/b").await, asked("other/x").await);
-    assert_ne!(asked("other/a").await, asked("scripted/a").await);
+    assert_eq!(route_turn("other/a/b").await, route_turn("other/x").await);
+    assert_ne!(route_turn("other/a").await, route_turn("scripted/a").await);
     assert_eq!(router().provider_names().collect::<Vec<_>>(), ["other", "scripted"]);
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there_is_a_failure_for_good() {
+async fn an_unknown_provider_is_a_permanent_failure() {
     for model in ["nobody/gpt", "scripted", "", "/scripted", "Scripted/demo"] {
-        let events = asked(model).await;
+        let events = route_turn(model).await;
         let [ModelEvent::Failed(failure)] = events.as_slice() else { panic!("{model}: {events:?}") };
         assert_eq!((failure.error.code.as_str(), failure.error.retryable), ("unknown_provider", Some(false)));
         assert_eq!(failure.error.message, format!("no provider for the model `{model}`"));

@@ -1,11 +1,11 @@
-//! Every kind of step, and what it comes to as events.
+//! Every kind of step and its events.
 
 use crate::vocabulary::{CLOCK_US, events, lines, played, request, scripted, steps, user};
 use model::event::StopReason;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::usage::Usage;
 
-/// What these steps give, without the last event.
+/// The events of these steps, without the last one.
 async fn deltas(text: &str) -> Vec<String> {
     let mut lines = played(&steps(text), [user("hi")]).await;
     assert!(lines.pop().is_some_and(|line| line.starts_with("end ")), "{lines:?}");
@@ -19,14 +19,14 @@ async fn a_text_is_one_delta_and_a_list_is_several() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn texts_go_on_with_the_message_before_them() {
+async fn consecutive_texts_belong_to_one_message() {
     let text = r#"{ text = "a" }, { pause_ms = 5 }, { text = ["b", "c"] }, { call = "t" }, { text = "d" }"#;
     let wanted = ["0+ message", "0 a", "0 b", "0 c", "0-", "1+ call t", "1 {}", "1-", "2+ message", "2 d", "2-"];
     assert_eq!(deltas(text).await, wanted);
 }
 
 #[tokio::test(start_paused = true)]
-async fn thoughts_in_a_row_are_parts_of_one_item() {
+async fn consecutive_reasoning_steps_are_parts_of_one_item() {
     let text =
         r#"{ reasoning = ["a", "b"] }, { pause_ms = 5 }, { reasoning = "c" }, { text = "d" }, { reasoning = "e" }"#;
     let wanted =
@@ -35,14 +35,14 @@ async fn thoughts_in_a_row_are_parts_of_one_item() {
 }
 
 #[tokio::test]
-async fn every_call_is_an_item_of_its_own_and_asks_for_tools() {
+async fn every_call_is_a_separate_item_and_stops_for_tools() {
     let models = steps(r#"{ call = "a", arguments = ['{"n":', '1}'] }, { call = "b" }"#);
     let wanted = ["0+ call a", "0 {\"n\":", "0 1}", "0-", "1+ call b", "1 {}", "1-", "end ToolCalls 1/3"];
     assert_eq!(played(&models, [user("hi")]).await, wanted);
 }
 
 #[tokio::test]
-async fn a_hosted_call_has_states_partial_pictures_and_the_picture() {
+async fn a_hosted_call_has_states_partial_images_and_the_image() {
     let text = r#"{ hosted = "image_generation", states = ["generating"], images = ["p0", "p1", "url"] }"#;
     let wanted =
         ["0+ hosted image_generation", "0 generating", "0 partial 0 p0", "0 partial 1 p1", "0 image url", "0-"];
@@ -55,14 +55,14 @@ async fn a_hosted_call_has_states_partial_pictures_and_the_picture() {
 }
 
 #[tokio::test]
-async fn an_error_cuts_the_item_that_is_open_and_ends_the_turn() {
+async fn an_error_interrupts_the_open_item_and_ends_the_turn() {
     let models = steps(r#"{ text = "mid" }, { error = { code = "overloaded", message = "later", retryable = true } }"#);
     let wanted = ["0+ message", "0 mid", "failed overloaded retryable: later"];
     assert_eq!(played(&models, [user("hi")]).await, wanted);
 }
 
 #[tokio::test]
-async fn an_error_may_say_when_to_come_back_and_what_it_cost() {
+async fn an_error_may_have_retry_after_and_usage() {
     let text = r#"
         [[scenario]]
         [[scenario.turn]]
@@ -76,7 +76,7 @@ async fn an_error_may_say_when_to_come_back_and_what_it_cost() {
 }
 
 #[tokio::test]
-async fn an_error_may_spoil_the_first_tries_alone() {
+async fn an_error_may_apply_to_the_first_attempts_only() {
     let error = r#"{ error = { code = "overloaded", message = "later", retryable = true, times = 2 } }"#;
     let models = steps(&format!(r#"{error}, {{ text = "at last" }}"#));
     for attempt in 1..=4 {
@@ -100,13 +100,13 @@ async fn a_limit_leaves_the_last_item_open() {
 }
 
 #[tokio::test]
-async fn a_model_may_say_nothing() {
+async fn a_turn_may_be_empty() {
     assert_eq!(played(&steps(""), [user("hi")]).await, ["end Stop 1/0"]);
     assert_eq!(deltas(r#"{ text = "a", repeat = 0 }"#).await, ["0+ message", "0-"]);
 }
 
 #[tokio::test]
-async fn repeat_goes_through_the_pieces_until_there_were_so_many() {
+async fn repeat_cycles_through_the_deltas_up_to_its_count() {
     let text = r#"{ text = ["a{i} ", "b "], repeat = 5 }"#;
     assert_eq!(deltas(text).await, ["0+ message", "0 a1 ", "0 b ", "0 a3 ", "0 b ", "0 a5 ", "0-"]);
     assert_eq!(deltas(r#"{ reasoning = "{i}", repeat = 2 }"#).await, ["0+ reasoning", "0.0 1", "0.0 2", "0-"]);
@@ -114,7 +114,7 @@ async fn repeat_goes_through_the_pieces_until_there_were_so_many() {
 }
 
 #[tokio::test]
-async fn the_clock_is_the_one_that_was_given() {
+async fn the_clock_is_the_injected_one() {
     assert_eq!(deltas(r#"{ text = "{clock_us} tick" }"#).await[1], format!("0 {CLOCK_US} tick"));
 }
 

@@ -1,4 +1,4 @@
-//! Services behind an address, from a service's own side: what it is asked, and what becomes of all that it may do.
+//! HTTP providers against a fake service: the requests that it gets, and the effect of all its behaviours.
 
 mod cassettes;
 mod hostile;
@@ -32,7 +32,7 @@ fn folder(kind: UpstreamDialect) -> &'static str {
     }
 }
 
-/// Every stream that the dialect's own tests read.
+/// Every stream fixture of the protocol.
 fn streams(kind: UpstreamDialect) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../upstream/tests/it/streams").join(folder(kind));
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -40,8 +40,8 @@ fn streams(kind: UpstreamDialect) -> Vec<(PathBuf, Vec<u8>)> {
     files.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// What the dialect makes of a stream, from this origin.
-fn told(kind: UpstreamDialect, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
+/// The events of a stream from this origin.
+fn decode_stream(kind: UpstreamDialect, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
     let turn = hello();
     let mut ingest = match kind {
         UpstreamDialect::Responses => responses::new_ingest(origin, &turn),
@@ -56,7 +56,7 @@ fn told(kind: UpstreamDialect, origin: String, stream: &[u8]) -> Vec<ModelEvent>
     out
 }
 
-/// The stream as a chunked body, in pieces of any size.
+/// The stream as a chunked body, in chunks of any size.
 fn chunked(stream: &[u8], rng: &mut Rng) -> Vec<Act> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut acts = vec![send(head)];
@@ -70,7 +70,7 @@ fn chunked(stream: &[u8], rng: &mut Rng) -> Vec<Act> {
     acts
 }
 
-/// The events without what a failure says of the place.
+/// The events without the position in failure messages.
 fn without_place(mut events: Vec<ModelEvent>) -> Vec<ModelEvent> {
     for event in &mut events {
         if let ModelEvent::Failed(failure) = event {
@@ -81,7 +81,7 @@ fn without_place(mut events: Vec<ModelEvent>) -> Vec<ModelEvent> {
 }
 
 #[tokio::test]
-async fn every_stream_is_what_its_dialect_says_however_it_is_cut() {
+async fn every_stream_is_decoded_the_same_in_any_chunking() {
     let seed = test_seeds().next().unwrap();
     let mut rng = Rng::new(seed);
     for kind in UpstreamDialect::ALL {
@@ -91,14 +91,14 @@ async fn every_stream_is_what_its_dialect_says_however_it_is_cut() {
             let service = Service::start(vec![chunked(&bytes, &mut rng)]).await;
             let origin = format!("{}:{}/v1:e90931eb:m/1", kind.config_name(), service.address);
             let events = turn(service.settings(kind), hello()).await;
-            let wanted = without_place(told(kind, origin, &bytes));
+            let wanted = without_place(decode_stream(kind, origin, &bytes));
             assert_eq!(without_place(events), wanted, "SEED={seed} {}", path.display());
         }
     }
 }
 
 #[tokio::test]
-async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_over_the_providers() {
+async fn a_request_has_its_path_its_headers_and_agent_options_over_provider_options() {
     let key =
         [format!("authorization: bearer {KEY}"), format!("x-api-key: {KEY}"), format!("authorization: bearer {KEY}")];
     let paths = ["/v1/responses", "/v1/messages", "/v1/chat/completions"];
@@ -121,7 +121,7 @@ async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_ov
 }
 
 #[tokio::test]
-async fn without_a_key_nobody_is_said_to_ask() {
+async fn without_a_key_no_authorization_header_is_sent() {
     let (_, bytes) = streams(UpstreamDialect::Chat).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
     let mut service = Service::start(vec![vec![stream(), send(bytes)]]).await;
     turn(HttpProviderSettings { api_key_ref: None, ..service.settings(UpstreamDialect::Chat) }, hello()).await;
@@ -129,20 +129,20 @@ async fn without_a_key_nobody_is_said_to_ask() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_there_is_named_and_nothing_is_asked() {
+async fn a_missing_key_is_named_and_no_request_is_sent() {
     let mut service = Service::start(vec![vec![]]).await;
     let settings =
         HttpProviderSettings { api_key_ref: Some("env:NOPE".to_owned()), ..service.settings(UpstreamDialect::Chat) };
     let error = failure(settings, hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("provider_auth", Some(false)));
     assert_eq!(error.message, format!("Cannot call {}: the secret `env:NOPE` is not set.", service.address));
-    // The service still waits for its first request: the next one is it.
+    // The service still waits for its first request, which is this one.
     turn(service.settings(UpstreamDialect::Chat), hello()).await;
     service.request().await;
     assert!(service.seen().await.is_none());
 }
 
-/// A thought of the service's own and the words that followed it, as they came.
+/// The service's own reasoning and the text after it, in raw form.
 fn spoken(address: &str) -> [HistoryEntry; 2] {
     let raw = |item: Value| RawItem { origin: format!("openai-responses:{address}/v1:e90931eb:m/1"), item };
     let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "blob"});
@@ -159,7 +159,7 @@ const REFUSED: &str =
     r#"{"error": {"message": "The encrypted content could not be verified.", "code": "invalid_encrypted_content"}}"#;
 
 #[tokio::test]
-async fn a_service_that_does_not_take_back_its_thoughts_is_asked_once_without_them() {
+async fn a_service_that_refuses_its_own_reasoning_is_retried_once_without_it() {
     let (_, bytes) =
         streams(UpstreamDialect::Responses).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
     let refusal = || answer("400 Bad Request", "application/json", "", REFUSED);
@@ -194,7 +194,7 @@ async fn dropping_a_turn_closes_the_connection() {
             assert!(events.next().await.is_some());
             service.request().await;
         } else {
-            // It is asked, and does not answer.
+            // It gets the request and does not answer.
             tokio::select! {
                 event = events.next() => panic!("{event:?}"),
                 _ = service.request() => {}
@@ -206,7 +206,7 @@ async fn dropping_a_turn_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_reader_that_waits_holds_the_service_up() {
+async fn a_slow_reader_applies_back_pressure() {
     use futures_util::StreamExt as _;
     let piece = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n".repeat(1000);
     let mut service = Service::start(vec![vec![stream(), Act::Flood(piece.into_bytes())]]).await;

@@ -1,4 +1,4 @@
-//! Words for tests: a scenario in TOML, what a user says, and the events of a turn as short lines.
+//! Test vocabulary: a scenario in TOML, user messages, and the events of a turn as short lines.
 
 use futures_util::StreamExt;
 use model::content::ContentPart;
@@ -41,19 +41,19 @@ pub(crate) fn call(name: &str) -> HistoryEntry {
     }
 }
 
-/// What a tool gave, as group `reference` of the thread.
+/// A tool result with reference group `reference` of the thread.
 pub(crate) fn result(reference: Option<u32>) -> HistoryEntry {
     let part = |text: &str| ContentPart::Text { text: text.to_owned(), id: reference, tags: Vec::new() };
     let content = vec![part("<referencable-item>"), part("15C"), part("</referencable-item>")];
     HistoryEntry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content }
 }
 
-/// How a tool ended, and what it said.
+/// A tool result with this status and text.
 pub(crate) fn ended(status: ResultStatus, text: &str) -> HistoryEntry {
     HistoryEntry::Result { call_id: "call_R1".into(), status, content: vec![ContentPart::text(text)] }
 }
 
-/// A request to this model, which is offered these tools.
+/// A request to this model with these tools.
 pub(crate) fn asked(model: &str, history: impl Into<Arc<[HistoryEntry]>>, tools: &[&str]) -> ModelRequest {
     let spec = |name: &&str| ToolSpec {
         name: (*name).to_owned(),
@@ -83,17 +83,17 @@ pub(crate) async fn events(models: &dyn ModelClient, history: impl Into<Arc<[His
     models.stream_turn(request(history)).collect().await
 }
 
-/// What a turn gives, one line per event.
+/// The events of a turn, one line each.
 pub(crate) async fn played(models: &dyn ModelClient, history: impl Into<Arc<[HistoryEntry]>>) -> Vec<String> {
     events(models, history).await.iter().map(line).collect()
 }
 
-/// What a request gives, one line per event.
+/// The events of a request, one line each.
 pub(crate) async fn lines(models: &dyn ModelClient, request: ModelRequest) -> Vec<String> {
     models.stream_turn(request).map(|event| line(&event)).collect().await
 }
 
-/// What is said to this message, in one text.
+/// The answer to this message, as one text.
 pub(crate) async fn answer(models: &dyn ModelClient, message: &str) -> String {
     let events = events(models, [user(message)]).await;
     let texts = events.iter().filter_map(|event| match event {

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_secret_is_read_anew_each_time_and_what_is_missing_is_named() {
+    async fn a_secret_is_read_each_time_and_a_missing_one_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let text = format!("Bearer {{file:{}}}", path.display());

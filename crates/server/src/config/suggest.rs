@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_of_the_finger_are_counted() {
+    fn edit_distance_counts_typing_errors() {
         let between = |one: &str, other: &str| edit_distance(&one.chars().collect::<Vec<_>>(), other);
         assert_eq!(between("", ""), 0);
         assert_eq!(between("", "abc"), 3);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_is_meant_and_what_is_far_is_listed() {
+    fn a_near_match_is_suggested_and_otherwise_all_are_listed() {
         let known = ["get_weather", "lookup", "trade"];
         assert_eq!(suggest_name("get_wether", &known), "did you mean `get_weather`?");
         assert_eq!(suggest_name("Lookup", &known), "did you mean `lookup`?");

@@ -23,7 +23,7 @@ file = "plays.toml"
 
 const PLAYS: &str = "[[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"hi\" }]\n";
 
-/// What is found in a file, with its folder called DIR.
+/// The findings in a file, with its folder written as DIR.
 fn check_text(text: &str, overrides: Overrides) -> (Config, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
@@ -61,7 +61,7 @@ fn refused(text: &str) -> String {
     found(text).into_iter().next().unwrap()
 }
 
-/// The one finding of a good file to which this was added.
+/// The only finding of a valid file with this addition.
 fn added(text: &str) -> String {
     let found = found(&format!("{GOOD}{text}"));
     assert_eq!(found.len(), 1, "{text}\n{found:#?}");
@@ -86,7 +86,7 @@ fn a_file_becomes_definitions() {
 }
 
 #[test]
-fn an_agent_has_all_that_its_table_says() {
+fn an_agent_has_every_key_of_its_table() {
     let config = good(
         r#"
         [agents.a]
@@ -127,7 +127,7 @@ fn an_agent_has_all_that_its_table_says() {
 }
 
 #[test]
-fn a_tool_has_all_that_its_table_says() {
+fn a_tool_has_every_key_of_its_table() {
     let named = GOOD.replace("timeout_ms = 1500", "display_name = \"Sky\"");
     let config = good(&format!(
         "{named}{}",
@@ -197,14 +197,14 @@ fn a_tool_has_all_that_its_table_says() {
     assert_eq!(tool.executor, ToolExecutor::Agent { agent: "demo".to_owned(), others: Vec::new() });
     assert_eq!((tool.spec.name.as_str(), tool.spec.description.as_str()), ("ask", "Ask for help."));
     assert!(tool.spec.parameters["properties"]["prompt"].is_object());
-    // What a builtin tool says of itself stays, unless the file says otherwise.
+    // The builtin tool's own settings stay unless the file overrides them.
     let builtin = &config.definitions.tools["get_weather"];
     assert_eq!(builtin.display_name.as_deref(), Some("Sky"));
     assert!(!builtin.spec.description.is_empty() && builtin.executor == ToolExecutor::Builtin);
 }
 
 #[test]
-fn the_method_is_what_the_arguments_need() {
+fn the_default_http_method_depends_on_the_arguments() {
     let method = |more: &str| {
         let text = format!("{GOOD}[tools.t]\nkind = \"http\"\nurl = \"http://h/{{a}}\"\n{more}");
         let config = good(&text);
@@ -220,7 +220,7 @@ fn the_method_is_what_the_arguments_need() {
 }
 
 #[test]
-fn what_may_be_fetched_is_little_unless_it_is_said() {
+fn fetching_is_restricted_by_default() {
     let fetch = good(GOOD).fetch;
     assert_eq!((fetch.private_networks, fetch.ports), (PrivateAddresses::Deny, vec![80, 443]));
     assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (25_165_824, 3));
@@ -293,7 +293,7 @@ fn flags_win_over_the_file() {
 }
 
 #[test]
-fn the_digest_is_of_what_is_meant_and_not_of_how_it_is_written() {
+fn the_digest_depends_on_meaning_and_not_on_formatting() {
     let digest = |text: &str| good(text).definitions.digest;
     let (first, rest) = GOOD.split_once("[tools.get_weather]").unwrap();
     let turned = format!("[tools.get_weather]{rest}\n# the same\n{first}");
@@ -305,7 +305,7 @@ fn the_digest_is_of_what_is_meant_and_not_of_how_it_is_written() {
 }
 
 #[test]
-fn definitions_survive_being_written_down() {
+fn definitions_round_trip_through_serialisation() {
     let tool = "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { place = {} } }\n";
     let config = good(&format!("{GOOD}{tool}approval = 'place == \"Oslo\"'\n"));
     let json = serde_json::to_string(&config.definitions).unwrap();
@@ -315,7 +315,7 @@ fn definitions_survive_being_written_down() {
 }
 
 #[test]
-fn without_authentication_only_this_machine_is_listened_to() {
+fn without_authentication_the_server_listens_on_loopback_only() {
     let overrides = || Overrides { listen: Some("0.0.0.0:0".to_owned()), ..Overrides::default() };
     let (_, found) = check_text(GOOD, overrides());
     assert!(found.len() == 1 && found[0].contains("would let everybody in"), "{found:?}");
@@ -323,7 +323,7 @@ fn without_authentication_only_this_machine_is_listened_to() {
     assert_eq!(found, [""; 0]);
 }
 
-/// Settings of a file under this environment.
+/// Settings of a file with these environment variables.
 fn under(text: &str, environment: fn(&str) -> Option<String>) -> (Vec<String>, Vec<String>) {
     let overrides = Overrides { env: Some(environment), ..Overrides::default() };
     let (config, findings) = check_text(text, overrides);
@@ -334,7 +334,7 @@ fn under(text: &str, environment: fn(&str) -> Option<String>) -> (Vec<String>, V
 }
 
 #[test]
-fn the_environment_switches_providers_on_that_the_file_does_not_name() {
+fn the_environment_enables_providers_that_the_file_does_not_name() {
     let nothing = |_: &str| None;
     assert_eq!(under(GOOD, nothing).0, ["mine"]);
     let key = |name: &str| (name == "OPENAI_API_KEY").then(|| "s3cret-value".to_owned());

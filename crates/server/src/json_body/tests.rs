@@ -33,7 +33,7 @@ fn parsed(text: &[u8]) -> Result<Value, (u16, String)> {
 }
 
 #[test]
-fn what_can_be_read_in_one_way_only_is_read() {
+fn unambiguous_json_is_accepted() {
     let text = r#"{"a":[1,-2,3.5,true,null,"é\n"],"b":{"a":{}}}"#;
     assert_eq!(parsed(text.as_bytes()).unwrap(), json!({"a":[1,-2,3.5,true,null,"é\n"],"b":{"a":{}}}));
     assert_eq!(parsed(b" {} \n").unwrap(), json!({}));
@@ -41,7 +41,7 @@ fn what_can_be_read_in_one_way_only_is_read() {
 }
 
 #[test]
-fn what_is_not_one_json_text_is_refused() {
+fn invalid_json_is_refused() {
     let deep = format!("{}{}", "[".repeat(33), "]".repeat(33));
     let abyss = "[".repeat(100_000);
     let bad: [&[u8]; 14] = [
@@ -70,7 +70,7 @@ fn what_is_not_one_json_text_is_refused() {
 }
 
 #[test]
-fn nul_is_refused_wherever_it_stands() {
+fn nul_is_refused_at_any_position() {
     for text in [r#"{"a":"x\u0000y"}"#, r#"{"a\u0000":1}"#, r#"[{"a":["\u0000"]}]"#] {
         let (status, what) = parsed(text.as_bytes()).unwrap_err();
         assert_eq!((status, what.starts_with("nul_character")), (422, true), "{text}: {what}");
@@ -78,7 +78,7 @@ fn nul_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn a_refusal_names_the_field() {
+fn a_json_error_names_the_field() {
     let refused = |value: Value| code(JsonBody::from(value).into_object::<Shape>().unwrap_err());
     let cases = [
         (json!({"name": 5}), "`name`"),
@@ -102,14 +102,14 @@ fn a_refusal_names_the_field() {
 }
 
 #[test]
-fn the_digest_is_of_the_value_not_of_its_spelling() {
+fn the_digest_depends_on_the_value_not_on_its_formatting() {
     let digest = |text: &str| JsonBody::from(strict_json::parse_strict_json(text.as_bytes()).unwrap()).digest();
     assert_eq!(digest(r#"{"a":1,"b":{"c":2,"d":3}}"#), digest(r#"{ "b" : {"d":3, "c":2}, "a":1 }"#));
     assert_ne!(digest(r#"{"a":1}"#), digest(r#"{"a":2}"#));
 }
 
 #[test]
-fn a_large_text_is_read_in_time_and_not_made_into_many_small_values() {
+fn a_large_body_is_parsed_in_linear_time_without_many_allocations() {
     let long = format!("[{:?}]", "A".repeat(32 * 1024 * 1024));
     let many = format!("[{}0]", "0,".repeat(16 * 1024 * 1024));
     let escaped = format!("[\"{}\"]", "\\n".repeat(16 * 1024 * 1024));
@@ -117,7 +117,7 @@ fn a_large_text_is_read_in_time_and_not_made_into_many_small_values() {
     assert_eq!(parsed(long.as_bytes()).unwrap()[0].as_str().unwrap().len(), 32 * 1024 * 1024);
     assert_eq!(parsed(escaped.as_bytes()).unwrap()[0].as_str().unwrap().len(), 16 * 1024 * 1024);
     assert_eq!(parsed(many.as_bytes()).unwrap_err().0, 400);
-    // Seconds where a reader that looks back would take hours; this is not a measurement.
+    // Takes seconds where a quadratic parser would take hours; this is not a measurement.
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     let fits = format!("[{}0]", "0,".repeat(512 * 1024 - 2));
     assert!(parsed(fits.as_bytes()).is_ok());

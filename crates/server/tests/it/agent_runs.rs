@@ -1,4 +1,4 @@
-//! Agent runs, over the wire: names of threads, streams that go on from anywhere, and what was said, day by day.
+//! Agent runs over HTTP: thread names, resumable streams, and the history by day.
 
 mod history;
 mod history_writer;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const RUNS: &str = "/api/v1/agent/runs";
 
-/// Says something; gives the answer's `threadId` and `runId`.
+/// Starts a run; returns the `threadId` and `runId` of the response.
 async fn say(hw: &Server, body: Value) -> (String, String) {
     let reply = hw.post(RUNS, body).await;
     assert_eq!(reply.status, 202, "{}", reply.text);
@@ -20,8 +20,8 @@ async fn say(hw: &Server, body: Value) -> (String, String) {
     (name("threadId"), name("runId"))
 }
 
-/// The frames of a thread's stream up to one that holds this text.
-async fn seen(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<SseFrame> {
+/// The frames of a thread's stream up to one that contains this text.
+async fn frames_until(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<SseFrame> {
     let query = if after.is_empty() { String::new() } else { format!("?after={after}") };
     let mut stream = hw.open_stream(&format!("{RUNS}/{thread}/events{query}")).await;
     parse_frames(stream.read_until(until).await)
@@ -31,17 +31,17 @@ fn kinds(frames: &[SseFrame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.as_str()).collect()
 }
 
-/// What ends this run, in its frame.
+/// The terminal frame of this run.
 fn end_of(run: &str, kind: &str) -> String {
     format!("{{\"type\":\"{kind}\",\"threadId\":\"mine\",\"runId\":\"{run}\"")
 }
 
 #[tokio::test]
-async fn a_thread_goes_by_the_name_that_its_client_gave_it() {
+async fn a_thread_is_addressed_by_its_client_name() {
     let mut hw = Server::demo();
     let (thread, run) = say(&hw, json!({"message": "weather", "threadId": "mine"})).await;
     assert_eq!(thread, "mine");
-    let first = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let first = frames_until(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
     assert_eq!(
         kinds(&first),
         [
@@ -60,32 +60,32 @@ async fn a_thread_goes_by_the_name_that_its_client_gave_it() {
         ]
     );
     assert!(first.iter().all(|frame| frame.data["type"] == frame.event && frame.data["threadId"] == "mine"));
-    // The same name is the same thread, also after a crash; and its own name is as good.
+    // The same name is the same thread, also after a crash; the thread's own id works as well.
     hw.kill9();
     hw.restart();
     let (_, second) = say(&hw, json!({"message": "story 2 fast", "threadId": "mine"})).await;
-    seen(&hw, "mine", "", &end_of(&second, "RUN_FINISHED")).await;
+    frames_until(&hw, "mine", "", &end_of(&second, "RUN_FINISHED")).await;
     let threads = hw.get("/v1/threads").await.json();
     assert_eq!(threads["data"].as_array().unwrap().len(), 1);
     let ours = threads["data"][0]["thread_id"].as_str().unwrap();
-    let all = seen(&hw, ours, "0", &second).await;
+    let all = frames_until(&hw, ours, "0", &second).await;
     assert_eq!((all[0].data["runId"].as_str().unwrap(), all[0].data["threadId"].as_str().unwrap()), (&*run, ours));
     let (thread, third) = say(&hw, json!({"message": "story 1 fast", "threadId": ours})).await;
     assert_eq!(thread, ours);
-    seen(&hw, ours, "", &format!("RUN_FINISHED\",\"threadId\":\"{ours}\",\"runId\":\"{third}")).await;
-    // Without a name a thread gets one.
+    frames_until(&hw, ours, "", &format!("RUN_FINISHED\",\"threadId\":\"{ours}\",\"runId\":\"{third}")).await;
+    // A thread without a name gets one.
     let (new, _) = say(&hw, json!({"message": "story 1 fast"})).await;
     assert!(new.starts_with("thr_") && new != ours, "{new}");
-    // A deleted thread takes its name along.
+    // Deleting a thread frees its name.
     assert_eq!(hw.request(Method::DELETE, &format!("/v1/threads/{ours}"), &[], None).await.status, 204);
     assert_eq!(hw.get(&format!("{RUNS}/mine/events")).await.problem(), (404, "not_found".to_owned()));
 }
 
 #[tokio::test]
-async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
+async fn a_resumed_stream_is_byte_identical() {
     let hw = Server::demo();
     let (_, run) = say(&hw, json!({"message": "trade", "threadId": "mine"})).await;
-    let asked = seen(&hw, "mine", "", "\"status\":\"partial\"").await;
+    let asked = frames_until(&hw, "mine", "", "\"status\":\"partial\"").await;
     let partial = &asked.last().unwrap().data;
     assert_eq!(
         (&partial["type"], &partial["toolAgentOutput"]["status"]),
@@ -95,7 +95,7 @@ async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
     let path = format!("/v1/tasks/{run}/approvals/{key}");
     assert_eq!(hw.post(&path, json!({"decision": "approve"})).await.status, 200);
     let end = end_of(&run, "RUN_FINISHED");
-    let whole = seen(&hw, "mine", "", &end).await;
+    let whole = frames_until(&hw, "mine", "", &end).await;
     assert_eq!(
         concat_raw_frames(&whole[..asked.len()]),
         concat_raw_frames(&asked),
@@ -106,10 +106,10 @@ async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
     assert_eq!((results.len(), &results[0]["messageId"]), (2, &results[1]["messageId"]));
     assert_eq!(results[1]["toolAgentOutput"]["status"], "success");
     for at in 0..whole.len() - 1 {
-        let rest = seen(&hw, "mine", &whole[at].id, &end).await;
+        let rest = frames_until(&hw, "mine", &whole[at].id, &end).await;
         assert_eq!(concat_raw_frames(&rest), concat_raw_frames(&whole[at + 1..]), "after frame {at}, {}", whole[at].id);
     }
-    // The header wins, and knows the same places.
+    // The header wins, and accepts the same cursors.
     let response = hw.client.get(hw.url(&format!("{RUNS}/mine/events?after=0")));
     let mut response = response.header("last-event-id", &whole[3].id).send().await.unwrap();
     let mut text = String::new();
@@ -120,21 +120,21 @@ async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_stream_begins_with_the_oldest_run_that_has_not_ended_else_with_the_latest() {
+async fn a_stream_starts_with_the_oldest_active_run_or_the_latest() {
     let hw = Server::demo();
     let mut runs = Vec::new();
     for message in ["story 1 fast", "story 3000", "story 2 fast"] {
         runs.push(say(&hw, json!({"message": message, "threadId": "mine"})).await.1);
         if runs.len() == 1 {
-            seen(&hw, "mine", "", &end_of(&runs[0], "RUN_FINISHED")).await;
+            frames_until(&hw, "mine", "", &end_of(&runs[0], "RUN_FINISHED")).await;
         }
     }
-    let begun = seen(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
+    let begun = frames_until(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
     assert_eq!((&begun[0].event[..], begun[0].data["runId"].as_str().unwrap()), ("RUN_STARTED", &*runs[1]));
     let head = hw.request(Method::HEAD, &format!("{RUNS}/mine/events"), &[], None).await;
     assert_eq!((head.status, head.header("content-type")), (200, "text/event-stream; charset=utf-8"));
 
-    // What runs is stopped, and what waits behind it has its turn, on the same stream.
+    // The active run is cancelled, and the queued one follows on the same stream.
     let mut stream = hw.open_stream(&format!("{RUNS}/mine/events")).await;
     let stop = format!("{RUNS}/mine/cancel");
     let stopped = hw.request(Method::POST, &stop, &[], None).await;
@@ -146,13 +146,13 @@ async fn a_stream_begins_with_the_oldest_run_that_has_not_ended_else_with_the_la
     assert_eq!((&errors[0].data["runId"], &errors[0].data["message"]), (&json!(runs[1]), &json!("cancelled")));
     assert_eq!(hw.request(Method::POST, &stop, &[], None).await.problem(), (409, "already_ended".to_owned()));
 
-    let latest = seen(&hw, "mine", "", &end_of(&runs[2], "RUN_FINISHED")).await;
+    let latest = frames_until(&hw, "mine", "", &end_of(&runs[2], "RUN_FINISHED")).await;
     assert!(latest.iter().all(|frame| frame.data["runId"] == runs[2]), "only the latest");
     assert_eq!(latest[0].event, "RUN_STARTED");
 }
 
 #[tokio::test]
-async fn a_stream_is_open_before_anything_is_said_and_stays_open() {
+async fn a_stream_opens_before_the_first_event_and_stays_open() {
     let hw = Server::demo_with("[limits]\nheartbeat_ms = 50");
     let accept = [("accept", "application/json, text/event-stream"), ("content-type", "application/json")];
     let body = json!({"message": "slow 1", "threadId": "mine"}).to_string();
@@ -173,14 +173,14 @@ async fn a_stream_is_open_before_anything_is_said_and_stays_open() {
     };
     assert!(read_until("RUN_STARTED").await.starts_with(":\n\nretry: "));
     read_until("RUN_FINISHED").await;
-    // It is the thread's: the next run comes on it, too.
+    // The stream belongs to the thread: the next run is on it, too.
     let (_, next) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
     let text = read_until(&end_of(&next, "RUN_FINISHED")).await;
     assert!(text.matches("\n\n:\n\n").count() > 0, "a comment while the tool was busy: {text}");
 }
 
 #[tokio::test]
-async fn the_same_request_is_the_same_run() {
+async fn a_repeated_request_returns_the_same_run() {
     let hw = Server::demo();
     let post = async |key: &str, accept: &str, body: Value| {
         let headers = [("content-type", "application/json"), ("idempotency-key", key), ("accept", accept)];
@@ -189,11 +189,11 @@ async fn the_same_request_is_the_same_run() {
     let body = json!({"message": "story 1 fast", "threadId": "mine"});
     let first = post("a", "*/*", body.clone()).await.json();
     let (_, later) = say(&hw, json!({"message": "story 2 fast", "threadId": "mine"})).await;
-    seen(&hw, "mine", "", &end_of(&later, "RUN_FINISHED")).await;
+    frames_until(&hw, "mine", "", &end_of(&later, "RUN_FINISHED")).await;
     assert_eq!(post("a", "*/*", body.clone()).await.json(), first);
     let other = post("a", "*/*", json!({"message": "story 2 fast", "threadId": "mine"})).await;
     assert_eq!(other.problem(), (409, "idempotency_key_reused".to_owned()));
-    // A stream that is asked for again begins with that run, although another one came after it.
+    // A stream that is opened again starts with that run, although another one follows it.
     let request = hw.client.post(hw.url(RUNS)).header("idempotency-key", "a").header("accept", "text/event-stream");
     let request = request.header("content-type", "application/json").body(body.to_string());
     let mut response = request.send().await.unwrap();
@@ -206,7 +206,7 @@ async fn the_same_request_is_the_same_run() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_named_is_found_or_asked_for() {
+async fn a_missing_agent_is_inferred_or_required() {
     let hw = Server::demo();
     let agent_of = async |run: &str| hw.wait_ended(run).await["agent"].clone();
     let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine", "agent": "specialist"})).await;
@@ -223,10 +223,10 @@ async fn whoever_is_not_named_is_found_or_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_not_right_is_refused_before_anything_begins() {
+async fn an_invalid_request_is_refused_before_anything_starts() {
     let hw = Server::demo();
     let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
-    let shown = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let shown = frames_until(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
     let size = hw.count_threads_and_records().await;
     let long = "x".repeat(65);
     for (body, status, code) in [
@@ -283,7 +283,7 @@ async fn what_is_not_right_is_refused_before_anything_begins() {
 }
 
 #[tokio::test]
-async fn a_name_is_its_users_own_and_streams_are_counted() {
+async fn a_client_name_is_scoped_to_its_user_and_streams_are_limited() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"\n[limits]\nstreams_per_user_max = 1");
     let key = |user: &str| {
         let output = hw.run_cli(&["keys", "create", "--user", user]);
@@ -294,7 +294,7 @@ async fn a_name_is_its_users_own_and_streams_are_counted() {
     let (_, anns) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
     let first = hw.open_stream(&format!("{RUNS}/mine/events")).await;
     assert_eq!(hw.get(&format!("{RUNS}/mine/events")).await.problem(), (429, "too_many_streams".to_owned()));
-    // Whoever is refused a stream will ask again, so that nothing may have begun.
+    // A client that is refused a stream will retry, so nothing may have started.
     let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
     let body = json!({"message": "story 1 fast", "threadId": "mine"}).to_string().into_bytes();
     let refused = hw.request(Method::POST, RUNS, &headers, Some(body)).await;
@@ -311,6 +311,6 @@ async fn a_name_is_its_users_own_and_streams_are_counted() {
         json!({"scope": "history_day", "threadId": null, "day": null, "hasMore": false, "messages": []})
     );
     let (_, bens) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
-    let shown = seen(&hw, "mine", "0", &end_of(&bens, "RUN_FINISHED")).await;
+    let shown = frames_until(&hw, "mine", "0", &end_of(&bens, "RUN_FINISHED")).await;
     assert!(shown.iter().all(|frame| frame.data["runId"] == bens) && anns != bens);
 }

@@ -1,4 +1,4 @@
-//! A call that needs somebody's yes: asked once, decided once, done at most once.
+//! A call that needs approval: requested once, decided once, run at most once.
 
 use crate::broker_fixture::{
     approval_path, broker_server, decide, placed_orders, start_paused, tool_results, wait_outcome,
@@ -16,7 +16,7 @@ fn approve() -> Value {
 }
 
 #[tokio::test]
-async fn an_approved_call_runs_once_and_the_run_goes_on() {
+async fn an_approved_call_runs_once_and_the_run_continues() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     let question = &task["pending"][0];
@@ -48,7 +48,7 @@ async fn an_approved_call_runs_once_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn a_refused_call_does_not_run_and_the_model_reads_why() {
+async fn a_rejected_call_does_not_run_and_the_model_gets_the_reason() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     let reply = decide(&hw, &task, json!({"decision": "reject", "message": "Too many."})).await;
@@ -61,7 +61,7 @@ async fn a_refused_call_does_not_run_and_the_model_reads_why() {
 }
 
 #[tokio::test]
-async fn other_arguments_are_checked_run_and_shown_beside_those_of_the_model() {
+async fn edited_arguments_are_validated_run_and_shown_next_to_the_models() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     for (arguments, code) in [
@@ -92,15 +92,15 @@ async fn other_arguments_are_checked_run_and_shown_beside_those_of_the_model() {
     assert_eq!((ran, placed_orders(&hw)), (other.clone(), vec![other]));
 }
 
-/// A yes for always is its run's: the next run asks again.
+/// `always` holds for its run: the next run asks again.
 #[tokio::test]
-async fn always_asks_no_more_in_this_run() {
+async fn always_requests_no_further_approval_in_this_run() {
     let hw = broker_server("");
     let first = start_paused(&hw, json!({"input": "again"})).await;
     assert_eq!(decide(&hw, &first, json!({"decision": "approve", "always": true})).await.status, 200);
     assert_eq!(wait_outcome(&hw, &first).await.0["status"], "completed");
     assert_eq!((placed_orders(&hw).len(), listed(&hw, "").await.len()), (2, 1));
-    // It is the run's own: the next one is asked again, and each of its calls.
+    // It holds for this run only: each call of the next one is asked about again.
     let second = start_paused(&hw, json!({"input": "again", "thread_id": first["thread_id"]})).await;
     assert_eq!(decide(&hw, &second, approve()).await.status, 200);
     let path = format!("/v1/tasks/{}", second["task_id"].as_str().unwrap());
@@ -115,9 +115,9 @@ async fn always_asks_no_more_in_this_run() {
     assert_eq!(placed_orders(&hw).len(), 4);
 }
 
-/// Whoever decides from what they saw before somebody else did is given the first decision, or is refused with it.
+/// A decision based on outdated state gets the first decision, or is refused with it.
 #[tokio::test]
-async fn the_same_decision_again_is_the_same_answer_and_the_opposite_is_refused() {
+async fn a_repeated_decision_gets_the_same_answer_and_the_opposite_is_refused() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     let first = decide(&hw, &task, approve()).await;
@@ -139,9 +139,9 @@ async fn the_same_decision_again_is_the_same_answer_and_the_opposite_is_refused(
     assert_eq!(placed_orders(&hw).len(), 1);
 }
 
-/// Of decisions that differ and come at once, one counts, and everybody else is told which.
+/// Of concurrent conflicting decisions one counts, and the others are told which.
 #[tokio::test]
-async fn of_fifty_who_decide_at_once_one_wins() {
+async fn one_of_fifty_concurrent_decisions_wins() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     let ask = async |n: usize| -> Reply {
@@ -164,19 +164,19 @@ async fn of_fifty_who_decide_at_once_one_wins() {
 }
 
 #[tokio::test]
-async fn when_nobody_decides_in_time_it_is_too_late_for_everybody() {
+async fn after_the_time_out_every_decision_is_refused() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "brief"})).await;
     let (ended, words) = wait_outcome(&hw, &task).await;
     assert_eq!(tool_results(&ended)[0]["error"]["code"], "approval_timeout");
     assert!(words.contains("No decision within 1 s"), "{words}");
-    // It is closed for whoever looks, and says who closed it.
+    // It is closed for every reader, with the initiator that closed it.
     let closed = listed(&hw, "").await;
     assert_eq!((closed.len(), listed(&hw, "?status=pending").await), (1, vec![]));
     assert_eq!((&closed[0]["status"], &closed[0]["decided_by"]), (&json!("rejected"), &json!("timeout")));
     assert_eq!(closed[0]["decision"], json!({"type": "reject", "always": false}));
     assert!(closed[0]["decided_at"].as_u64() >= closed[0]["expires_at"].as_u64(), "{}", closed[0]);
-    // The clock has said no; who says no after it has not said it.
+    // The time-out rejected it; a later rejection by a user is not the same decision.
     for decision in ["approve", "reject"] {
         let late = decide(&hw, &task, json!({"decision": decision})).await;
         assert_eq!(late.problem(), (409, "already_decided".to_owned()), "{decision}");
@@ -186,7 +186,7 @@ async fn when_nobody_decides_in_time_it_is_too_late_for_everybody() {
 }
 
 #[tokio::test]
-async fn after_a_cancel_nothing_is_left_to_decide() {
+async fn a_cancel_closes_pending_approvals() {
     let hw = broker_server("");
     for mode in ["immediate", "after_turn"] {
         let task = start_paused(&hw, json!({"input": "buy"})).await;
@@ -203,9 +203,9 @@ async fn after_a_cancel_nothing_is_left_to_decide() {
     assert_eq!((listed(&hw, "?status=pending").await.len(), placed_orders(&hw).len()), (0, 0));
 }
 
-/// An approval is bound to its user, its run and its call: under any other name there is nothing to decide.
+/// An approval is bound to its user, its run and its call: under any other id it does not exist.
 #[tokio::test]
-async fn a_question_belongs_to_its_user_and_to_its_run() {
+async fn an_approval_belongs_to_its_user_and_its_run() {
     let hw = broker_server("[auth]\nmode = \"keys\"");
     let key = |user: &str| String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap();
     let (ann, bob) = (key("ann").trim().to_owned(), format!("Bearer {}", key("bob").trim()));
@@ -229,7 +229,7 @@ async fn a_question_belongs_to_its_user_and_to_its_run() {
 }
 
 #[tokio::test]
-async fn a_question_survives_a_kill_and_its_call_runs_exactly_once() {
+async fn an_approval_survives_a_kill_and_its_call_runs_exactly_once() {
     let mut hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     let before = listed(&hw, "?status=pending").await;
@@ -258,9 +258,9 @@ async fn a_decision_survives_a_kill() {
     assert!(words.contains("No."), "{words}");
 }
 
-/// A sub-agent's question that is answered after a crash runs the sub-agent's tool exactly once.
+/// A sub-agent's approval that is decided after a crash runs the sub-agent's tool exactly once.
 #[tokio::test]
-async fn a_sub_agents_question_is_answered_under_its_own_name_or_its_runs() {
+async fn a_sub_agents_approval_is_decided_under_its_own_id_or_its_runs() {
     let mut hw = broker_server("");
     for (round, own) in [(1, true), (2, false)] {
         let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
@@ -282,7 +282,7 @@ async fn a_sub_agents_question_is_answered_under_its_own_name_or_its_runs() {
 }
 
 #[tokio::test]
-async fn a_key_against_deciding_twice_is_bound_to_what_was_decided() {
+async fn the_idempotency_key_of_a_decision_is_bound_to_its_body() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "buy"})).await;
     let post = async |body: Value| {
@@ -299,7 +299,7 @@ async fn a_key_against_deciding_twice_is_bound_to_what_was_decided() {
 }
 
 #[tokio::test]
-async fn questions_are_listed_newest_first_a_page_at_a_time() {
+async fn approvals_are_listed_newest_first_in_pages() {
     let hw = broker_server("");
     let mut keys = Vec::new();
     for _ in 0..3 {
@@ -319,7 +319,7 @@ async fn questions_are_listed_newest_first_a_page_at_a_time() {
 }
 
 #[tokio::test]
-async fn arguments_that_could_be_read_in_two_ways_are_neither_asked_about_nor_run() {
+async fn ambiguous_arguments_are_neither_shown_for_approval_nor_run() {
     let hw = broker_server("");
     let started = hw.post("/v1/tasks", json!({"model": "broker", "input": "one thing twice", "wait": true})).await;
     let (ended, words) = wait_outcome(&hw, &started.json()).await;

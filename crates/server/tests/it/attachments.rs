@@ -1,4 +1,4 @@
-//! Files that users send: in, out by a signed address, and everything that can be tried with either.
+//! Uploaded files: upload, download by signed URL, and every abuse of either.
 
 mod slow;
 
@@ -43,7 +43,7 @@ async fn signed_url(hw: &Server, file: &Value) -> String {
     str_field(&answer, "url").to_owned()
 }
 
-/// What somebody gets who holds an address and nothing else.
+/// A request with a signed URL and no other credentials.
 async fn fetch_bytes(url: &str, headers: &[(&str, &str)]) -> (u16, reqwest::header::HeaderMap, Vec<u8>) {
     let mut request = http_client().get(url);
     for (name, value) in headers {
@@ -54,7 +54,7 @@ async fn fetch_bytes(url: &str, headers: &[(&str, &str)]) -> (u16, reqwest::head
     (status, headers, response.bytes().await.unwrap().to_vec())
 }
 
-/// Every file below a folder; none where there is no folder.
+/// Every file below a folder; none if the folder does not exist.
 fn files_below(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -66,7 +66,7 @@ pub(crate) fn stored_files(hw: &Server) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_file_goes_in_and_comes_out_by_a_signed_address() {
+async fn a_file_is_uploaded_and_downloaded_by_a_signed_url() {
     let hw = Server::demo();
     let file = upload_file(&hw, "?name=pic.png", PNG).await;
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_file_goes_in_and_comes_out_by_a_signed_address() {
     assert!(path.starts_with("agent-inputs/local/") && path.ends_with(".png"), "{path}");
     let url = signed_url(&hw, &file).await;
     assert!(url.starts_with(&hw.url(ROUTE)), "{url}");
-    // As often as one likes, as long as it is good.
+    // Any number of times while the URL is valid.
     for _ in 0..2 {
         let (status, headers, bytes) = fetch_bytes(&url, &[]).await;
         assert_eq!((status, bytes.as_slice()), (200, PNG));
@@ -93,7 +93,7 @@ async fn a_file_goes_in_and_comes_out_by_a_signed_address() {
 }
 
 #[tokio::test]
-async fn a_form_with_one_file_is_the_same() {
+async fn a_multipart_form_with_one_file_works_alike() {
     let hw = Server::demo();
     let part = |name: &str, file: &str, body: &str| {
         format!(
@@ -116,7 +116,7 @@ async fn a_form_with_one_file_is_the_same() {
     );
     assert!(headers["content-disposition"].to_str().unwrap().starts_with("attachment; "));
 
-    // Encoded names, as some clients write what is not ASCII.
+    // Encoded names, as some clients send non-ASCII characters.
     let encoded = part("file", "; filename*=utf-8''t%C3%BC.csv", "a,b") + "--B--\r\n";
     let reply = post_file(&hw, "", form, encoded.as_bytes()).await;
     assert_eq!((reply.status, str_field(&reply.json(), "name")), (201, "t\u{fc}.csv"), "{}", reply.text);
@@ -139,7 +139,7 @@ async fn a_form_with_one_file_is_the_same() {
 }
 
 #[tokio::test]
-async fn the_bytes_say_what_a_file_is_and_nothing_in_it_runs() {
+async fn the_type_of_a_file_comes_from_its_bytes_and_active_content_is_inert() {
     let hw = Server::demo();
     for (declared, bytes) in [
         ("text/html", &b"<!DOCTYPE html><script>alert(1)</script>"[..]),
@@ -162,7 +162,7 @@ async fn the_bytes_say_what_a_file_is_and_nothing_in_it_runs() {
 }
 
 #[tokio::test]
-async fn an_address_cannot_be_altered_nor_outlive_its_time() {
+async fn a_signed_url_cannot_be_changed_and_expires() {
     let hw = Server::demo_with("[files]\nsigned_url_seconds = 1");
     let (file, other) = (upload_file(&hw, "", PNG).await, upload_file(&hw, "", b"other").await);
     let url = signed_url(&hw, &file).await;
@@ -195,7 +195,7 @@ async fn an_address_cannot_be_altered_nor_outlive_its_time() {
 }
 
 #[tokio::test]
-async fn a_path_is_one_of_ones_own_or_none() {
+async fn a_path_of_another_user_is_refused() {
     let hw = Server::demo_with(KEYS);
     let keys = [create_key(&hw, "u1"), create_key(&hw, "u10")];
     let hw = hw.with_key(&keys[1]);
@@ -245,7 +245,7 @@ async fn a_path_is_one_of_ones_own_or_none() {
 }
 
 #[tokio::test]
-async fn an_address_of_what_is_gone_or_of_somebody_who_is_leads_nowhere() {
+async fn a_signed_url_of_a_deleted_file_or_user_is_not_found() {
     let hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     let hw = hw.with_key(&ann);
@@ -264,7 +264,7 @@ async fn an_address_of_what_is_gone_or_of_somebody_who_is_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_file_can_be_asked_for() {
+async fn a_range_of_a_file_can_be_requested() {
     let hw = Server::demo();
     let url = signed_url(&hw, &upload_file(&hw, "", b"0123456789").await).await;
     let many = format!("bytes={}", vec!["0-"; 2_000].join(","));
@@ -283,7 +283,7 @@ async fn a_part_of_a_file_can_be_asked_for() {
     }
     let (status, headers, _) = fetch_bytes(&url, &[("range", "bytes=10-")]).await;
     assert_eq!((status, headers["content-range"].to_str().unwrap()), (416, "bytes */10"));
-    // Only who asks for the bytes can ask for some of them.
+    // Ranges apply to GET only.
     for range in ["bytes=2-4", "bytes=10-"] {
         let about = http_client().head(&url).header("range", range).send().await.unwrap();
         assert_eq!((about.status().as_u16(), about.headers()["content-length"].to_str().unwrap()), (200, "10"));
@@ -291,7 +291,7 @@ async fn a_part_of_a_file_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn too_much_is_refused_and_leaves_nothing() {
+async fn an_oversized_upload_is_refused_and_leaves_nothing() {
     let hw =
         Server::demo_with("[files]\nupload_bytes_max = 300000\nuser_bytes_max = 650000\n[limits]\nbody_read_ms = 300");
     let most = vec![b'x'; 300_000];
@@ -304,17 +304,17 @@ async fn too_much_is_refused_and_leaves_nothing() {
     let reply = hw.request(Method::POST, ROUTE, &zipped, Some(b"x".to_vec())).await;
     assert_eq!(reply.problem(), (415, "unsupported_encoding".to_owned()));
     let head = format!("POST {ROUTE} HTTP/1.1\r\nHost: localhost\r\n");
-    // Without end, as far as the head says.
+    // Chunked, without an announced end.
     let endless = [head.as_bytes(), b"Transfer-Encoding: chunked\r\n\r\n"].concat();
     let endless = [endless, b"10000\r\n".to_vec(), vec![b'y'; 0x10000], b"\r\n".to_vec()].concat();
     let endless = [endless, [b"10000\r\n".to_vec(), vec![b'y'; 0x10000], b"\r\n".to_vec()].concat().repeat(5)].concat();
     assert!(hw.send_raw(endless).await.starts_with("HTTP/1.1 413 "));
-    // A length that is a lie, and one that is not waited for.
+    // A wrong length, and one that never arrives.
     let lie = [head.as_bytes(), b"Content-Length: 250000\r\n\r\n", &vec![b'y'; 100_000]].concat();
     assert!(hw.send_raw(&lie).await.starts_with("HTTP/1.1 408 "));
     let announced = [head.as_bytes(), b"Content-Length: 99999999999\r\n\r\n"].concat();
     assert!(hw.send_raw(announced).await.starts_with("HTTP/1.1 413 "));
-    // Gone in the middle.
+    // The client disconnects in the middle.
     let mut gone = TcpStream::connect(&hw.address).await.unwrap();
     gone.write_all(&lie).await.unwrap();
     drop(gone);
@@ -330,7 +330,7 @@ async fn too_much_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_that_never_ends_coming_is_cut_although_it_keeps_coming() {
+async fn an_endless_upload_is_aborted() {
     let hw = Server::demo_with("[limits]\nbody_read_ms = 150");
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     let head = format!("POST {ROUTE} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -343,7 +343,7 @@ async fn a_file_that_never_ends_coming_is_cut_although_it_keeps_coming() {
         }
     });
     let mut said = String::new();
-    // The connection may be torn down while the last drops are on their way.
+    // The connection may be reset while the last bytes are in flight.
     let _torn = tokio::time::timeout(TEST_TIMEOUT, answer.read_to_string(&mut said)).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
     dripping.await.unwrap();
@@ -351,7 +351,7 @@ async fn a_file_that_never_ends_coming_is_cut_although_it_keeps_coming() {
 }
 
 #[tokio::test]
-async fn a_quota_is_exact_also_when_many_come_at_once() {
+async fn the_quota_is_exact_under_concurrent_uploads() {
     let hw = Server::demo_with("[files]\nuser_bytes_max = 100000");
     let body = vec![b'x'; 9_000];
     let replies: Vec<Reply> =
@@ -361,7 +361,7 @@ async fn a_quota_is_exact_also_when_many_come_at_once() {
     assert_eq!(stored_files(&hw).len(), 11);
 }
 
-/// The memory that the server has in use, in bytes.
+/// The server's memory in use, in bytes.
 fn peak_memory_bytes(hw: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", hw.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -377,14 +377,14 @@ async fn a_thousand_files_fifty_at_a_time_need_little_memory() {
     let upload = |_| async { post_file(&hw, "", "text/plain", &body).await.status };
     let taken: Vec<u16> = stream::iter(0..1_000).map(upload).buffer_unordered(50).collect().await;
     assert!(taken.iter().all(|status| *status == 201), "{taken:?}");
-    // Fifty of them hold 50 MB; what the server holds are parts of them.
+    // Fifty of them are 50 MB; the server holds only parts of them.
     let grown = peak_memory_bytes(&hw).saturating_sub(before);
     assert!(grown < 60 * 1024 * 1024, "{grown} bytes");
     assert_eq!(stored_files(&hw).len(), 1_001);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_in_the_middle_leaves_nothing_partial() {
+async fn a_kill_during_an_upload_leaves_nothing_partial() {
     let mut hw = Server::demo();
     let body = vec![b'x'; 1_000_000];
     let kept = upload_file(&hw, "", &body).await;
@@ -399,7 +399,7 @@ async fn a_kill_in_the_middle_leaves_nothing_partial() {
     hw.wait_until("fifty files are half there", async || stored_files(&hw).len() == 51).await;
     hw.kill9();
     assert_eq!(stored_files(&hw).len(), 51);
-    // Half of them as they are when the bytes are whole and the row is not written yet.
+    // Half of them in the state where the bytes are complete and the row is not.
     for partial in stored_files(&hw).iter().filter(|path| path.to_string_lossy().ends_with("#1")).step_by(2) {
         std::fs::rename(partial, partial.to_string_lossy().trim_end_matches("#1")).unwrap();
     }
@@ -409,7 +409,7 @@ async fn a_kill_in_the_middle_leaves_nothing_partial() {
 }
 
 #[tokio::test]
-async fn an_address_outlives_a_restart_and_is_the_public_one() {
+async fn a_signed_url_survives_a_restart_and_has_the_public_host() {
     let mut hw =
         Server::demo_with("[files]\nurl = \"elsewhere\"\nbucket = \"mine\"\npublic_url = \"https://agents.example/\"");
     let file = upload_file(&hw, "", PNG).await;
@@ -424,7 +424,7 @@ async fn an_address_outlives_a_restart_and_is_the_public_one() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&secret.permissions()) & 0o777, 0o600);
 }
 
-/// A JPEG that says how large it is behind so many bytes of other things.
+/// A JPEG whose size comes after this many bytes of other segments.
 fn jpeg(side: u16, before: usize) -> Vec<u8> {
     let mut jpeg = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0".to_vec();
     for _ in 0..before / 60_000 {
@@ -435,7 +435,7 @@ fn jpeg(side: u16, before: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_picture_that_says_it_is_larger_than_pictures_are_is_not_taken() {
+async fn an_image_with_too_large_dimensions_is_refused() {
     let hw = Server::demo_with("[files]\npixels_max = 1000000");
     let png =
         |width: u32, height: u32| [&PNG[..16], &width.to_be_bytes(), &height.to_be_bytes(), b"\x08\x06\0\0\0"].concat();
@@ -446,7 +446,7 @@ async fn a_picture_that_says_it_is_larger_than_pictures_are_is_not_taken() {
         b"GIF89a\xff\xff\xff\xff\x80\0\0".to_vec(),
         b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff".to_vec(),
         jpeg(1_001, 0),
-        // Long after it was seen what it is, and that there was nothing against it.
+        // The type was determined long before, without objection.
         jpeg(60_000, 3_000_000),
     ];
     for bomb in &bombs {
@@ -462,11 +462,11 @@ async fn a_picture_that_says_it_is_larger_than_pictures_are_is_not_taken() {
     for picture in [png(1_000, 1_000), png(32_768, 30), jpeg(1_000, 3_000_000)] {
         assert_eq!(post_file(&hw, "", "image/png", &picture).await.status, 201);
     }
-    // What only begins like a picture is text, however large it would be.
+    // A file that only starts like an image is text, whatever size it would have.
     assert_eq!(post_file(&hw, "", "image/gif", b"GIF89a=1;alert(1)//").await.status, 201);
 }
 
-/// Ten million bytes that become ten thousand million when they are unpacked.
+/// Ten million bytes that decompress to ten thousand million.
 fn zip_bomb() -> Vec<u8> {
     let mut packing = Compress::new(Compression::best(), false);
     let mut zeros = Vec::with_capacity(1 << 20);
@@ -480,7 +480,7 @@ fn zip_bomb() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_is_stored_as_it_is_and_never_unpacked() {
+async fn an_archive_is_stored_unchanged_and_never_unpacked() {
     let hw = Server::demo();
     upload_file(&hw, "", &vec![b'x'; 2_000_000]).await;
     let (bomb, before) = (zip_bomb(), peak_memory_bytes(&hw));

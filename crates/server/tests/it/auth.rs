@@ -1,4 +1,4 @@
-//! Keys: who is let in, and that nobody sees what is another's.
+//! Access keys: authentication, and isolation of users.
 
 use crate::blobs;
 use crate::harness::Server;
@@ -26,7 +26,7 @@ pub(crate) fn live_key_id(hw: &Server, user: &str) -> String {
 }
 
 #[tokio::test]
-async fn without_a_good_key_nothing_is_said() {
+async fn without_a_valid_key_every_request_is_unauthorised() {
     let hw = Server::demo_with(KEYS);
     let good = create_key(&hw, "ann");
     let paths = ["/v1/tasks", "/v1/tasks/task_1", "/v1/tasks/task_1/events", "/v1/threads", "/v1/threads/thr_1"];
@@ -70,7 +70,7 @@ async fn without_a_good_key_nothing_is_said() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one table of cases")]
-async fn what_is_anothers_does_not_exist() {
+async fn resources_of_another_user_do_not_exist() {
     let hw = Server::demo_with(KEYS);
     let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let hw = hw.with_key(&ann);
@@ -120,7 +120,7 @@ async fn what_is_anothers_does_not_exist() {
         (Method::GET, format!("/v1/conversations/{conversation}/items/msg_1"), None),
         (Method::DELETE, format!("/v1/conversations/{conversation}/items/msg_1"), None),
     ];
-    // A new route must have its line above. Models are nobody's.
+    // A new route must have a row above. Models belong to no user.
     let names = [
         (id, "{task_id}"),
         (thread, "{thread_id}"),
@@ -149,7 +149,7 @@ async fn what_is_anothers_does_not_exist() {
         let headers = [("content-type", "application/json")];
         let reply = hw.request(method.clone(), &path, &headers, body.clone()).await;
         assert_eq!(reply.status, 404, "{method} {path}");
-        // What is another's is said of in the same words as what nobody has.
+        // A resource of another user gets the same response as a missing one.
         let nobodys = |text: &str| {
             let other = |id: &str| id.replace(|c: char| c.is_ascii_hexdigit(), "0");
             let ids = [id, thread, &response, conversation];
@@ -179,7 +179,7 @@ async fn what_is_anothers_does_not_exist() {
 }
 
 #[tokio::test]
-async fn keys_change_while_the_server_runs() {
+async fn keys_can_change_while_the_server_runs() {
     let hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     let ann_id = live_key_id(&hw, "ann");
@@ -209,13 +209,13 @@ async fn keys_change_while_the_server_runs() {
 }
 
 #[tokio::test]
-async fn keys_are_made_before_the_server_runs_and_outlive_it() {
+async fn keys_can_be_created_before_the_server_runs_and_persist() {
     let mut hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     hw.kill9();
     let ben = create_key(&hw, "ben");
     let ben_id = live_key_id(&hw, "ben");
-    // The killed server's socket is still there; the next one replaces it.
+    // The socket file of the killed server still exists; the next one replaces it.
     assert!(hw.data_dir().join("control.sock").exists());
     hw.restart();
     let hw = hw.with_key(&ben);
@@ -226,7 +226,7 @@ async fn keys_are_made_before_the_server_runs_and_outlive_it() {
 }
 
 #[tokio::test]
-async fn the_back_door_is_its_owners_alone() {
+async fn the_admin_socket_is_accessible_to_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let hw = Server::demo();
     let mode = std::fs::metadata(hw.data_dir().join("control.sock")).unwrap().permissions().mode();

@@ -1,4 +1,4 @@
-//! Everything that a request can get wrong: a named refusal, never a 500, and nothing in the log.
+//! Everything that can be wrong with a request: a named error, never a 500, and nothing in the log.
 
 use crate::harness::Server;
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[tokio::test]
-async fn bodies_that_are_not_what_they_should_be() {
+async fn invalid_bodies_are_refused() {
     let hw = Server::demo();
     let task = hw.start_run("story 1 fast").await;
     hw.wait_ended(task["task_id"].as_str().unwrap()).await;
@@ -44,7 +44,7 @@ async fn bodies_that_are_not_what_they_should_be() {
 }
 
 #[tokio::test]
-async fn fields_that_are_not_what_they_should_be() {
+async fn invalid_fields_are_refused() {
     let hw = Server::demo();
     let before = hw.count_threads_and_records().await;
     let with = |name: &str, value: Value| {
@@ -116,7 +116,7 @@ async fn fields_that_are_not_what_they_should_be() {
 }
 
 #[tokio::test]
-async fn the_other_commands_are_as_strict() {
+async fn the_other_commands_validate_as_strictly() {
     let hw = Server::demo();
     let task = hw.start_run("story 1 fast").await;
     let id = task["task_id"].as_str().unwrap();
@@ -174,7 +174,7 @@ async fn only_plain_json_is_a_body() {
 }
 
 #[tokio::test]
-async fn ids_that_cannot_be() {
+async fn impossible_ids_are_refused() {
     let hw = Server::demo();
     let long = "x".repeat(5_000);
     let odd = [
@@ -220,7 +220,7 @@ async fn ids_that_cannot_be() {
 }
 
 #[tokio::test]
-async fn queries_that_cannot_be() {
+async fn impossible_queries_are_refused() {
     let hw = Server::demo();
     for limit in ["0", "-1", "101", "1e9", "abc", "", "%2B5", "1.0", "99999999999999999999"] {
         for path in ["/v1/tasks", "/v1/threads"] {
@@ -250,7 +250,7 @@ async fn queries_that_cannot_be() {
 }
 
 #[tokio::test]
-async fn methods_that_a_route_does_not_have() {
+async fn unsupported_methods_are_refused() {
     let hw = Server::demo();
     let table = [
         (Method::PUT, "/v1/tasks", "POST,GET,HEAD"),

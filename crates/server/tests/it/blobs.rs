@@ -1,4 +1,4 @@
-//! Blobs: bytes that threads hold. Out under their hash, shown with their thread, gone with the last one that uses them.
+//! Blobs of threads: served by hash, shared with their thread, deleted with the last thread that uses them.
 
 mod deleted;
 mod verify;
@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 const KEYS: &str = "[auth]\nmode = \"keys\"";
 
-/// A picture like no other.
+/// An image with unique bytes.
 pub(crate) fn unique_png(name: &str) -> Vec<u8> {
     [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0", name.as_bytes()].concat()
 }
@@ -34,17 +34,17 @@ pub(crate) fn data_url(kind: &str, bytes: &[u8]) -> String {
     format!("data:{kind};base64,{}", STANDARD.encode(bytes))
 }
 
-/// A picture as a part of what is said.
+/// An image as an input part.
 pub(crate) fn image_part(bytes: &[u8]) -> Value {
     json!({"type": "image_url", "image_url": {"url": data_url("image/png", bytes)}})
 }
 
-/// A file that was sent before, as a part of what is said.
+/// An uploaded file as an input part.
 pub(crate) fn file_part(file: &Value) -> Value {
     json!({"type": "file", "file": {"bucket": file["bucket"], "path": file["path"]}})
 }
 
-/// Says something with these parts, in a new thread or in this one, and waits for the answer: the thread.
+/// Sends these parts to a new or an existing thread, waits for the answer, and returns the thread.
 async fn run_with_parts(hw: &Server, thread: Option<&str>, parts: &[Value]) -> String {
     let input: Vec<Value> = parts.iter().cloned().chain([json!({"type": "text", "text": "story 1 fast"})]).collect();
     let body = json!({"model": "demo", "input": input, "thread_id": thread, "wait": true});
@@ -67,7 +67,7 @@ async fn fetch(hw: &Server, path: &str, headers: &[(&str, &str)]) -> (u16, reqwe
 }
 
 #[tokio::test]
-async fn a_blob_comes_back_as_it_was_and_need_not_be_asked_for_again() {
+async fn a_blob_is_served_unchanged_and_can_be_cached() {
     let hw = Server::demo();
     let bytes = unique_png("mine");
     run_with_parts(&hw, None, &[image_part(&bytes)]).await;
@@ -101,7 +101,7 @@ async fn a_blob_comes_back_as_it_was_and_need_not_be_asked_for_again() {
 }
 
 #[tokio::test]
-async fn nothing_in_a_blob_runs() {
+async fn active_content_in_a_blob_is_inert() {
     let hw = Server::demo();
     let page = b"<!DOCTYPE html><script>alert(1)</script>";
     let url = data_url("text/html", page);
@@ -114,7 +114,7 @@ async fn nothing_in_a_blob_runs() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_or_of_somebody_else_leads_nowhere() {
+async fn an_invalid_or_foreign_blob_url_is_not_found() {
     let hw = Server::demo_with(KEYS);
     let keys = [create_key(&hw, "ann"), create_key(&hw, "ben")];
     let hw = hw.with_key(&keys[0]);
@@ -136,7 +136,7 @@ async fn an_address_that_is_none_or_of_somebody_else_leads_nowhere() {
     let missing = hw.get(&format!("/v1/blobs/{}", "0".repeat(64))).await;
     let foreign = hw.get(&blob_path(&hers)).await;
     assert_eq!((foreign.status, foreign.text), (404, missing.text), "the same words");
-    // Whoever has the same bytes has their own.
+    // Another user with the same bytes has a separate blob.
     run_with_parts(&hw, None, &[image_part(&both)]).await;
     let hw = hw.with_key(&keys[0]);
     delete(&hw, &thread).await;
@@ -146,7 +146,7 @@ async fn an_address_that_is_none_or_of_somebody_else_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn what_no_thread_uses_any_more_is_gone_and_the_rest_stays() {
+async fn unused_blobs_are_deleted_and_used_ones_stay() {
     let mut hw = Server::demo();
     let (both, one) = (unique_png("both"), unique_png("one"));
     let (used, loose) = (upload_file(&hw, "", b"used").await, upload_file(&hw, "", b"loose").await);
@@ -155,13 +155,13 @@ async fn what_no_thread_uses_any_more_is_gone_and_the_rest_stays() {
     let second = run_with_parts(&hw, None, &[image_part(&both)]).await;
     assert_eq!(stored_files(&hw).len(), 4, "each is there once");
     delete(&hw, &first).await;
-    // At once: no answer is given before.
+    // Immediately: the response waits for it.
     assert_eq!(stored_files(&hw).len(), 2);
     assert_eq!((hw.get(&blob_path(&both)).await.status, hw.get(&blob_path(&one)).await.status), (200, 404));
     let signed =
         async |file: &Value| hw.get(&signed_path(str_field(file, "bucket"), str_field(file, "path"))).await.status;
     assert_eq!((signed(&loose).await, signed(&used).await), (200, 404));
-    // What comes again is there again.
+    // The same bytes can be stored again.
     let third = run_with_parts(&hw, None, &[image_part(&one)]).await;
     assert_eq!(hw.get(&blob_path(&one)).await.status, 200);
     delete(&hw, &second).await;
@@ -174,11 +174,11 @@ async fn what_no_thread_uses_any_more_is_gone_and_the_rest_stays() {
 }
 
 #[tokio::test]
-async fn a_thread_is_deleted_although_its_bytes_cannot_be_removed_now() {
+async fn a_thread_is_deleted_even_if_its_bytes_cannot_be_removed_yet() {
     let mut hw = Server::demo();
     let bytes = unique_png("stuck");
     let thread = run_with_parts(&hw, None, &[image_part(&bytes)]).await;
-    // What no program can remove as a file, whoever runs it.
+    // A directory cannot be removed as a file, even by root.
     let place = stored_files(&hw).remove(0);
     std::fs::remove_file(&place).unwrap();
     std::fs::create_dir(&place).unwrap();
@@ -195,9 +195,9 @@ async fn a_thread_is_deleted_although_its_bytes_cannot_be_removed_now() {
     assert_eq!(verify::kill_and_run_verify(&mut hw, &[]).0, Some(0));
 }
 
-/// Runs that draw the same pictures and were given one of their own, each deleted at another moment.
+/// Runs that generate the same images and have one of their own, each deleted at another moment.
 #[tokio::test(flavor = "multi_thread")]
-async fn whenever_threads_are_deleted_nothing_of_them_stays() {
+async fn deleting_threads_at_any_moment_leaves_no_bytes() {
     let mut hw = Server::demo();
     let one = async |seed: u64| {
         let mut rng = Rng::new(seed);
@@ -214,8 +214,8 @@ async fn whenever_threads_are_deleted_nothing_of_them_stays() {
     assert_eq!((code, said.lines().next()), (Some(0), Some("0 files")), "{said}");
 }
 
-/// Somebody who was shown a thread.
-async fn seen(hw: &Server, token: &str, path: &str) -> u16 {
+/// A viewer of a share.
+async fn viewer_status(hw: &Server, token: &str, path: &str) -> u16 {
     let bearer = format!("Bearer {token}");
     hw.request(Method::GET, path, &[("authorization", &bearer)], None).await.status
 }
@@ -225,7 +225,7 @@ async fn share(hw: &Server, thread: &str, mode: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_viewer_sees_the_blobs_of_that_thread_as_far_as_it_is_shown() {
+async fn a_share_gives_access_to_the_blobs_of_its_visible_part() {
     let hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     let hw = hw.with_key(&ann);
@@ -238,19 +238,19 @@ async fn a_viewer_sees_the_blobs_of_that_thread_as_far_as_it_is_shown() {
     for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
         let mut got = Vec::new();
         for bytes in [&early, &late, &other] {
-            got.push(seen(&hw, str_field(share, "token"), &blob_path(bytes)).await);
+            got.push(viewer_status(&hw, str_field(share, "token"), &blob_path(bytes)).await);
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
     let gone = format!("/v1/threads/{thread}/shares/{}", str_field(&live, "share_id"));
     assert_eq!(hw.request(Method::DELETE, &gone, &[], None).await.status, 204);
-    assert_eq!(seen(&hw, str_field(&live, "token"), &blob_path(&early)).await, 401);
+    assert_eq!(viewer_status(&hw, str_field(&live, "token"), &blob_path(&early)).await, 401);
     delete(&hw, &thread).await;
-    assert_eq!(seen(&hw, str_field(&frozen, "token"), &blob_path(&early)).await, 401);
+    assert_eq!(viewer_status(&hw, str_field(&frozen, "token"), &blob_path(&early)).await, 401);
 }
 
 #[tokio::test]
-async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
+async fn a_share_gives_access_to_a_file_added_during_the_run() {
     let hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     let hw = hw.with_key(&ann);
@@ -265,7 +265,7 @@ async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
     hw.open_stream(&format!("/v1/tasks/{id}/events")).await.read_until("task.text.delta").await;
     let frozen = share(&hw, thread, "frozen").await.json();
     let live = share(&hw, thread, "live").await.json();
-    // Words alone, even of the path, put no file into a thread.
+    // Text alone, even with the path, links no file to a thread.
     let words = json!([file_part(&later), {"type": "text", "text": str_field(&never, "path")}]);
     let said = hw.post(&format!("/v1/tasks/{id}/input"), json!({"input": words})).await;
     assert_eq!(said.status, 202, "{}", said.text);
@@ -274,14 +274,14 @@ async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
     for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
         let mut got = Vec::new();
         for file in [&first, &later, &never] {
-            got.push(seen(&hw, str_field(share, "token"), &asks(file)).await);
+            got.push(viewer_status(&hw, str_field(share, "token"), &asks(file)).await);
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
 }
 
 #[tokio::test]
-async fn what_was_read_for_the_model_is_shown_and_taken_along_as_far_as_the_thread_is() {
+async fn files_read_for_the_model_are_shared_and_forked_with_the_thread() {
     let (early, late) = (unique_png("early"), unique_png("late"));
     let page = |bytes: &[u8]| PageResponse::File("image/png", bytes.to_vec().into());
     let web = FileServer::start("127.0.0.1:0", [("/early.png", page(&early)), ("/late.png", page(&late))]).await;
@@ -293,7 +293,10 @@ async fn what_was_read_for_the_model_is_shown_and_taken_along_as_far_as_the_thre
     let frozen = share(&hw, &thread, "frozen").await.json();
     run_with_parts(&hw, Some(&thread), &[file("/late.png")]).await;
     let token = str_field(&frozen, "token");
-    assert_eq!((seen(&hw, token, &blob_path(&early)).await, seen(&hw, token, &blob_path(&late)).await), (200, 404));
+    assert_eq!(
+        (viewer_status(&hw, token, &blob_path(&early)).await, viewer_status(&hw, token, &blob_path(&late)).await),
+        (200, 404)
+    );
     let hw = hw.with_key(&ben);
     let go_on = json!({"model": "demo", "input": "story 1 fast", "share": token, "wait": true});
     assert_eq!(hw.post("/v1/tasks", go_on).await.status, 200);

@@ -1,13 +1,13 @@
-//! Content blocks over a WebSocket: the real binary, a socket of our own.
+//! Content blocks over a WebSocket: the real binary and a test client.
 
-mod crowd;
-mod deep;
+mod block_approvals;
+mod invalid_messages;
 mod limits;
-mod odd;
-mod people;
+mod nested_agents;
 mod resumes;
 mod sessions;
 pub(crate) mod socket;
+mod stalled_sockets;
 
 use crate::harness::Server;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(crate) async fn read_turn(socket: &mut Socket) -> Vec<Value> {
     frames
 }
 
-/// The text of the block that is the turn's answer.
+/// The text of the final block of the turn.
 pub(crate) fn final_text(frames: &[Value]) -> String {
     let last = frames.iter().find(|frame| frame["is_final"] == true).expect("an answer");
     let of_it = frames.iter().filter(|frame| frame["index"] == last["index"]);
@@ -42,7 +42,7 @@ fn last_message_text(task: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_chat_is_answered_by_a_turn_that_the_task_agrees_with() {
+async fn the_turn_of_a_chat_agrees_with_its_task() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     for input in ["hello", "weather", "help", "parallel", "handoff", "image", "story 50 fast", "slow 1"] {
@@ -65,7 +65,7 @@ async fn a_chat_is_answered_by_a_turn_that_the_task_agrees_with() {
 }
 
 #[tokio::test]
-async fn in_chat_mode_there_are_no_thoughts() {
+async fn chat_mode_has_no_reasoning() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     let modes = [("chat", false), ("agent", true)];
@@ -80,7 +80,7 @@ async fn in_chat_mode_there_are_no_thoughts() {
 }
 
 #[tokio::test]
-async fn whatever_is_wrong_is_said_and_the_socket_lives() {
+async fn errors_are_reported_and_the_socket_stays_open() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     let wrong: [(Value, &str); 14] = [

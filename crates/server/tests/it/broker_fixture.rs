@@ -1,5 +1,5 @@
-//! A house with people in it: an agent whose orders need somebody's yes, a sub-agent that has the same, tools that a
-//! client runs, and tools that are cut by a crash. Every order that is really placed is a line of the file `orders`.
+//! A configuration with approvals: an agent whose orders need approval, a sub-agent with the same, client tools, and
+//! tools that a crash interrupts. Every executed order is a line of the file `orders`.
 
 use crate::harness::{Reply, Server};
 use serde_json::{Value, json};
@@ -131,18 +131,18 @@ usage = { input_tokens = 10, output_tokens = 5 }
 steps = [{ text = "Hello." }]
 "#;
 
-/// The house, with more in its config.
+/// The configuration with additions.
 pub(crate) fn broker_server(more: &str) -> Server {
     Server::with_config(&format!("{CONFIG}\n{more}\n"), SCENARIOS)
 }
 
-/// Orders that were really placed, with the arguments that they were placed with.
+/// Executed orders with their arguments.
 pub(crate) fn placed_orders(hw: &Server) -> Vec<Value> {
     let text = std::fs::read_to_string(hw.path("orders")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Begins a run and gives its object when it is paused.
+/// Starts a run and returns its object when it is paused.
 pub(crate) async fn start_paused(hw: &Server, body: Value) -> Value {
     let mut body = body;
     body["model"] = json!("broker");
@@ -154,7 +154,7 @@ pub(crate) async fn start_paused(hw: &Server, body: Value) -> Value {
     task
 }
 
-/// Where the first question of a paused run is decided.
+/// The path for deciding the first approval of a paused run.
 pub(crate) fn approval_path(task: &Value) -> String {
     let key = task["pending"][0]["key"].as_str().unwrap();
     format!("/v1/tasks/{}/approvals/{key}", task["task_id"].as_str().unwrap())
@@ -164,7 +164,7 @@ pub(crate) async fn decide(hw: &Server, task: &Value, body: Value) -> Reply {
     hw.post(&approval_path(task), body).await
 }
 
-/// The task once it has ended, and the last words of its last message.
+/// The ended task, and the end of its last message.
 pub(crate) async fn wait_outcome(hw: &Server, task: &Value) -> (Value, String) {
     let task = hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let message = task["output"].as_array().unwrap().iter().rfind(|item| item["type"] == "message");
@@ -172,7 +172,6 @@ pub(crate) async fn wait_outcome(hw: &Server, task: &Value) -> (Value, String) {
     (task, words.unwrap_or_default())
 }
 
-/// The task's results.
 pub(crate) fn tool_results(task: &Value) -> Vec<&Value> {
     task["output"].as_array().unwrap().iter().filter(|item| item["type"] == "tool_result").collect()
 }

@@ -1,4 +1,4 @@
-//! A cancel ends what is going on, whatever that is, and leaves nothing of it behind.
+//! A cancel ends all activity of a run and leaves nothing behind.
 
 use crate::harness::{OpenStream, Server, SseFrame, TEST_TIMEOUT, http_client, parse_frames};
 use crate::tool_server::ToolServer;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The promise is a second; time alone fails a test only at five times the promise.
+/// The promise is a second; a test fails on time only at five times the promise.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 const CONFIG: &str = r#"
@@ -64,7 +64,7 @@ fn cancel_server(site: &ToolServer) -> Server {
     Server::with_config(&CONFIG.replace("URL", &site.url("/hang")), SCENARIOS)
 }
 
-/// A run and the stream of somebody who watches it.
+/// A run and a stream that follows it.
 async fn start_watched_run(hw: &Server, input: &str) -> (String, OpenStream) {
     let task = hw.create_task(json!({"model": "guide", "input": input})).await;
     let task = task["task_id"].as_str().unwrap().to_owned();
@@ -72,7 +72,7 @@ async fn start_watched_run(hw: &Server, input: &str) -> (String, OpenStream) {
     (task, watcher)
 }
 
-/// Cancels a run. Gives all that its watcher saw, and how long it took until the stream ended.
+/// Cancels a run. Returns what its stream showed, and the time until the stream ended.
 async fn cancel(hw: &Server, task: &str, watcher: &mut OpenStream) -> (Vec<SseFrame>, Duration) {
     let begun = Instant::now();
     let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
@@ -85,7 +85,7 @@ async fn cancel(hw: &Server, task: &str, watcher: &mut OpenStream) -> (Vec<SseFr
     (seen, took)
 }
 
-/// What the run is afterwards: cancelled, nothing open, and with the tokens of the turn that was whole.
+/// The run afterwards: cancelled, nothing open, and with the tokens of its complete turn.
 async fn object(hw: &Server, task: &str) -> Value {
     let object = hw.get(&format!("/v1/tasks/{task}")).await.json();
     assert_eq!((&object["status"], &object["pending"]), (&json!("cancelled"), &json!([])));
@@ -96,14 +96,14 @@ async fn object(hw: &Server, task: &str) -> Value {
     object
 }
 
-/// Is this process there? One that nobody has reaped yet is not.
+/// Whether this process is alive. A zombie is not.
 fn is_alive(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 #[tokio::test]
-async fn a_cancel_while_the_model_is_silent_ends_the_stream_and_keeps_what_was_said() {
+async fn a_cancel_of_a_silent_model_ends_the_stream_and_keeps_the_partial_text() {
     let hw = cancel_server(&ToolServer::start().await);
     let (task, mut watcher) = start_watched_run(&hw, "use quick").await;
     watcher.read_until("\"delta\":\"sentence\"").await;
@@ -118,7 +118,7 @@ async fn a_cancel_while_the_model_is_silent_ends_the_stream_and_keeps_what_was_s
 }
 
 #[tokio::test]
-async fn a_cancel_ends_the_stream_and_a_program_with_its_child_though_neither_will_go() {
+async fn a_cancel_ends_the_stream_and_kills_a_stubborn_program_with_its_child() {
     let hw = cancel_server(&ToolServer::start().await);
     let (task, mut watcher) = start_watched_run(&hw, "use stubborn").await;
     hw.wait_until("the program runs", async || hw.path("pids").exists()).await;
@@ -136,7 +136,7 @@ async fn a_cancel_ends_the_stream_and_a_program_with_its_child_though_neither_wi
     hw.wait_until("both processes are gone", async || !pids.iter().any(|pid| is_alive(*pid))).await;
 }
 
-/// What is going on when the cancel comes.
+/// The activity at the moment of the cancel.
 #[derive(Clone, Copy)]
 enum CancelPoint {
     Silence,
@@ -145,7 +145,7 @@ enum CancelPoint {
 }
 
 impl CancelPoint {
-    /// Of a hundred 6 are programs and 30 addresses: a program is slow to start.
+    /// Of a hundred, 6 are programs and 30 HTTP tools: a program is slow to start.
     fn nth(place: usize) -> Self {
         match place % 50 {
             0..3 => Self::Program,
@@ -155,7 +155,7 @@ impl CancelPoint {
     }
 }
 
-/// Begins a run, cancels it while that goes on, and gives the process that ran, if one did.
+/// Starts a run, cancels it during this activity, and returns its process, if it had one.
 async fn start_and_cancel(hw: &Server, site: &ToolServer, during: CancelPoint) -> Option<u64> {
     let input = match during {
         CancelPoint::Silence => "hush",
@@ -177,19 +177,19 @@ async fn start_and_cancel(hw: &Server, site: &ToolServer, during: CancelPoint) -
     seen.iter().find(|frame| frame.event == "task.custom").map(|frame| frame.data["value"].as_u64().unwrap())
 }
 
-/// So many cancels, some at a time. Gives the processes that ran.
+/// Runs this many cancels, some concurrently. Returns the processes that ran.
 async fn cancel_many(hw: &Server, site: &ToolServer, count: usize) -> Vec<u64> {
     let cancels = stream::iter((0..count).map(CancelPoint::nth)).map(|during| start_and_cancel(hw, site, during));
     cancels.buffer_unordered(16).filter_map(async |pid| pid).collect().await
 }
 
-/// What a process has.
+/// The resources of a process.
 #[derive(Debug)]
 struct ProcessResources {
-    /// Without those of the database: the store opens its few readers when they are first needed, and keeps them.
+    /// Without those of the database: the store opens its few readers on demand and keeps them.
     descriptors: usize,
     threads: usize,
-    /// Connections to the site that somebody has not closed.
+    /// Open connections to the tool server.
     connections: usize,
 }
 
@@ -223,7 +223,7 @@ async fn metric(hw: &Server, name: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_cancels_leave_no_connection_no_thread_no_process_and_no_descriptor() {
+async fn a_thousand_cancels_leak_no_connection_thread_process_or_descriptor() {
     let site = ToolServer::start().await;
     let mut hw = cancel_server(&site);
     assert_eq!(hw.get("/readyz").await.status, 200);
@@ -231,7 +231,7 @@ async fn a_thousand_cancels_leave_no_connection_no_thread_no_process_and_no_desc
     let begun = Instant::now();
     let pids = cancel_many(&hw, &site, 1_000).await;
     let took = begun.elapsed();
-    // Our own connections go with the client. Threads that read go when they have had nothing to do for ten seconds.
+    // Our own connections end with the client. Idle reader threads exit after ten seconds.
     hw.client = http_client();
     hw.wait_until("no run and no viewer is left", async || {
         metric(&hw, "headwater_live_threads").await + metric(&hw, "headwater_streams_open").await == 0.0

@@ -1,11 +1,11 @@
-//! `/v1/chat/completions` over HTTP: what is asked, answered, gone on from and refused. What it shares with `/v1/messages`
-//! is tried there; the real SDK is in `e2e/`.
+//! `/v1/chat/completions` over HTTP: requests, answers, continuations and errors. What it shares with `/v1/messages` is
+//! tested there; the real SDK is in `e2e/`.
 
-#[path = "../../../protocol/tests/it/chat/collects.rs"]
-mod collects;
+#[path = "../../../protocol/tests/it/chat/accumulator.rs"]
+mod accumulator;
 
 use crate::harness::{Reply, Server};
-use collects::{Collected, collect, read};
+use accumulator::{Collected, collect, read};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn create(hw: &Server, body: Value) -> Value {
     reply.json()
 }
 
-/// What a client makes of a stream.
+/// A stream accumulated as a client does.
 fn collected(text: &str) -> Collected {
     assert!(!text.contains("retry:") && !text.contains("id:") && !text.contains("event:"), "{text}");
     let chunks = text.strip_suffix(DONE).unwrap_or_else(|| panic!("no farewell: {text}"));
@@ -48,7 +48,7 @@ fn message(completion: &Value) -> &Value {
     &completion["choices"][0]["message"]
 }
 
-/// The status, the type and the code of an error; checks that it is one.
+/// The status, type and code of an error response, whose format is checked.
 fn error(reply: &Reply) -> (u16, String, String) {
     assert_eq!(reply.header("content-type"), "application/json", "{}", reply.text);
     let error = reply.json()["error"].clone();
@@ -58,7 +58,7 @@ fn error(reply: &Reply) -> (u16, String, String) {
 }
 
 #[tokio::test]
-async fn what_is_streamed_is_what_is_answered() {
+async fn the_streamed_and_the_plain_answer_agree() {
     let hw = Server::demo();
     for said in ["hello", "weather", "help", "parallel", "handoff", "image", "story 30 fast"] {
         let streamed = stream(&hw, body(&json!([user(said)]))).await;
@@ -78,7 +78,7 @@ async fn what_is_streamed_is_what_is_answered() {
 }
 
 #[tokio::test]
-async fn usage_is_told_in_a_stream_only_to_who_asks() {
+async fn usage_is_streamed_only_on_request() {
     let hw = Server::demo();
     let mut asked = body(&json!([user("story 2 fast")]));
     asked["stream"] = json!(true);
@@ -87,7 +87,7 @@ async fn usage_is_told_in_a_stream_only_to_who_asks() {
 }
 
 #[tokio::test]
-async fn a_clients_tool_is_called_and_its_result_taken_once() {
+async fn a_client_tool_is_called_and_its_result_counts_once() {
     let hw = Server::demo();
     let tools = json!([{"type": "function", "function": {"name": "pick", "parameters": {"type": "object"}}}]);
     for streams in [false, true] {
@@ -107,7 +107,7 @@ async fn a_clients_tool_is_called_and_its_result_taken_once() {
         assert_eq!(message(&second)["content"], "Your tool pick says: red");
         assert_eq!(second["id"], format!("{}_2", first["id"].as_str().unwrap()), "it is the same run");
         assert_eq!(ask(history).await, second, "asked again, answered again");
-        // The call's id names the thread from now on.
+        // The call's id now identifies the thread.
         let history = json!([asked, message(&first), result, message(&second), user("story 2 fast")]);
         ask(history).await;
     }
@@ -117,7 +117,7 @@ async fn a_clients_tool_is_called_and_its_result_taken_once() {
 }
 
 #[tokio::test]
-async fn what_went_wrong_is_an_error() {
+async fn a_failed_run_is_an_error() {
     let hw = Server::demo();
     let mut asked = body(&json!([user("fail")]));
     let reply = hw.post(ROUTE, asked.clone()).await;
@@ -130,7 +130,7 @@ async fn what_went_wrong_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_same_key_is_the_same_completion() {
+async fn a_repeated_key_returns_the_same_completion() {
     let hw = Server::demo();
     let post = async || {
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
@@ -142,7 +142,7 @@ async fn the_same_key_is_the_same_completion() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_is_refused_before_anything_begins() {
+async fn an_unsupported_request_is_refused_before_anything_starts() {
     let hw = Server::demo();
     for (bad, param) in [
         (json!({"model": "demo"}), "messages"),

@@ -1,4 +1,4 @@
-//! `headwater check-config`, the JSON Schema of the file, and the page that describes it: all three say the same.
+//! `headwater check-config`, the JSON Schema of the file and its documentation agree.
 
 use crate::harness::headwater_command;
 use serde_json::Value;
@@ -9,11 +9,11 @@ const PAGE: &str = include_str!("../../../../docs/configuration.md");
 const SCHEMA: &str = include_str!("../../headwater.schema.json");
 const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
 
-/// The file as the tests of single keys have it, to the last line before theirs.
+/// The file that tests of single keys extend.
 const AROUND: &str =
     "[agents.other]\nmodel = \"mine/a\"\n[providers.mine]\nkind = \"scripted\"\nfile = \"scenarios.toml\"\n";
 
-/// What is said of a file, and the exit code.
+/// The output for a file, and the exit code.
 fn check(text: &str) -> (String, i32) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("scenarios.toml"), SCENARIOS).unwrap();
@@ -46,7 +46,7 @@ fn examples() -> Vec<&'static str> {
 }
 
 #[test]
-fn a_good_file_is_counted() {
+fn a_valid_file_is_summarised() {
     let dir = tempfile::tempdir().unwrap();
     let output = headwater_command(dir.path()).args(["check-config"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -70,7 +70,7 @@ fn every_finding_is_one_line() {
 }
 
 #[test]
-fn a_warning_is_said_and_changes_nothing() {
+fn a_warning_is_printed_and_changes_nothing() {
     let tool = "[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = { Authorization = \"Bearer s3cret\" }\n";
     let (said, code) = check(&format!("{AROUND}{tool}"));
     assert_eq!(code, 0);
@@ -80,7 +80,7 @@ fn a_warning_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn the_examples_on_the_page_pass_both() {
+fn the_documented_examples_pass_parser_and_schema() {
     assert!(examples().len() >= 2);
     for example in examples() {
         assert_eq!(fits_schema(example), Ok(()), "{example}");
@@ -93,7 +93,7 @@ fn the_examples_on_the_page_pass_both() {
 }
 
 #[test]
-fn the_mistake_on_the_page_is_refused_as_the_page_says() {
+fn the_documented_error_example_gives_the_documented_message() {
     let at = examples()[0].replacen("\"quote\"", "\"qoute\"", 1);
     let (said, _) = check(&at);
     let (line, rest) = said.split_once(": ").unwrap();
@@ -109,7 +109,7 @@ fn the_schema_is_printed() {
     assert!(jsonschema::meta::is_valid(&schema()));
 }
 
-/// Every table of the file, with a key in it that does not exist.
+/// Every table of the file, with an unknown key.
 const TABLES: &str = r#"
 "?" = 1
 [agents.a]
@@ -138,7 +138,7 @@ input_hook = { "?" = 1 }
 "?" = 1
 "#;
 
-/// The keys of every table, as the parser lists them when it is asked for one that is not there.
+/// The keys of every table, as the parser lists them in the error for an unknown key.
 fn keys_of_the_parser() -> BTreeMap<String, BTreeSet<String>> {
     let (said, _) = check(TABLES);
     let unknown = said.lines().filter_map(|line| line.split_once(": unknown key `?`; expected one of "));
@@ -178,11 +178,11 @@ fn parser_and_schema_know_the_same_keys() {
         let properties = table_in_schema(table)["properties"].as_object().unwrap().clone();
         assert_eq!(&properties.keys().cloned().collect::<BTreeSet<_>>(), keys, "{table}");
     }
-    // A table that the schema closes is one of these, so none was forgotten.
+    // Every table that the schema closes is one of these, so none was forgotten.
     assert_eq!(SCHEMA.matches("\"additionalProperties\": false").count(), parser.len());
 }
 
-/// What else a table needs, so that the key under test is read.
+/// The other keys that a table needs for the tested key to be parsed.
 fn beside(table: &str, key: &str) -> Vec<(&'static str, &'static str)> {
     const HTTP: [&str; 5] = ["url", "method", "headers", "body", "result"];
     match table {
@@ -200,7 +200,7 @@ fn beside(table: &str, key: &str) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// A file whose only odd thing is this value.
+/// A file whose only unusual value is this one.
 fn with(table: &str, key: &str, value: &str) -> String {
     let mut entries: Vec<(&str, &str)> = beside(table, key).into_iter().filter(|(name, _)| *name != key).collect();
     entries.push((key, value));
@@ -219,7 +219,7 @@ fn with(table: &str, key: &str, value: &str) -> String {
 }
 
 #[test]
-fn every_key_is_read_and_a_value_of_no_type_is_refused_by_both() {
+fn every_key_is_parsed_and_a_wrong_type_is_refused_by_both() {
     for (table, keys) in keys_of_the_parser() {
         let table = table.replace("p/m", "mine/m").replace("providers.p", "providers.q");
         for key in keys {
@@ -239,10 +239,10 @@ fn every_key_is_read_and_a_value_of_no_type_is_refused_by_both() {
 }
 
 #[test]
-fn the_page_names_every_key() {
+fn the_documentation_names_every_key() {
     for (table, keys) in keys_of_the_parser() {
         for key in keys {
-            // A table is a heading of its own; small tables are written out.
+            // A table has a heading of its own; small tables are inline.
             let named = ["`K`", "`[K", "`K = ", " K ", " K,", " K`"].map(|form| form.replace('K', &key));
             assert!(named.iter().any(|named| PAGE.contains(named.as_str())), "{table}.{key}");
         }

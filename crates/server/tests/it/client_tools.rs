@@ -1,4 +1,4 @@
-//! Tools that the caller runs: the run pauses for their results, and each result counts once.
+//! Client tools: the run pauses for their results, and each result counts once.
 
 use crate::broker_fixture::{broker_server, placed_orders, start_paused, tool_results, wait_outcome};
 use crate::harness::{Reply, Server};
@@ -22,7 +22,7 @@ async fn give(hw: &Server, task: &Value, results: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn a_run_waits_for_its_client_across_a_kill_and_takes_the_result_once() {
+async fn a_run_waits_for_its_client_across_a_kill_and_uses_the_result_once() {
     let mut hw = broker_server("");
     let task = start_paused(&hw, declared("locate")).await;
     let call = calls(&task)[0];
@@ -40,7 +40,7 @@ async fn a_run_waits_for_its_client_across_a_kill_and_takes_the_result_once() {
 }
 
 #[tokio::test]
-async fn results_of_one_request_all_count_or_none_does() {
+async fn the_results_of_one_request_are_all_or_nothing() {
     let hw = broker_server("");
     let task = start_paused(&hw, declared("both")).await;
     let [locate, measure] = calls(&task)[..] else { panic!("{task}") };
@@ -56,7 +56,7 @@ async fn results_of_one_request_all_count_or_none_does() {
 }
 
 #[tokio::test]
-async fn a_run_that_has_one_of_two_results_waits_for_the_other() {
+async fn a_run_with_one_of_two_results_waits_for_the_other() {
     let hw = broker_server("");
     let task = start_paused(&hw, declared("both")).await;
     let [locate, measure] = calls(&task)[..] else { panic!("{task}") };
@@ -78,7 +78,7 @@ async fn a_run_that_has_one_of_two_results_waits_for_the_other() {
 }
 
 #[tokio::test]
-async fn the_same_results_with_the_same_key_are_taken_once() {
+async fn repeated_results_with_the_same_key_count_once() {
     let hw = broker_server("");
     let task = start_paused(&hw, declared("locate")).await;
     let call = calls(&task)[0];
@@ -96,7 +96,7 @@ async fn the_same_results_with_the_same_key_are_taken_once() {
 }
 
 #[tokio::test]
-async fn results_that_cannot_be_are_refused() {
+async fn invalid_results_are_refused() {
     let hw = broker_server("");
     let task = start_paused(&hw, declared("locate")).await;
     let call = calls(&task)[0];
@@ -116,7 +116,7 @@ async fn results_that_cannot_be_are_refused() {
 }
 
 #[tokio::test]
-async fn tools_that_cannot_be_declared_are_refused() {
+async fn invalid_tool_declarations_are_refused() {
     let hw = broker_server("");
     let before = hw.count_threads_and_records().await;
     for tools in [
@@ -138,7 +138,7 @@ async fn tools_that_cannot_be_declared_are_refused() {
 }
 
 #[tokio::test]
-async fn a_result_is_taken_while_another_tool_of_the_run_still_works() {
+async fn a_result_is_accepted_while_another_tool_of_the_run_is_active() {
     let hw = broker_server("");
     let mut body = declared("locate beside an order");
     body["model"] = json!("broker");

@@ -104,7 +104,7 @@ async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_was_unfinished_in_a_data_folder_of_version_0_1_0_continues() {
+async fn unfinished_runs_of_version_0_1_0_continue() {
     let served = served();
     let mut hw = open_old_folder(&served);
 
@@ -134,7 +134,7 @@ async fn what_was_unfinished_in_a_data_folder_of_version_0_1_0_continues() {
 }
 
 #[tokio::test]
-async fn a_conversation_of_version_0_1_0_goes_on() {
+async fn a_conversation_of_version_0_1_0_continues() {
     let served = served();
     let hw = open_old_folder(&served);
     let conversation = text(&served["conversation"]);

@@ -1,5 +1,5 @@
-//! `kill -9` at random points of runs that have two agents, tools behind an address, programs and a question to a person.
-//! Whatever was cut: the run ends once, what was whole stays as it was, and nothing is done twice in silence.
+//! `kill -9` at random points of runs with two agents, HTTP tools, programs and an approval. Every run ends once,
+//! complete items stay unchanged, and nothing runs twice unannounced.
 
 use crate::harness::{Server, SseFrame};
 use crate::kill::stop_and_verify;
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const KILLS: usize = 25;
-/// What is said of a lost call that may not be run again. The tools that may be have no such word in their names.
+/// The text about a lost call that must not run again. Tools that may run again do not have this word in their names.
 const ON_CRASH: [&str; 3] = ["unknown", "fail", "ask"];
-/// How often the person looks for questions.
+/// How often the approver polls.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKED: &str = "I looked: it went through.";
 
@@ -64,7 +64,7 @@ steps = [{ text = ["Now ", "the ", "clerk."], every_ms = 10 }, { call = "clerk",
 steps = [{ text = ["The ", "shop ", "reads: ", "{result}"], every_ms = 10 }]
 "#;
 
-/// Two tools that may run again, and two of each kind that may not. A program says that it runs in the file `ran`.
+/// Two tools that may run again, and two of each kind that may not. A program records its execution in the file `ran`.
 fn config(site: &ToolServer) -> String {
     let url = site.url("/work");
     let address = |name: &str, rule: &str| {
@@ -89,7 +89,7 @@ fn config(site: &ToolServer) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_nine_at_random_points_of_tools_agents_and_questions_does_nothing_twice() {
+async fn kill_nine_at_random_points_of_tools_agents_and_approvals_repeats_nothing() {
     let seed = test_seeds().next().unwrap_or_default();
     eprintln!("SEED={seed}");
     let mut rng = Rng::new(seed);
@@ -98,7 +98,7 @@ async fn kill_nine_at_random_points_of_tools_agents_and_questions_does_nothing_t
     let mut person = Approver { rng: Rng::new(seed ^ 1), agreed: HashSet::new() };
     let mut told = Vec::new();
 
-    // Undisturbed, so that it is known how long there is something to kill.
+    // Without a kill, to know how long the runs take.
     let begun = Instant::now();
     let runs = start_viewed_runs(&hw).await;
     let logs = wait_for_logs(&hw, &runs, &mut person).await;
@@ -133,7 +133,7 @@ struct ViewedRun {
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-/// Begins one run for each rule.
+/// Starts one run for each rule.
 async fn start_viewed_runs(hw: &Server) -> Vec<ViewedRun> {
     let mut runs = Vec::new();
     for on_crash in ON_CRASH {
@@ -145,7 +145,7 @@ async fn start_viewed_runs(hw: &Server) -> Vec<ViewedRun> {
     runs
 }
 
-/// Lets the runs end, and gives their logs.
+/// Waits for the runs to end, and returns their logs.
 async fn wait_for_logs(hw: &Server, runs: &[ViewedRun], person: &mut Approver) -> Vec<Vec<SseFrame>> {
     let paths: Vec<String> = runs.iter().map(|run| format!("/v1/tasks/{}/events", run.task)).collect();
     let logs = join_all(paths.iter().map(|path| hw.frames(path, None)));
@@ -155,7 +155,7 @@ async fn wait_for_logs(hw: &Server, runs: &[ViewedRun], person: &mut Approver) -
     }
 }
 
-/// Who is asked. Agrees; and to doing again what was lost only sometimes.
+/// Answers approvals: approves, but reruns of lost calls only sometimes.
 struct Approver {
     rng: Rng,
     agreed: HashSet<String>,
@@ -186,7 +186,7 @@ impl Approver {
     }
 }
 
-/// What must be true of a run that has ended. Gives what its log tells of its calls.
+/// Checks an ended run. Returns what its log says about its calls.
 async fn check_run(hw: &Server, run: &ViewedRun, log: &[SseFrame], context: &str) -> Vec<CallHistory> {
     let context = format!("{context}, {}", run.task);
     let seqs = log.iter().map(|frame| frame.data["seq"].as_u64().unwrap());
@@ -214,7 +214,8 @@ fn done(log: &[SseFrame]) -> impl Iterator<Item = &SseFrame> {
     log.iter().filter(|frame| frame.event == "task.output_item.done")
 }
 
-/// What the viewer saw before the kill is in the log, and every item that it saw whole in the object, byte for byte.
+/// What the viewer saw before the kill is in the log, and every item that it saw complete is in the object, byte for
+/// byte.
 async fn what_was_seen_is_there(
     hw: &Server,
     run: &ViewedRun,
@@ -228,21 +229,21 @@ async fn what_was_seen_is_there(
     for frame in done(&log[..seen.len()]).filter(|frame| whole(&frame.data["item"])) {
         let (_, item) = frame.raw.split_once("\"item\":").unwrap();
         let (item, _) = item.rsplit_once(",\"seq\":").unwrap();
-        // What a sub-agent gave is told by its own items.
+        // A sub-agent's result is represented by its own items.
         let of_agent = frame.data["item"]["type"] == "tool_result" && frame.data["item"]["block_list"].is_null();
         assert!(of_agent || object.contains(item), "{context}: {item} was seen whole and is not in {object}");
     }
 }
 
-/// What a log tells of one call.
+/// What a log says about one call.
 struct CallHistory {
     call: String,
     name: String,
     /// How often it was started.
     starts: usize,
-    /// The process died while it ran.
+    /// The process was killed while it ran.
     lost: bool,
-    /// What a person said to that.
+    /// The decision about the lost call.
     decision: Option<String>,
     result: Value,
     context: String,
@@ -264,7 +265,7 @@ impl CallHistory {
         let end = log.iter().position(is_result).unwrap_or_else(|| panic!("{context}: {call} has no result"));
         let recovered = places("task.recovered", "task_id", &called.data["task_id"]);
         let died = recovered.into_iter().find(|place| starts.iter().any(|start| start < place) && *place < end);
-        // A question that was asked before it ran is not about what became of it.
+        // An approval before the call ran is not about its lost result.
         let key = json!(call.replace("call_", "apr_"));
         let resolved = places("task.approval.resolved", "key", &key).into_iter().rfind(|place| Some(*place) > died);
         let decision =
@@ -280,12 +281,12 @@ impl CallHistory {
         }
     }
 
-    /// What is to be done about it when it was lost.
+    /// What to do with the call when it was lost.
     fn on_crash(&self) -> &str {
         self.name.split_once('_').map_or("again", |(_, on_crash)| on_crash)
     }
 
-    /// How often it must have been started, and how it must have ended.
+    /// How often it must have started, and its required outcome.
     fn expected_outcome(&self) -> (usize, &'static str) {
         match (self.lost, self.on_crash(), self.decision.as_deref()) {
             (false, ..) => (1, "completed"),
@@ -297,7 +298,7 @@ impl CallHistory {
     }
 }
 
-/// How often each call really ran, as the site and the file tell it.
+/// How often each call ran, according to the tool server and the file.
 fn count_executions(hw: &Server, site: &ToolServer) -> BTreeMap<String, usize> {
     let mut ran = site.counts().by_idempotency_key.clone();
     for call in std::fs::read_to_string(hw.path("ran")).unwrap().lines() {
@@ -316,7 +317,7 @@ fn nothing_ran_twice(told: &[CallHistory], ran: &BTreeMap<String, usize>, seed: 
         if call.decision.as_deref() == Some("reject") {
             assert_eq!(call.result["block_list"][0]["text"], LOOKED, "{context}");
         }
-        // Whoever has answered has run; whoever was lost may have been so before it began.
+        // An answered call has run; a lost one may have been lost before it started.
         let least = usize::from(status == "completed");
         let times = ran.get(&call.call).copied().unwrap_or_default();
         assert!((least..=starts).contains(&times), "{context} was started {starts} times and ran {times} times");

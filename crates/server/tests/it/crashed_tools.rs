@@ -1,4 +1,4 @@
-//! A tool that ran when the process died: nobody knows what became of it, and that is said.
+//! A tool that was running when the process died: its outcome is unknown and reported as such.
 
 use crate::broker_fixture::{broker_server, decide, placed_orders, tool_results, wait_outcome};
 use crate::harness::Server;
@@ -13,15 +13,15 @@ async fn cut(hw: &mut Server, input: &str) -> Value {
     task
 }
 
-/// The task, once a person is asked.
-async fn asked(hw: &Server, task: &Value) -> Value {
+/// The task, once approval is requested.
+async fn wait_for_approval(hw: &Server, task: &Value) -> Value {
     let path = format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
     hw.wait_until("it asks", async || hw.get(&path).await.json()["status"] == "paused").await;
     hw.get(&path).await.json()
 }
 
 #[tokio::test]
-async fn an_outcome_that_nobody_knows_is_shown_and_not_tried_again() {
+async fn an_unknown_outcome_is_shown_and_not_retried() {
     let mut hw = broker_server("");
     let task = cut(&mut hw, "unsure").await;
     let (ended, words) = wait_outcome(&hw, &task).await;
@@ -33,10 +33,10 @@ async fn an_outcome_that_nobody_knows_is_shown_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_person_may_say_that_it_is_run_again() {
+async fn a_person_can_approve_a_rerun() {
     let mut hw = broker_server("");
     let task = cut(&mut hw, "asking").await;
-    let task = asked(&hw, &task).await;
+    let task = wait_for_approval(&hw, &task).await;
     let open = hw.get("/v1/approvals?status=pending").await.json();
     assert_eq!(
         (&open["data"][0]["name"], &open["data"][0]["key"]),
@@ -50,10 +50,10 @@ async fn a_person_may_say_that_it_is_run_again() {
 }
 
 #[tokio::test]
-async fn a_person_may_say_what_became_of_it() {
+async fn a_person_can_supply_the_result() {
     let mut hw = broker_server("");
     let task = cut(&mut hw, "asking").await;
-    let task = asked(&hw, &task).await;
+    let task = wait_for_approval(&hw, &task).await;
     let said = json!({"decision": "reject", "message": "It was placed: I have looked."});
     assert_eq!(decide(&hw, &task, said).await.status, 200);
     let (_, words) = wait_outcome(&hw, &task).await;

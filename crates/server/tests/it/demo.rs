@@ -1,11 +1,11 @@
-//! The demo, scenario by scenario: which records a run has, in which order, with what matters of each.
+//! The demo, scenario by scenario: the records of a run in order, with their essential fields.
 //!
-//! `R` stands for the run's own part of every id, and `↳` for a record of a sub-agent.
+//! `R` is the run's part of every id, and `↳` marks a record of a sub-agent.
 
 use crate::harness::{OpenStream, Server, SseFrame, parse_frames};
 use serde_json::{Value, json};
 
-/// A run of the demo that is being watched.
+/// A run of the demo with a stream that follows it.
 struct WatchedRun<'a> {
     hw: &'a Server,
     id: String,
@@ -24,7 +24,7 @@ impl<'a> WatchedRun<'a> {
         Self::start_with_body(hw, json!({"model": "demo", "input": input})).await
     }
 
-    /// What the run waits for, once it does.
+    /// The pending requests, once there are any.
     async fn wait_paused(&mut self) -> Value {
         let seen = parse_frames(self.watcher.read_until("\"task.paused\"").await);
         let paused = seen.iter().rfind(|frame| frame.event == "task.paused").unwrap();
@@ -76,7 +76,7 @@ impl RunLog {
         assert_eq!(self.trace(), wanted, "{:#?}", self.frames.last());
     }
 
-    /// The pieces of a message.
+    /// The deltas of a message.
     fn text_deltas(&self, item: &str) -> Vec<&str> {
         let of = |frame: &&SseFrame| frame.event == "task.text.delta" && text(&frame.data["item_id"]).ends_with(item);
         self.frames.iter().filter(of).map(|frame| frame.data["delta"].as_str().unwrap()).collect()
@@ -96,7 +96,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// What matters of a record. Ids of items are in its word already.
+/// The essential fields of a record. Item ids are in its word already.
 fn fields(kind: &str, data: &Value) -> Vec<String> {
     let get = |paths: &[&str]| paths.iter().map(|path| text(data.pointer(path).unwrap_or(&Value::Null))).collect();
     match kind {
@@ -127,13 +127,13 @@ fn fields(kind: &str, data: &Value) -> Vec<String> {
     }
 }
 
-/// The words of the demo's thoughts in two parts.
+/// The demo's reasoning in two parts.
 const THOUGHTS: &str = "summary.added summary.delta summary.delta summary.done
     summary.added summary.delta summary.delta summary.done";
 const ARGUMENTS: &str = "arguments.delta arguments.delta arguments.done";
 
 #[tokio::test]
-async fn hello_is_a_greeting_in_two_pieces() {
+async fn hello_is_a_greeting_in_two_deltas() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "hello").await.wait_ended().await;
     log.assert_trace(
@@ -143,7 +143,7 @@ async fn hello_is_a_greeting_in_two_pieces() {
     );
 }
 
-/// A thought comes before the call that it led to.
+/// Reasoning comes before the call that it led to.
 #[tokio::test]
 async fn weather_thinks_in_two_parts_calls_a_tool_and_cites_it() {
     let hw = Server::demo();
@@ -166,7 +166,7 @@ async fn weather_thinks_in_two_parts_calls_a_tool_and_cites_it() {
 }
 
 #[tokio::test]
-async fn help_asks_a_sub_agent_whose_source_the_parent_cites() {
+async fn help_calls_a_sub_agent_whose_source_the_parent_cites() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "I need help").await.wait_ended().await;
     let child_thoughts = THOUGHTS.replace("summary", "↳summary");
@@ -201,7 +201,7 @@ async fn help_asks_a_sub_agent_whose_source_the_parent_cites() {
 }
 
 #[tokio::test]
-async fn parallel_runs_three_tools_side_by_side() {
+async fn parallel_runs_three_tools_in_parallel() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "parallel").await.wait_ended().await;
     log.assert_trace(
@@ -268,7 +268,7 @@ async fn a_trade_that_is_rejected_is_not_placed() {
 }
 
 #[tokio::test]
-async fn a_thread_counts_on_when_it_trades_again() {
+async fn reference_numbers_continue_with_the_next_trade_of_a_thread() {
     let hw = Server::demo();
     let first = hw.start_run("weather").await;
     hw.wait_ended(first["task_id"].as_str().unwrap()).await;
@@ -280,7 +280,7 @@ async fn a_thread_counts_on_when_it_trades_again() {
 
 /// A hand-off is announced once, as a hand-off, and never also as a tool call.
 #[tokio::test]
-async fn handoff_lets_the_specialist_go_on() {
+async fn handoff_continues_with_the_specialist() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "handoff").await.wait_ended().await;
     log.assert_trace(
@@ -296,7 +296,7 @@ async fn handoff_lets_the_specialist_go_on() {
 }
 
 #[tokio::test]
-async fn image_is_a_hosted_call_with_three_partial_pictures() {
+async fn image_is_a_hosted_call_with_three_partial_images() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "image").await.wait_ended().await;
     log.assert_trace(
@@ -309,13 +309,13 @@ async fn image_is_a_hosted_call_with_three_partial_pictures() {
 }
 
 #[tokio::test]
-async fn a_story_has_exactly_so_many_deltas_at_its_pace() {
+async fn a_story_has_the_exact_number_of_deltas_at_its_pace() {
     let hw = Server::demo();
     for (input, deltas) in [("story 7", 7), ("a story 300 fast", 300), ("story 0", 0)] {
         let log = WatchedRun::start(&hw, input).await.wait_ended().await;
         let said = log.events_of_type("task.text.delta");
         assert_eq!(said.len(), deltas, "{input}");
-        // What is sent with 20 ms in between arrives with 20 ms in between, but for the clock's own grain.
+        // Deltas sent 20 ms apart arrive 20 ms apart, within the clock's resolution.
         let gap = said
             .last()
             .zip(said.first())
@@ -326,7 +326,7 @@ async fn a_story_has_exactly_so_many_deltas_at_its_pace() {
 }
 
 #[tokio::test]
-async fn client_calls_what_the_caller_declared_and_waits_for_it() {
+async fn client_calls_the_declared_tool_and_waits_for_it() {
     let hw = Server::demo();
     let tools = json!([{"name": "pick", "description": "Picks a colour.", "parameters": {"type": "object"}}, {"name": "other"}]);
     let mut run = WatchedRun::start_with_body(&hw, json!({"model": "demo", "input": "client", "tools": tools})).await;
@@ -347,7 +347,7 @@ async fn client_calls_what_the_caller_declared_and_waits_for_it() {
 }
 
 #[tokio::test]
-async fn client_says_so_when_nothing_was_declared() {
+async fn client_reports_missing_declarations() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "client").await.wait_ended().await;
     assert_eq!(log.text_deltas("1"), ["You declared no tool that I could call."]);
@@ -365,7 +365,7 @@ async fn fail_fails_in_mid_text() {
 }
 
 #[tokio::test]
-async fn slow_says_how_far_it_is() {
+async fn slow_reports_progress() {
     let hw = Server::demo();
     let log = WatchedRun::start(&hw, "slow 1").await.wait_ended().await;
     log.assert_trace(
@@ -382,7 +382,7 @@ async fn slow_says_how_far_it_is() {
 }
 
 #[tokio::test]
-async fn another_file_does_it_with_other_words_and_nobody_decides_in_time() {
+async fn another_scenario_file_works_and_an_approval_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("play.toml");
     let scenarios = r#"

@@ -1,12 +1,12 @@
-//! Files that people point at, from the request to what the model is given; and everything that must not be asked.
+//! Files that users link, from the request to the model; and every URL that must not be fetched.
 
 #[path = "../../../fetch/tests/it/canary.rs"]
 mod canary;
-mod cut;
 pub(crate) mod file_server;
+mod interrupted_reads;
 #[path = "../../../fetch/tests/it/network.rs"]
 mod network;
-mod ours;
+mod own_files;
 #[path = "../../../fetch/tests/it/pdf_maker.rs"]
 mod pdf_maker;
 mod reading;
@@ -18,11 +18,11 @@ use crate::harness::{Server, SseFrame};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-/// What people are told of everything that may not be asked.
+/// The message for every forbidden URL.
 const REFUSED: &str = "This address may not be fetched.";
 const TERMINAL: [&str; 4] = ["task.completed", "task.incomplete", "task.failed", "task.cancelled"];
 
-/// A model that says hello and remembers what it was asked.
+/// A model that greets and records its requests.
 struct Listener {
     upstream: Loopback,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -39,14 +39,14 @@ impl Listener {
         Self { upstream: upstream.await, asked }
     }
 
-    /// A server whose one agent asks this model, with more in its config.
+    /// A server with one agent for this model, and additions to its config.
     fn server(&self, more: &str) -> Server {
         let url = self.upstream.url("/v1");
         let provider = format!("[providers.ear]\nkind = \"openai-chat\"\nbase_url = \"{url}\"\n");
         Server::with_config(&format!("{provider}[agents.reader]\nmodel = \"ear/m\"\n{more}"), "")
     }
 
-    /// The words of the user in the last question, in order.
+    /// The user texts of the last request, in order.
     fn heard(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         let messages = asked.last().unwrap()["messages"].as_array().unwrap().clone();
@@ -62,7 +62,7 @@ impl Listener {
     }
 }
 
-/// A question about these files.
+/// A request about these files.
 fn about(urls: &[String]) -> Value {
     let files = urls.iter().map(|url| json!({"type": "file", "file": {"url": url}}));
     let parts: Vec<Value> = std::iter::once(json!({"type": "text", "text": "Read these."})).chain(files).collect();
@@ -79,7 +79,7 @@ async fn frames(hw: &Server, task: &str) -> Vec<SseFrame> {
     hw.frames(&format!("/v1/tasks/{task}/events"), None).await
 }
 
-/// What was said last of each file: address, status, message.
+/// The last state of each file: URL, status, message.
 fn files(frames: &[SseFrame]) -> Vec<(String, String, String)> {
     let updated = frames.iter().filter(|frame| frame.event == "task.file_processing.updated");
     let field = |frame: &SseFrame, name: &str| frame.data[name].as_str().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
-//! Model providers of our own making, on the loopback: one that is strict, and many that are broken.
+//! Fake model providers on loopback: one strict, and many broken ones.
 //!
-//! `loopback` speaks just enough HTTP to say anything at all, also what no decent server would. `dialect` has the words
-//! of the three protocols that providers speak. `strict` is a Responses service that enforces what the real one does.
+//! `loopback` implements just enough HTTP to send anything, including invalid responses. `dialect` has the events of
+//! the three provider protocols. `strict_responses` is a Responses service with the checks of the real one.
 
 pub(crate) mod dialect;
 pub(crate) mod loopback;

@@ -1,4 +1,4 @@
-//! Below the body: what a socket can be made to say. Raw bytes in, and the server is still there afterwards.
+//! HTTP framing: raw bytes in, and the server keeps working.
 
 use crate::harness::{Server, TEST_TIMEOUT, read_until_closed};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn status(answer: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn lengths_that_contradict_each_other_are_refused() {
+async fn contradictory_content_lengths_are_refused() {
     let hw = Server::demo();
     let before = hw.count_threads_and_records().await;
     let body = r#"{"model":"demo","input":"hi"}"#;
@@ -38,9 +38,9 @@ async fn lengths_that_contradict_each_other_are_refused() {
 }
 
 #[tokio::test]
-async fn two_framings_at_once_end_the_connection() {
+async fn content_length_with_chunked_encoding_closes_the_connection() {
     let hw = Server::demo();
-    // Whichever of the two a proxy before us believed: nothing that follows is taken for a second request.
+    // Whichever of the two a proxy believed: nothing that follows is parsed as a second request.
     let smuggled = format!("GET /v1/threads HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);
     let body = r#"{"model":"nobody"}"#;
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n{smuggled}", body.len());
@@ -50,14 +50,14 @@ async fn two_framings_at_once_end_the_connection() {
 }
 
 #[tokio::test]
-async fn heads_that_are_too_large_are_refused() {
+async fn oversized_heads_are_refused() {
     let hw = Server::demo();
     let host = format!("host: {}\r\n", hw.address);
     let flood = "a: b\r\n".repeat(10_000);
     let long = format!("x: {}\r\n", "y".repeat(1_000_000));
     for more in [flood, long] {
         let answer = hw.send_raw(format!("GET /healthz HTTP/1.1\r\n{host}{more}\r\n")).await;
-        // A server that stops reading may be cut before its answer is read.
+        // A server that stops reading may reset the connection before its response is read.
         assert!(matches!(status(&answer), 431 | 0), "{answer}");
     }
     let url = "x".repeat(70_000);
@@ -80,13 +80,13 @@ async fn heads_that_are_too_large_are_refused() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_bodies_are_not_waited_for() {
+async fn slow_heads_and_bodies_time_out() {
     let hw = Server::demo_with("[limits]\nheader_read_ms = 200\nbody_read_ms = 200");
     let before = hw.count_threads_and_records().await;
     // A head that never ends.
     let answer = hw.send_raw("GET /healthz HTTP/1.1\r\nhost: ").await;
     assert!(matches!(status(&answer), 0 | 408), "{answer}");
-    // A body that never comes, one that breaks off, and one in pieces that never ends.
+    // A body that never arrives, a truncated one, and chunked one that never ends.
     let answer = hw.send_raw(head(&hw, "content-length: 10\r\n") + "{").await;
     assert_eq!(status(&answer), 408, "{answer}");
     assert!(answer.contains("body_timeout") && answer.contains("connection: close"), "{answer}");
@@ -107,7 +107,7 @@ async fn a_body_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn sockets_that_close_half_way_leave_nothing_behind() {
+async fn half_closed_sockets_leave_nothing_behind() {
     let hw = Server::demo();
     let before = hw.count_threads_and_records().await;
     let halves = [
@@ -122,7 +122,7 @@ async fn sockets_that_close_half_way_leave_nothing_behind() {
         stream.shutdown().await.unwrap();
         let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
         assert!(matches!(status(&answer), 0 | 400), "{half:?}: {answer}");
-        // And once more without a goodbye.
+        // Once more without a close.
         let mut stream = TcpStream::connect(&hw.address).await.unwrap();
         stream.write_all(half.as_bytes()).await.unwrap();
         drop(stream);
@@ -132,7 +132,7 @@ async fn sockets_that_close_half_way_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
+async fn a_request_of_a_client_that_disconnects_at_once_still_counts() {
     let hw = Server::demo();
     for _ in 0..20 {
         let body = json!({"model": "demo", "input": "story 2 fast"}).to_string();
@@ -141,7 +141,7 @@ async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
         stream.write_all(request.as_bytes()).await.unwrap();
         drop(stream);
     }
-    // What was taken is carried out: nothing may hang in a queue that nobody looks into.
+    // Accepted requests are executed: nothing hangs in a queue.
     hw.wait_until("every run that was taken ends", async || {
         hw.get("/v1/tasks?status=queued,running").await.json()["data"].as_array().unwrap().is_empty()
     })
@@ -149,7 +149,7 @@ async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
 }
 
 #[tokio::test]
-async fn old_clients_and_odd_targets() {
+async fn old_http_versions_and_unusual_targets() {
     let hw = Server::demo();
     let host = format!("host: {}\r\n", hw.address);
     let answer = hw.send_raw(format!("GET /healthz HTTP/1.0\r\n{host}\r\n")).await;

@@ -1,4 +1,4 @@
-//! A client of one protocol asks a model of another: what it brings and what it wishes arrive, and the answer comes back.
+//! A client of one protocol uses a model of another: input and settings arrive, and the answer comes back.
 
 use crate::fake_provider::dialect::{DIALECTS, ProviderDialect};
 use crate::fake_provider::loopback::{Loopback, ResponseAction, stream_head};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 type UpstreamBodies = Arc<Mutex<Vec<Value>>>;
 
-/// Upstreams of all dialects that greet, and what they were asked.
+/// Upstreams of all protocols that greet, and their requests.
 async fn start_with_providers() -> (Server, UpstreamBodies) {
     let heard = UpstreamBodies::default();
     let hears = Arc::clone(&heard);
@@ -30,7 +30,7 @@ async fn start_with_providers() -> (Server, UpstreamBodies) {
     (Server::with_config(&config, ""), heard)
 }
 
-/// What a client of Messages asks, with a history of its own.
+/// A Messages request with a history.
 fn message(model: &str) -> Value {
     let call = json!({"type": "tool_use", "id": "toolu_01", "name": "find", "input": {"n": 1}});
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "of another"});
@@ -49,7 +49,7 @@ fn message(model: &str) -> Value {
     })
 }
 
-/// The same from a client of Chat Completions.
+/// The same as a Chat Completions request.
 fn completion(model: &str) -> Value {
     let call = json!({"id": "toolu_01", "type": "function", "function": {"name": "find", "arguments": "{\"n\":1}"}});
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
@@ -68,7 +68,7 @@ fn completion(model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_model_hears_what_a_client_of_every_protocol_says() {
+async fn every_provider_protocol_gets_the_input_of_every_client_protocol() {
     let (hw, heard) = start_with_providers().await;
     for d in DIALECTS {
         for model in [format!("to_{}", d.name()), format!("{}/m", d.name())] {

@@ -1,10 +1,10 @@
-//! Under which names the server answers, and to pages of which origins.
+//! Accepted host names and origins.
 
 use crate::harness::Server;
 use reqwest::Method;
 
 #[tokio::test]
-async fn only_its_own_names_are_answered() {
+async fn only_known_host_names_are_answered() {
     let hw = Server::demo_with("[server]\nhosts = [\"hw.example\"]");
     let get = |host: &str| format!("GET /healthz HTTP/1.1\r\n{host}connection: close\r\n\r\n");
     let own = ["host: localhost:1\r\n", "host: 127.0.0.1\r\n", "host: [::1]:80\r\n", "host: HW.example:443\r\n"];
@@ -28,7 +28,7 @@ async fn only_its_own_names_are_answered() {
 }
 
 #[tokio::test]
-async fn pages_of_this_machine_may_ask_and_others_may_not() {
+async fn local_origins_are_allowed_and_others_are_not() {
     let hw = Server::demo_with("[server]\norigins = [\"https://app.example\"]");
     let same = format!("http://{}", hw.address);
     for origin in ["http://localhost:3000", "http://127.0.0.1:5173", "https://app.example", &same] {
@@ -39,7 +39,7 @@ async fn pages_of_this_machine_may_ask_and_others_may_not() {
             assert!(reply.header("access-control-expose-headers").contains(seen), "{seen}");
         }
         assert_eq!(reply.header("access-control-allow-credentials"), "");
-        // A refusal must be readable, too.
+        // An error response must be readable, too.
         let reply = hw.request(Method::GET, "/v1/tasks/task_1", &[("origin", origin)], None).await;
         assert_eq!((reply.status, reply.header("access-control-allow-origin")), (404, origin));
     }
@@ -53,7 +53,7 @@ async fn pages_of_this_machine_may_ask_and_others_may_not() {
 }
 
 #[tokio::test]
-async fn a_preflight_says_what_may_be_sent() {
+async fn a_preflight_lists_allowed_methods_and_headers() {
     let hw = Server::demo();
     let ask = [
         ("origin", "http://localhost:3000"),

@@ -1,4 +1,4 @@
-//! A server to play with, and few words to do it: `Server::demo()`, `post`, `get`, `events`, `raw`, `kill9`, `restart`.
+//! A server process and the test vocabulary: `Server::demo()`, `post`, `get`, `frames`, `kill9`, `restart`.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method};
@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 
 const DEMO: &str = include_str!("../../demo/headwater.toml");
 const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
-/// Nothing here may take longer; a test that hangs says where.
+/// Longer than anything here takes; a test that hangs reports where.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running server and everything that it has.
+/// A running server with its folder.
 pub(crate) struct Server {
     dir: TempDir,
     child: Child,
@@ -26,7 +26,7 @@ pub(crate) struct Server {
     env: Vec<(&'static str, String)>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -40,27 +40,26 @@ pub(crate) struct SseFrame {
     pub(crate) id: String,
     pub(crate) event: String,
     pub(crate) data: Value,
-    /// The frame as it came, to its blank line.
+    /// The frame's bytes, up to its blank line.
     pub(crate) raw: String,
 }
 
 impl Server {
-    /// The demo.
     pub(crate) fn demo() -> Self {
         Self::demo_with("")
     }
 
-    /// The demo, with more in its config.
+    /// The demo with additions to its config.
     pub(crate) fn demo_with(more: &str) -> Self {
         Self::with_config(&format!("{DEMO}\n{more}\n"), SCENARIOS)
     }
 
-    /// A config of one's own, with the scenarios beside it.
+    /// A config of the test, with the scenarios next to it.
     pub(crate) fn with_config(config: &str, scenarios: &str) -> Self {
         Self::with_env(config, scenarios, Vec::new())
     }
 
-    /// The demo whose files are in a bucket, with more in its config.
+    /// The demo with its files in a bucket, and additions to its config.
     pub(crate) fn with_bucket(endpoint: &str, more: &str) -> Self {
         let env = [
             ("AWS_ENDPOINT_URL", endpoint),
@@ -88,7 +87,7 @@ impl Server {
         Self { dir, child, address, client: http_client(), key: None, env: Vec::new() }
     }
 
-    /// The same server, seen by somebody with this key.
+    /// The same server, used with this key.
     pub(crate) fn with_key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());
         self
@@ -98,7 +97,7 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// A file in the folder where the server was started.
+    /// A file in the server's working directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -107,7 +106,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// What the server wrote to stderr.
+    /// The server's stderr.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("stderr")).unwrap()
     }
@@ -150,7 +149,7 @@ impl Server {
         self.request(Method::POST, path, &json, Some(body.as_ref().to_vec())).await
     }
 
-    /// Begins a run and gives its object.
+    /// Starts a run and returns its object.
     pub(crate) async fn start_run(&self, input: &str) -> Value {
         self.create_task(json!({"model": "demo", "input": input})).await
     }
@@ -167,7 +166,7 @@ impl Server {
         self.get(&format!("/v1/tasks/{task}")).await.json()
     }
 
-    /// All frames up to the stream's own end.
+    /// All frames up to the end of the stream.
     pub(crate) async fn frames(&self, path: &str, last_event_id: Option<&str>) -> Vec<SseFrame> {
         let headers: Vec<(&str, &str)> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
         let reply = self.request(Method::GET, path, &headers, None).await;
@@ -175,7 +174,7 @@ impl Server {
         parse_frames(&reply.text)
     }
 
-    /// A stream that is read piece by piece.
+    /// A stream for incremental reading.
     pub(crate) async fn open_stream(&self, path: &str) -> OpenStream {
         let mut request = self.client.get(self.url(path));
         if let Some(key) = &self.key {
@@ -186,10 +185,10 @@ impl Server {
         OpenStream { response, text: String::new() }
     }
 
-    /// Bytes as they are, on a connection of their own; what comes back until the server closes it, or for a moment.
+    /// Sends raw bytes on a new connection; returns the response until the server closes it, or for a short time.
     pub(crate) async fn send_raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        // A server that refuses early may close before everything was taken.
+        // A server that refuses early may close before everything was sent.
         let _refused = stream.write_all(bytes.as_ref()).await;
         read_until_closed(&mut stream, TEST_TIMEOUT).await
     }
@@ -216,12 +215,12 @@ impl Server {
         (self.child, self.address) = spawn_server(self.dir.path(), &self.env);
     }
 
-    /// Runs another verb on the same data folder.
+    /// Runs another subcommand on the same data folder.
     pub(crate) fn run_cli(&self, args: &[&str]) -> Output {
         headwater_command(self.dir.path()).args(args).arg("--data-dir").arg(self.data_dir()).output().unwrap()
     }
 
-    /// Asks until it is so.
+    /// Polls until the condition holds.
     pub(crate) async fn wait_until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         let began = Instant::now();
         while !is_so().await {
@@ -230,7 +229,7 @@ impl Server {
         }
     }
 
-    /// How many threads and records there are: what a refused request must not change.
+    /// The number of threads and records, which a refused request must not change.
     pub(crate) async fn count_threads_and_records(&self) -> (usize, u64) {
         let threads = self.get("/v1/threads?limit=100").await.json();
         let mut records = 0;
@@ -253,12 +252,12 @@ impl Drop for Server {
     }
 }
 
-/// A client that gives up after a while.
+/// A client with a time-out.
 pub(crate) fn http_client() -> Client {
     Client::builder().timeout(TEST_TIMEOUT).no_proxy().build().unwrap()
 }
 
-/// The binary, with nothing of our own environment that it would listen to.
+/// The binary, without environment variables of ours that it would use.
 pub(crate) fn headwater_command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
     command.current_dir(dir);
@@ -292,7 +291,7 @@ fn spawn_server(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
     (child, address.to_owned())
 }
 
-/// Reads until the other side closes, at most so long.
+/// Reads until the other side closes, or until the time is up.
 pub(crate) async fn read_until_closed(stream: &mut TcpStream, most: Duration) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -314,7 +313,7 @@ impl Reply {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// The status and the code of a problem; checks that it is one.
+    /// The status and code of a problem response, whose format is checked.
     pub(crate) fn problem(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), "application/problem+json", "{}: {}", self.status, self.text);
         assert_eq!(self.header("x-content-type-options"), "nosniff");
@@ -329,19 +328,18 @@ impl Reply {
     }
 }
 
-/// What the server says that it offers.
+/// The server's OpenAPI document.
 pub(crate) fn openapi() -> Value {
     serde_json::from_str(include_str!("../../openapi.json")).unwrap()
 }
 
-/// A stream that is being read.
 pub(crate) struct OpenStream {
     response: reqwest::Response,
     text: String,
 }
 
 impl OpenStream {
-    /// Reads until the text holds this.
+    /// Reads until the text contains this.
     pub(crate) async fn read_until(&mut self, text: &str) -> &str {
         while !self.text.contains(text) {
             let chunk = self.response.chunk().await.unwrap().expect("the stream ended");
@@ -350,7 +348,7 @@ impl OpenStream {
         &self.text
     }
 
-    /// Reads to the end. An error is a stream that was cut.
+    /// Reads to the end. An error is a truncated stream.
     pub(crate) async fn read_to_end(&mut self) -> Result<&str, reqwest::Error> {
         while let Some(chunk) = self.response.chunk().await? {
             self.text.push_str(std::str::from_utf8(&chunk).unwrap());
@@ -367,11 +365,10 @@ pub(crate) fn parse_frames(text: &str) -> Vec<SseFrame> {
         let (id, event) = (field("id: ").unwrap(), field("event: ").unwrap());
         Some(SseFrame { id, event, data: serde_json::from_str(&data).unwrap(), raw: raw.to_owned() })
     };
-    // A piece that has no blank line yet is not a frame.
+    // A chunk without a blank line is not a frame yet.
     text.split_inclusive("\n\n").filter(|raw| raw.ends_with("\n\n")).filter_map(frame).collect()
 }
 
-/// The frames' bytes.
 pub(crate) fn concat_raw_frames(frames: &[SseFrame]) -> String {
     frames.iter().map(|frame| frame.raw.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! Asked twice, done once.
+//! Repeated requests are executed once.
 
 use crate::harness::{Reply, Server, parse_frames};
 use reqwest::Method;
@@ -10,12 +10,12 @@ async fn post(hw: &Server, path: &str, key: &str, body: &Value) -> Reply {
 }
 
 #[tokio::test]
-async fn the_same_request_gives_the_same_run() {
+async fn the_same_idempotency_key_gives_the_same_run() {
     let hw = Server::demo();
     let body = json!({"model": "demo", "input": "story 5 fast"});
     let first = post(&hw, "/v1/tasks", "k1", &body).await.json();
     let id = first["task_id"].as_str().unwrap();
-    // However it is spelt.
+    // In any formatting.
     let spelt = " { \"input\" : \"story 5 fast\", \"model\":\"demo\" } ";
     let headers = [("content-type", "application/json"), ("idempotency-key", "k1")];
     let again = hw.request(Method::POST, "/v1/tasks", &headers, Some(spelt.into())).await;
@@ -28,7 +28,7 @@ async fn the_same_request_gives_the_same_run() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_lost_is_had_again_from_its_start() {
+async fn a_lost_stream_is_replayed_from_its_start() {
     let mut hw = Server::demo();
     let body = json!({"model": "demo", "input": "weather", "stream": true});
     let first = post(&hw, "/v1/tasks", "k", &body).await;
@@ -42,7 +42,7 @@ async fn a_stream_that_was_lost_is_had_again_from_its_start() {
 }
 
 #[tokio::test]
-async fn a_busy_thread_does_not_refuse_what_it_already_has() {
+async fn a_busy_thread_accepts_a_repeated_request() {
     let hw = Server::demo();
     let first = hw.start_run("story 5000").await;
     let thread = first["thread_id"].as_str().unwrap();
@@ -63,7 +63,7 @@ async fn a_busy_thread_does_not_refuse_what_it_already_has() {
 }
 
 #[tokio::test]
-async fn many_at_once_are_one() {
+async fn concurrent_requests_with_one_key_make_one_run() {
     let hw = Server::demo();
     let body = json!({"model": "demo", "input": "story 3 fast"});
     let replies = futures_util::future::join_all((0..10).map(|_| post(&hw, "/v1/tasks", "k", &body))).await;
@@ -75,7 +75,7 @@ async fn many_at_once_are_one() {
 }
 
 #[tokio::test]
-async fn a_cancel_and_an_input_are_done_once() {
+async fn cancels_and_inputs_are_idempotent_too() {
     let hw = Server::demo();
     let task = hw.start_run("story 5000").await;
     let id = task["task_id"].as_str().unwrap();
@@ -96,7 +96,7 @@ async fn a_cancel_and_an_input_are_done_once() {
 }
 
 #[tokio::test]
-async fn keys_that_cannot_be_are_refused() {
+async fn invalid_idempotency_keys_are_refused() {
     let hw = Server::demo();
     let body = json!({"model": "demo", "input": "hi"});
     for key in ["", "é", "a\tb", &"x".repeat(256), &"x".repeat(10_000)] {

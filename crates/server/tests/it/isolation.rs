@@ -1,6 +1,6 @@
-//! Who sees what, route by route and message by message: two users and a viewer of a share.
+//! Isolation, route by route and message by message: two users and a viewer of a share.
 //!
-//! The rows are held against the document of what the server offers: a route or a message without a row is a failure.
+//! The rows are compared with the OpenAPI document: a route or a message without a row is a failure.
 
 use crate::auth::create_key;
 use crate::blobs;
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 
 const KEYS: &str = "[auth]\nmode = \"keys\"";
 
-/// What somebody gets who was shown a thread, when they ask about that thread.
+/// The response to a viewer of a share who asks about the shared thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Viewer {
-    /// The thing itself.
+    /// The resource.
     Sees,
-    /// That it may only be read: 403.
+    /// Read-only: 403.
     CannotAct,
-    /// That there is no such thing: 404.
+    /// Not found: 404.
     SeesNothing,
-    /// What anybody gets.
+    /// The public response.
     IsAnybody,
-    /// This status, as every user does.
+    /// This status, as for every user.
     Gets(u16),
 }
 use Viewer::{CannotAct, Gets, IsAnybody, Sees, SeesNothing};
 
-/// Every route: its method, its path with the names of the document, what is sent, and what a viewer gets.
+/// Every route: its method, its path as documented, its body, and the response to a viewer.
 fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let none = || Value::Null;
@@ -86,7 +86,7 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
     ]
 }
 
-/// Something of Ann's, under the names of the document.
+/// Resources of Ann, by their parameter names in the document.
 struct OwnedIds(Vec<(&'static str, String)>);
 
 impl OwnedIds {
@@ -95,14 +95,13 @@ impl OwnedIds {
     }
 }
 
-/// Who asks.
 struct ApiUser<'a> {
     hw: &'a Server,
     token: Option<String>,
 }
 
 impl ApiUser<'_> {
-    /// The status, and the text where it is not a stream.
+    /// The status, and the body unless it is a stream.
     async fn send(&self, method: &Method, path: &str, body: &Value) -> (u16, String) {
         let mut request = self.hw.client.request(method.clone(), self.hw.url(path));
         if let Some(token) = &self.token {
@@ -122,7 +121,7 @@ impl ApiUser<'_> {
         Socket::connect_with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
     }
 
-    /// A thread with a run that ended and one that waits for an answer, and a conversation.
+    /// A thread with an ended and a paused run, and a conversation.
     async fn create_everything(&self) -> OwnedIds {
         let ask = async |path: &str, body: Value| {
             let (status, text) = self.send(&Method::POST, path, &body).await;
@@ -165,7 +164,7 @@ impl ApiUser<'_> {
         ])
     }
 
-    /// A file that was sent: its bucket and its path.
+    /// An uploaded file: its bucket and its path.
     async fn upload_file(&self) -> (String, String) {
         let request = self.hw.client.post(self.hw.url("/api/v1/agent/attachments?name=a.txt"));
         let request = request.bearer_auth(self.token.as_deref().unwrap()).header("content-type", "text/plain");
@@ -174,7 +173,7 @@ impl ApiUser<'_> {
         (file["bucket"].as_str().unwrap().to_owned(), file["path"].as_str().unwrap().to_owned())
     }
 
-    /// Everything that is this user's, in one text.
+    /// All resources of this user, in one text.
     async fn everything(&self, of: &[&OwnedIds]) -> String {
         let mut all = String::new();
         for list in ["/v1/threads", "/v1/tasks", "/v1/approvals"] {
@@ -192,7 +191,7 @@ impl ApiUser<'_> {
 }
 
 #[test]
-fn every_route_has_its_row() {
+fn every_route_has_an_isolation_row() {
     let rows = rows();
     let tried = |method: &str, path: &str| {
         rows.iter().any(|(has, row, ..)| has.as_str().to_lowercase() == method && row.split('?').next() == Some(path))
@@ -208,7 +207,7 @@ fn every_route_has_its_row() {
 }
 
 #[tokio::test]
-async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
+async fn no_user_sees_or_changes_resources_of_others() {
     let hw = Server::demo_with(KEYS);
     let seat = |token: String| ApiUser { hw: &hw, token: Some(token) };
     let (ann, ben, nobody) =
@@ -232,7 +231,7 @@ async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
         assert!(!named || status == 404, "{say}: another user gets {status}");
         assert!(named || status < 500, "{say}: another user gets {status}");
         for (name, id) in &shown.0 {
-            // A path that was asked for may be repeated; nothing else of it may be said.
+            // The requested path may be repeated; nothing else about it may be disclosed.
             assert!(*name == "{model}" || own.contains(id) || !text.contains(id), "{say}: another user reads {text}");
         }
 
@@ -254,7 +253,7 @@ async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
 }
 
 #[tokio::test]
-async fn nobody_reaches_anothers_through_a_body() {
+async fn no_request_body_reaches_resources_of_another_user() {
     let hw = Server::demo_with(KEYS);
     let seat = |token: String| ApiUser { hw: &hw, token: Some(token) };
     let (ann, ben) = (seat(create_key(&hw, "ann")), seat(create_key(&hw, "ben")));
@@ -274,7 +273,7 @@ async fn nobody_reaches_anothers_through_a_body() {
     assert_eq!(ann.everything(&[&things]).await, before);
 }
 
-/// What clients can say, by the document.
+/// The client messages in the document.
 fn messages() -> Vec<String> {
     let document = openapi();
     let text = document["paths"]["/ws"]["get"]["description"].as_str().unwrap();
@@ -283,7 +282,7 @@ fn messages() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nobody_says_to_anothers_session_what_is_not_for_them() {
+async fn no_socket_message_reaches_the_session_of_another_user() {
     let hw = Server::demo_with(KEYS);
     let seat = |token: String| ApiUser { hw: &hw, token: Some(token) };
     let (ann, ben) = (seat(create_key(&hw, "ann")), seat(create_key(&hw, "ben")));
@@ -291,7 +290,7 @@ async fn nobody_says_to_anothers_session_what_is_not_for_them() {
     let viewer = seat(shown.fill("{token}"));
     let before = ann.everything(&[&shown, &hidden]).await;
     let yes = r#"{"type":"approval_response","approval_key":"{key}","decisions":[{"type":"approve"}]}"#;
-    // What is said, what another user hears, what a viewer hears of their thread, and what of another.
+    // The message, and what another user, a viewer of that thread, and a viewer of another thread get.
     let rows = [
         (
             r#"{"type":"chat","session_id":"{thread_id}","content":"hi"}"#,

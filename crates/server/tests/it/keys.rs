@@ -1,4 +1,4 @@
-//! Keys that change many at a time, as a script makes them for a whole team.
+//! Concurrent key changes, as a script makes them for a whole team.
 
 use crate::harness::{Server, TEST_TIMEOUT};
 use futures_util::future::join_all;
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 const PEOPLE: usize = 16;
 const KEYS_EACH: usize = 25;
 
-/// Asks through the back door, as `headwater keys` does.
-async fn asked(hw: &Server, ask: Value) -> Value {
+/// Sends a request over the admin socket, as `headwater keys` does.
+async fn admin_request(hw: &Server, ask: Value) -> Value {
     let mut stream = UnixStream::connect(hw.data_dir().join("control.sock")).await.unwrap();
     stream.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -25,19 +25,19 @@ async fn status(hw: &Server, key: &Value) -> u16 {
     hw.request(Method::GET, "/v1/models", &[("authorization", &bearer)], None).await.status
 }
 
-/// Makes keys and takes them back. Each change must count once it is confirmed, whatever others change meanwhile.
+/// Creates and revokes keys. Each change must hold once it is confirmed, whatever else changes.
 async fn change(hw: &Server, user: String) {
     for round in 0..KEYS_EACH {
-        let key = asked(hw, json!({"op": "create_key", "user": user})).await;
+        let key = admin_request(hw, json!({"op": "create_key", "user": user})).await;
         assert_eq!(status(hw, &key).await, 200, "{user}, round {round}: the key was made");
-        let answer = asked(hw, json!({"op": "revoke_key", "id": key["id"]})).await;
+        let answer = admin_request(hw, json!({"op": "revoke_key", "id": key["id"]})).await;
         assert_eq!(answer["answer"], "revoked", "{answer}");
         assert_eq!(status(hw, &key).await, 401, "{user}, round {round}: the key was revoked");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_that_change_at_once_all_count() {
+async fn concurrent_key_changes_all_count() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     join_all((0..PEOPLE).map(|n| change(&hw, format!("user-{n}")))).await;
 }

@@ -1,4 +1,4 @@
-//! `kill -9` at any moment: what was seen is there, and every cut run ends by itself.
+//! `kill -9` at any moment: what was seen is stored, and every interrupted run ends by itself.
 
 use crate::harness::Server;
 use crate::viewers::{fetch_log, follow_until_cut, frame_id, is_terminal_frame};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) type ViewedFrames = Vec<(String, Arc<Mutex<Vec<String>>>)>;
 
-/// Starts runs, each with a viewer that keeps what it saw.
+/// Starts runs, each with a viewer that keeps its frames.
 pub(crate) async fn start_viewed_runs(server: &Server, runs: usize) -> ViewedFrames {
     let mut seen = Vec::new();
     for _ in 0..runs {
@@ -20,7 +20,7 @@ pub(crate) async fn start_viewed_runs(server: &Server, runs: usize) -> ViewedFra
     seen
 }
 
-/// After a restart: nothing that was seen is lost, there is no gap, and the run goes on to exactly one end.
+/// After a restart: nothing that was seen is lost, there is no gap, and the run continues to exactly one end.
 pub(crate) async fn check_recovered_logs(server: &Server, seen: &ViewedFrames, context: &str) -> usize {
     let mut witnessed = 0;
     for (task, frames) in seen {
@@ -56,12 +56,12 @@ async fn kill_nine_at_random_moments_loses_nothing_that_was_seen() {
     }
     eprintln!("25 kills: {witnessed} frames were seen, all are there; ready again within {slowest:?}");
     assert!(witnessed > 1000, "only {witnessed} frames were seen: this test no longer tests anything");
-    // The promise is 2 s; time alone fails a test only at five times the promise.
+    // The promise is 2 s; a test fails on time only at five times the promise.
     assert!(slowest < Duration::from_secs(10), "ready after {slowest:?}");
     stop_and_verify(&mut server);
 }
 
-/// A clean stop, after which the folder is found clean.
+/// Stops cleanly and verifies the folder.
 pub(crate) fn stop_and_verify(server: &mut Server) {
     server.signal("-TERM");
     assert!(server.wait_exit().success(), "{}", server.log());

@@ -1,6 +1,6 @@
-//! A refusal arrives, also when the client is still sending what is refused.
+//! An error response arrives even while the client is still sending.
 //!
-//! A connection that is closed with bytes unread is reset by the kernel, and a reset takes the answer with it.
+//! A connection closed with unread bytes is reset by the kernel, and a reset discards the response.
 
 use crate::harness::{Server, TEST_TIMEOUT, read_until_closed};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::time::{interval, timeout};
 
 const MIB: usize = 1024 * 1024;
 const ROUTE: &str = "/api/v1/agent/attachments";
-/// What the server throws away at most, and for how long, with room for what lies in the buffers of two sockets.
+/// What the server discards at most, and for how long, with an allowance for socket buffers.
 const THROWN_AWAY_MAX: usize = (64 + 16) * MIB;
 const LINGERS: Duration = Duration::from_secs(2);
 /// Well before that.
@@ -20,7 +20,7 @@ fn head(more: &str) -> String {
     format!("POST {ROUTE} HTTP/1.1\r\nhost: localhost\r\n{more}content-length: 500000000\r\n\r\n")
 }
 
-/// A connection whose request was refused, and which has been told so.
+/// A connection whose request was refused, after reading the response.
 async fn refused(hw: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     stream.write_all(head("").as_bytes()).await.unwrap();
@@ -29,7 +29,7 @@ async fn refused(hw: &Server) -> TcpStream {
     stream
 }
 
-/// Sends until it is cut off; how much that was.
+/// Sends until the connection is closed; returns the number of bytes.
 async fn pour(stream: &mut TcpStream, piece: &[u8]) -> usize {
     let mut sent = 0;
     let pouring = async {
@@ -41,7 +41,7 @@ async fn pour(stream: &mut TcpStream, piece: &[u8]) -> usize {
     sent
 }
 
-/// Sends a little at a time until it is cut off; how long that took.
+/// Sends slowly until the connection is closed; returns the time.
 async fn drip(stream: &mut TcpStream) -> Duration {
     let (began, mut often) = (Instant::now(), interval(Duration::from_millis(20)));
     let dripping = async {
@@ -60,7 +60,7 @@ async fn a_client_that_sends_before_it_reads_learns_why_it_was_refused() {
     let key = format!("authorization: Bearer {}\r\n", String::from_utf8(output.stdout).unwrap().trim());
     let body = vec![b'x'; 8 * MIB];
     for round in 0..50 {
-        // One refusal is about the body, the other would be the same without one.
+        // One error is about the body, the other is independent of it.
         for (more, status) in [(key.as_str(), 413), ("", 401)] {
             let mut stream = TcpStream::connect(&hw.address).await.unwrap();
             stream.write_all(head(more).as_bytes()).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_client_that_sends_before_it_reads_learns_why_it_was_refused() {
 }
 
 #[tokio::test]
-async fn whoever_goes_on_sending_is_cut_off_in_the_end() {
+async fn a_client_that_keeps_sending_is_disconnected() {
     let hw = Server::demo();
     let sent = pour(&mut refused(&hw).await, &vec![b'x'; 64 * 1024]).await;
     assert!(sent <= THROWN_AWAY_MAX, "{sent} bytes");
@@ -85,7 +85,7 @@ async fn whoever_goes_on_sending_is_cut_off_in_the_end() {
 }
 
 #[tokio::test]
-async fn whoever_was_answered_in_full_is_not_waited_for() {
+async fn a_fully_answered_connection_does_not_linger() {
     let hw = Server::demo();
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -96,7 +96,7 @@ async fn whoever_was_answered_in_full_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_does_not_wait_for_whoever_goes_on_sending() {
+async fn shutdown_does_not_wait_for_clients_that_keep_sending() {
     let mut hw = Server::demo();
     let mut stream = refused(&hw).await;
     let began = Instant::now();

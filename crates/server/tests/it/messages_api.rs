@@ -1,12 +1,12 @@
-//! `/v1/messages` over HTTP: what is asked, answered, gone on from and refused. The real SDK is in `e2e/`; here are the
-//! corners that it does not reach.
+//! `/v1/messages` over HTTP: requests, answers, continuations and errors. The real SDK is in `e2e/`; here are the cases
+//! that it does not reach.
 
-#[path = "../../../protocol/tests/it/messages/collects.rs"]
-mod collects;
+#[path = "../../../protocol/tests/it/messages/accumulator.rs"]
+mod accumulator;
 
 use crate::broker_fixture::broker_server;
 use crate::harness::{Reply, Server};
-use collects::{Collected, collect};
+use accumulator::{Collected, collect};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn create(hw: &Server, body: Value) -> Value {
     reply.json()
 }
 
-/// What a client makes of a stream.
+/// A stream accumulated as a client does.
 fn collected(text: &str) -> Collected {
     assert!(!text.contains("retry:") && !text.contains("\nid:") && !text.contains("[DONE]"), "{text}");
     let frame = |raw: &str| {
@@ -52,7 +52,7 @@ async fn stream(hw: &Server, mut body: Value) -> Value {
     }
 }
 
-/// A message without what is of its run alone.
+/// A message without the ids of its run.
 fn plain(message: &Value) -> Value {
     let id = message["id"].as_str().unwrap().strip_prefix("msg_").unwrap();
     let text = message.to_string().replace(&id[..32], "R");
@@ -69,7 +69,7 @@ fn text_of(message: &Value) -> String {
     message["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// The status and the type of an error; checks that it is one.
+/// The status and type of an error response, whose format is checked.
 fn error(reply: &Reply) -> (u16, String) {
     assert_eq!(reply.header("content-type"), "application/json", "{}", reply.text);
     let body = reply.json();
@@ -78,7 +78,7 @@ fn error(reply: &Reply) -> (u16, String) {
     (reply.status, body["error"]["type"].as_str().unwrap().to_owned())
 }
 
-/// The runs of everybody's only thread, oldest first.
+/// The runs of the only thread, oldest first.
 async fn runs(hw: &Server) -> Vec<Value> {
     assert_eq!(hw.get("/v1/threads").await.json()["data"].as_array().unwrap().len(), 1, "one thread");
     let mut runs = hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().clone();
@@ -87,7 +87,7 @@ async fn runs(hw: &Server) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_streamed_is_what_is_answered() {
+async fn the_streamed_and_the_plain_answer_agree() {
     let hw = Server::demo();
     for said in ["hello", "weather", "help", "parallel", "handoff", "image", "story 30 fast"] {
         let streamed = stream(&hw, body(&json!([user(said)]))).await;
@@ -95,7 +95,7 @@ async fn what_is_streamed_is_what_is_answered() {
         assert_eq!((&whole["stop_reason"], &whole["model"]), (&json!("end_turn"), &json!("demo")), "{said}");
         let (mut streamed, mut whole) = (plain(&streamed), plain(&whole));
         if said == "parallel" {
-            // They run side by side, and end as they like.
+            // They run in parallel and end in any order.
             for message in [&mut streamed, &mut whole] {
                 message["content"].as_array_mut().unwrap().sort_by_key(Value::to_string);
             }
@@ -105,7 +105,7 @@ async fn what_is_streamed_is_what_is_answered() {
 }
 
 #[tokio::test]
-async fn a_bare_model_is_asked_by_its_name() {
+async fn a_model_without_an_agent_is_called_by_its_name() {
     let hw = Server::demo();
     let mut body = body(&json!([user("story 3 fast")]));
     body["model"] = json!("scripted/any");
@@ -113,7 +113,7 @@ async fn a_bare_model_is_asked_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_clients_tool_is_called_and_its_result_taken_once() {
+async fn a_client_tool_is_called_and_its_result_counts_once() {
     let hw = Server::demo();
     let tools = json!([{"name": "pick", "description": "Picks.", "input_schema": {"type": "object"}}]);
     for streams in [false, true] {
@@ -141,7 +141,7 @@ async fn a_clients_tool_is_called_and_its_result_taken_once() {
 }
 
 #[tokio::test]
-async fn a_tool_that_failed_says_so_and_words_beside_a_result_are_read_with_it() {
+async fn a_failed_result_is_marked_and_text_next_to_a_result_is_read() {
     let hw = Server::demo();
     let mut asked = body(&json!([user("a client tool")]));
     asked["tools"] = json!([{"name": "pick", "input_schema": {"type": "object"}}]);
@@ -175,7 +175,7 @@ async fn several_results_count_together() {
 }
 
 #[tokio::test]
-async fn ids_that_come_back_name_the_thread_and_the_rest_is_compared_with_it() {
+async fn resent_ids_identify_the_thread_and_the_rest_is_compared() {
     let hw = Server::demo();
     let weather = user("weather");
     let first = create(&hw, body(&json!([weather]))).await;
@@ -199,7 +199,7 @@ async fn ids_that_come_back_name_the_thread_and_the_rest_is_compared_with_it() {
     create(&hw, body(&history)).await;
     let all = runs(&hw).await;
     assert_eq!(all.len(), 4);
-    // Another second question goes on from the first answer, in the same thread.
+    // Another second question continues from the first answer, in the same thread.
     let other = user("story 2 fast");
     create(&hw, body(&json!([weather, assistant(&first), other]))).await;
     let all = runs(&hw).await;
@@ -231,7 +231,7 @@ async fn ids_that_come_back_name_the_thread_and_the_rest_is_compared_with_it() {
 }
 
 #[tokio::test]
-async fn a_history_without_ids_of_ours_begins_a_thread() {
+async fn a_history_without_known_ids_starts_a_thread() {
     let hw = Server::demo();
     let call = json!({"type": "tool_use", "id": "toolu_01", "name": "find", "input": {"n": 1}});
     let result = json!({"type": "tool_result", "tool_use_id": "toolu_01", "content": "found"});
@@ -241,14 +241,14 @@ async fn a_history_without_ids_of_ours_begins_a_thread() {
     assert_eq!(first["stop_reason"], "end_turn");
     create(&hw, body(&messages)).await;
     assert_eq!(hw.get("/v1/threads").await.json()["data"].as_array().unwrap().len(), 2);
-    // A turn that ends with a foreign result is gone on with, though nobody says anything.
+    // A turn that ends with a foreign result is continued without user input.
     let messages =
         json!([user("story 1 fast"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]);
     assert_eq!(create(&hw, body(&messages)).await["stop_reason"], "end_turn");
 }
 
 #[tokio::test]
-async fn an_answer_stays_open_until_somebody_decides() {
+async fn an_answer_stays_open_until_the_approval_is_decided() {
     let hw = Server::demo_with("[limits]\nheartbeat_ms = 20");
     let mut asked = body(&json!([user("trade")]));
     asked["stream"] = json!(true);
@@ -259,7 +259,7 @@ async fn an_answer_stays_open_until_somebody_decides() {
     .await;
     let question = hw.get("/v1/approvals").await.json()["data"][0].clone();
     let mut text = String::new();
-    // It goes on breathing.
+    // Keep-alives continue.
     while text.matches(":\n\n").count() < 5 || !text.contains("content_block_stop") {
         text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
     }
@@ -277,7 +277,7 @@ async fn an_answer_stays_open_until_somebody_decides() {
 }
 
 #[tokio::test]
-async fn what_went_wrong_is_an_error() {
+async fn a_failed_run_is_an_error() {
     let hw = Server::demo();
     let mut asked = body(&json!([user("fail")]));
     let reply = hw.post(ROUTE, asked.clone()).await;
@@ -290,7 +290,7 @@ async fn what_went_wrong_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_stopped_is_no_answer() {
+async fn a_cancelled_run_is_an_error() {
     let hw = Server::demo();
     let ask = hw.post(ROUTE, body(&json!([user("slow 30")])));
     let stop = async {
@@ -304,7 +304,7 @@ async fn a_run_that_is_stopped_is_no_answer() {
 }
 
 #[tokio::test]
-async fn the_same_key_is_the_same_message() {
+async fn a_repeated_key_returns_the_same_message() {
     let hw = Server::demo();
     let post = async |said: &str| {
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
@@ -318,7 +318,7 @@ async fn the_same_key_is_the_same_message() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_is_refused_before_anything_begins() {
+async fn an_unsupported_request_is_refused_before_anything_starts() {
     let hw = Server::demo();
     let invalid = || (400, "invalid_request_error".to_owned());
     for bad in [
@@ -347,7 +347,7 @@ async fn what_cannot_be_taken_is_refused_before_anything_begins() {
 }
 
 #[tokio::test]
-async fn a_key_may_be_sent_as_these_clients_do() {
+async fn the_key_may_be_in_the_header_of_these_clients() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     let made = hw.run_cli(&["keys", "create", "--user", "ann"]);
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
@@ -372,7 +372,7 @@ async fn a_key_may_be_sent_as_these_clients_do() {
 }
 
 #[tokio::test]
-async fn what_is_anothers_is_a_foreign_history() {
+async fn a_history_of_another_user_is_foreign() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     let key = |user: &str| {
         String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap().trim().to_owned()

@@ -1,8 +1,9 @@
-//! A power cut: whatever the disk had not confirmed is gone.
+//! A power failure: whatever the disk had not confirmed is lost.
 //!
-//! The data folder lies on a file system in an image file that is written with direct I/O, so the image holds exactly
-//! what the disk was made to keep. The server is stopped in mid-stream, the image is copied as it is, and the copy is what
-//! the machine finds after the cut. Needs root and loop devices; without them it says loudly that it did not run.
+//! The data folder is on a file system in an image file that is written with direct I/O, so the image holds exactly
+//! what the disk was made to store. The server is stopped in mid-stream, the image is copied, and the copy is what the
+//! machine finds after the power failure. Needs root and loop devices; without them the test reports that it did not
+//! run.
 
 use crate::harness::Server;
 use crate::kill::{check_recovered_logs, start_viewed_runs, stop_and_verify};
@@ -18,7 +19,7 @@ async fn nothing_seen_is_lost_in_a_power_cut() {
     let folder = tempfile::tempdir().expect("a folder");
     for round in 0..3 {
         let Some(disk) = Disk::new(folder.path(), round) else {
-            // Straight to the file descriptor: the test harness would swallow a print.
+            // Straight to the file descriptor: the test harness would capture a print.
             let why = "it needs root, mkfs.ext4 and a free loop device";
             writeln!(std::io::stderr(), "SKIPPED {NAME}: {why}").expect("stderr is there");
             return;
@@ -42,7 +43,7 @@ async fn nothing_seen_is_lost_in_a_power_cut() {
     }
 }
 
-/// From its next start on the server's data folder lies on this disk.
+/// From its next start the server's data folder is on this disk.
 fn plug_in(server: &Server, disk: &Disk) {
     let folder = server.data_dir();
     if std::fs::remove_file(&folder).is_err() {
@@ -77,7 +78,7 @@ impl Disk {
         Some(disk)
     }
 
-    /// What the machine finds when the power comes back.
+    /// What the machine finds when the power is back.
     fn as_the_disk_has_it(&self) -> Self {
         let copy = self.image.with_extension("after");
         std::fs::copy(&self.image, &copy).expect("room for a copy");

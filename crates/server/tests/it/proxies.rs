@@ -1,4 +1,4 @@
-//! A provider beyond a proxy that the environment names.
+//! A provider behind a proxy from the environment.
 
 use crate::fake_provider::dialect::ProviderDialect;
 use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provider_is_asked_through_the_proxy_of_the_environment() {
+async fn a_provider_is_called_through_the_proxy_of_the_environment() {
     let asked_for = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked_for);
     let proxy = Loopback::start(move |asked: ReceivedRequest| {
@@ -27,7 +27,7 @@ async fn a_provider_is_asked_through_the_proxy_of_the_environment() {
     });
     let proxy = proxy.await;
     let dir = tempfile::tempdir().unwrap();
-    // Nobody has this name: only a proxy can be asked for it.
+    // This name does not resolve: only a proxy can reach it.
     let mut command = headwater_command(dir.path());
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]).stdout(Stdio::piped());
     command.env("OPENAI_BASE_URL", "http://models.invalid/v1").env("http_proxy", proxy.url(""));

@@ -1,4 +1,4 @@
-//! What waits in a thread, how a run is stopped gently, and what a request without input goes on from.
+//! The queue of a thread, `after_turn` cancels, and requests without input.
 
 use crate::broker_fixture::{broker_server, placed_orders, wait_outcome};
 use crate::harness::Server;
@@ -19,13 +19,13 @@ async fn cancel(hw: &Server, task: &Value, mode: &str) {
     assert_eq!(reply.status, 202, "{}", reply.text);
 }
 
-/// Waits until the task has said something.
+/// Waits until the task has produced text.
 async fn speaking(hw: &Server, task: &Value) {
     hw.open_stream(&format!("/v1/tasks/{}/events", id(task))).await.read_until("task.text.delta").await;
 }
 
 #[tokio::test]
-async fn a_threads_queue_is_listed_and_what_is_cancelled_leaves_it() {
+async fn the_queue_of_a_thread_is_listed_and_cancelled_runs_leave_it() {
     let hw = broker_server("");
     let first = begin(&hw, "count 5000", json!({})).await;
     let thread = json!({"thread_id": first["thread_id"]});
@@ -54,9 +54,9 @@ async fn a_threads_queue_is_listed_and_what_is_cancelled_leaves_it() {
 }
 
 #[tokio::test]
-async fn a_gentle_cancel_lets_the_turn_end_and_begins_no_other() {
+async fn after_turn_lets_the_turn_end_and_starts_no_other() {
     let hw = broker_server("");
-    // A turn that needed nothing more is a run that has ended well.
+    // A turn without calls is a completed run.
     let talk = begin(&hw, "count 20", json!({})).await;
     speaking(&hw, &talk).await;
     cancel(&hw, &talk, "after_turn").await;
@@ -78,7 +78,7 @@ async fn a_gentle_cancel_lets_the_turn_end_and_begins_no_other() {
 }
 
 #[tokio::test]
-async fn without_input_a_thread_goes_on_from_what_was_cut_and_from_nothing_else() {
+async fn a_request_without_input_continues_an_interrupted_run_only() {
     let hw = broker_server("[limits]\nsteps_max = 1");
     let cut = begin(&hw, "count 5000", json!({})).await;
     speaking(&hw, &cut).await;
@@ -93,7 +93,7 @@ async fn without_input_a_thread_goes_on_from_what_was_cut_and_from_nothing_else(
     cancel(&hw, &next, "immediate").await;
     wait_outcome(&hw, &next).await;
 
-    // A limit is no end either.
+    // A limit is no normal end either.
     let short = begin(&hw, "unsure", json!({"thread_id": cut["thread_id"]})).await;
     std::fs::write(hw.path("go"), "").unwrap();
     assert_eq!(wait_outcome(&hw, &short).await.0["status"], "incomplete");
@@ -105,13 +105,13 @@ async fn without_input_a_thread_goes_on_from_what_was_cut_and_from_nothing_else(
 }
 
 #[tokio::test]
-async fn a_run_can_be_asked_again_after_any_earlier_one() {
+async fn a_run_can_continue_from_any_earlier_one() {
     let hw = broker_server("");
     let first = begin(&hw, "hello", json!({})).await;
     wait_outcome(&hw, &first).await;
     let second = begin(&hw, "count 2", json!({"thread_id": first["thread_id"]})).await;
     wait_outcome(&hw, &second).await;
-    // Edited: what is said now stands where the second run stood.
+    // Edited: the new input replaces the second run.
     let edited = begin(&hw, "count 3", json!({"previous": id(&first)})).await;
     let (ended, words) = wait_outcome(&hw, &edited).await;
     assert_eq!((&ended["thread_id"], words.as_str()), (&first["thread_id"], "1 2 3 "));

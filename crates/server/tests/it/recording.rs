@@ -1,4 +1,4 @@
-//! `serve --record` keeps what a provider answered, and another server plays it without the provider.
+//! `serve --record` stores a provider's responses, and another server replays them without the provider.
 
 use crate::fake_provider::dialect::ProviderDialect;
 use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
@@ -27,8 +27,8 @@ fn serve(dir: &Path, args: &[&str], env: &[(&str, String)]) -> (Child, String) {
     (child, line.trim().strip_prefix("headwater listening on ").unwrap().to_owned())
 }
 
-/// What a run says, and how it ends.
-async fn said(url: &str, model: &str) -> (String, String) {
+/// The text of a run, and how it ends.
+async fn run_text(url: &str, model: &str) -> (String, String) {
     let body = json!({"model": model, "input": "go", "stream": true}).to_string();
     let request = http_client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
     let frames = parse_frames(&request.send().await.unwrap().text().await.unwrap());
@@ -38,7 +38,7 @@ async fn said(url: &str, model: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_recorded_from_a_provider_plays_without_it_and_holds_no_key() {
+async fn a_recorded_provider_replays_offline_and_contains_no_key() {
     let upstream = Loopback::start(|asked: ReceivedRequest| {
         let d = ProviderDialect::from_path(&asked.path);
         let words = [d.text_delta(0, "Once "), d.text_delta(0, "upon.")].concat();
@@ -57,7 +57,7 @@ async fn what_was_recorded_from_a_provider_plays_without_it_and_holds_no_key() {
     let key = "sk-a-key-that-nobody-else-has".to_owned();
     let env = [("OPENAI_BASE_URL", upstream.url("/v1")), ("OPENAI_API_KEY", key.clone())];
     let (mut child, url) = serve(dir.path(), &["--data-dir", "first", "--record", "tapes"], &env);
-    let live = said(&url, "openai/x").await;
+    let live = run_text(&url, "openai/x").await;
     assert_eq!(live, ("Once upon.".to_owned(), "task.completed".to_owned()));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -67,7 +67,7 @@ async fn what_was_recorded_from_a_provider_plays_without_it_and_holds_no_key() {
 
     std::fs::write(dir.path().join("headwater.toml"), PLAYED).unwrap();
     let (mut child, url) = serve(dir.path(), &["--data-dir", "second", "--config", "headwater.toml"], &[]);
-    assert_eq!(said(&url, "again").await, live);
+    assert_eq!(run_text(&url, "again").await, live);
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -1,4 +1,4 @@
-//! `headwater replay`: a logged run again, as its clients saw it.
+//! `headwater replay`: replays a logged run as its clients saw it.
 
 use crate::harness::{Server, SseFrame, TEST_TIMEOUT, headwater_command, parse_frames};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ struct Run {
 }
 
 impl Run {
-    /// Plays a scenario to its end; what it waits for it is given.
+    /// Plays a scenario to its end and answers what it waits for.
     async fn start(hw: &Server, input: &str) -> Self {
         let tools = if input == "client" { json!([{"name": "locate"}]) } else { json!([]) };
         let task = hw.create_task(json!({"model": "demo", "input": input, "tools": tools})).await;
@@ -51,7 +51,7 @@ impl Run {
         run
     }
 
-    /// What a run waits for, once it does: a question's key, or nothing, and the call.
+    /// What a run waits for: an approval's key, if it is one, and the call.
     async fn pending(&self, hw: &Server) -> (String, String) {
         let mut stream = hw.open_stream(&format!("/v1/tasks/{}/events", self.id)).await;
         let seen = parse_frames(stream.read_until("event: task.paused").await);
@@ -60,14 +60,14 @@ impl Run {
         (field("key"), field("call_id"))
     }
 
-    /// The name of one of its responses.
+    /// The id of one of its responses.
     fn response(&self, segment: u32) -> String {
         let suffix = self.id.trim_start_matches("task_");
         if segment > 1 { format!("resp_{suffix}_{segment}") } else { format!("resp_{suffix}") }
     }
 }
 
-/// What stands on stdout of a replay that went well.
+/// The stdout of a successful replay.
 fn replayed(hw: &Server, run: &str, protocol: &str) -> String {
     let output = hw.run_cli(&["replay", run, "--as", protocol, "--fast"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -81,13 +81,13 @@ fn bare(stream: &str) -> String {
     stream.split_inclusive("\n\n").filter(is_frame).collect()
 }
 
-/// A stream that does not end, up to the last frame of a replay; there is nothing behind that.
+/// An endless stream, up to the last frame of a replay; nothing follows it.
 async fn endless(hw: &Server, path: &str, replay: &str) -> String {
     let last = replay.split_inclusive("\n\n").last().unwrap();
     bare(hw.open_stream(path).await.read_until(last).await)
 }
 
-/// What is left of a replay's output when all went well but the run has not ended.
+/// The rest of a successful replay's output when the run has not ended.
 fn unended(output: &Output, run: &str) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let told = format!("headwater: run {run} has not ended: this is the output so far\n");
@@ -96,7 +96,7 @@ fn unended(output: &Output, run: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_replay_is_what_the_stream_was_in_every_scenario_and_protocol() {
+async fn a_replay_equals_the_stream_in_every_scenario_and_protocol() {
     let hw = Server::demo();
     for input in SCENARIOS {
         let run = Run::start(&hw, input).await;
@@ -113,7 +113,7 @@ async fn a_replay_is_what_the_stream_was_in_every_scenario_and_protocol() {
 }
 
 #[tokio::test]
-async fn the_responses_of_a_run_come_one_after_the_other_or_as_they_are_named() {
+async fn the_responses_of_a_run_replay_in_order_or_by_id() {
     let hw = Server::demo();
     for input in SCENARIOS {
         let run = Run::start(&hw, input).await;
@@ -127,7 +127,7 @@ async fn the_responses_of_a_run_come_one_after_the_other_or_as_they_are_named() 
             all.push_str(&stream);
         }
         assert_eq!(replayed(&hw, &run.id, "responses"), all, "{input}");
-        // Where there are no segments, any of a run's names is the run's.
+        // Without segments, every id of a run means the run.
         assert_eq!(replayed(&hw, &run.response(segments), "task"), replayed(&hw, &run.id, "task"));
         let none = hw.run_cli(&["replay", &run.response(segments + 1), "--as", "responses"]);
         refused(&none, &format!("run {} has no response number {}", run.id, segments + 1));
@@ -135,7 +135,7 @@ async fn the_responses_of_a_run_come_one_after_the_other_or_as_they_are_named() 
 }
 
 #[tokio::test]
-async fn a_run_that_was_asked_for_in_a_protocol_is_replayed_as_it_was_answered() {
+async fn a_run_replays_in_the_protocol_of_its_request() {
     let hw = Server::demo();
     let reply =
         hw.post("/v1/responses", json!({"model": "demo", "input": "weather", "stream": true, "user": "u"})).await;
@@ -152,7 +152,7 @@ async fn a_run_that_was_asked_for_in_a_protocol_is_replayed_as_it_was_answered()
     assert_eq!(replay, stream);
 }
 
-/// A request: what is said first, and, where the client's tool was called since, its result.
+/// A request: the first input and, after a client tool call, its result.
 type Turn = fn(&str, Option<&Value>) -> Value;
 
 fn chat(input: &str, called: Option<&Value>) -> Value {
@@ -179,7 +179,7 @@ fn messages(input: &str, called: Option<&Value>) -> Value {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_can_come_back_to_are_replayed_as_they_were_given() {
+async fn answers_that_cannot_be_resumed_replay_as_sent() {
     let hw = Server::demo();
     let protocols: [(&str, &str, Turn); 2] =
         [("chat", "/v1/chat/completions", chat), ("messages", "/v1/messages", messages)];
@@ -205,7 +205,7 @@ async fn answers_that_nobody_can_come_back_to_are_replayed_as_they_were_given() 
     }
 }
 
-/// Says something in a session over a WebSocket, and gives the lines of the turn that answers.
+/// Sends a message to a session over a WebSocket, and returns the lines of the answering turn.
 async fn said_on_a_socket(hw: &Server, session: &str, input: &str) -> String {
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     let upgrade = format!(
@@ -215,7 +215,7 @@ async fn said_on_a_socket(hw: &Server, session: &str, input: &str) -> String {
     );
     stream.write_all(upgrade.as_bytes()).await.unwrap();
     let chat = json!({"type": "chat", "session_id": session, "content": input}).to_string();
-    // A mask of zeros leaves the text as it is.
+    // A mask of zeros leaves the text unchanged.
     let head = [0x81, 0x80 | u8::try_from(chat.len()).unwrap(), 0, 0, 0, 0];
     let mut bytes = Vec::new();
     let mut lines = String::new();
@@ -236,7 +236,7 @@ async fn said_on_a_socket(hw: &Server, session: &str, input: &str) -> String {
     lines
 }
 
-/// Takes a whole message off what a WebSocket brought.
+/// Takes a complete message off the received bytes.
 fn message(bytes: &mut Vec<u8>) -> Option<String> {
     let (start, length) = match *bytes.get(1)? {
         126 => (4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().unwrap()))),
@@ -250,7 +250,7 @@ fn message(bytes: &mut Vec<u8>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_turn_on_a_socket_is_replayed_line_by_line() {
+async fn a_turn_on_a_socket_replays_line_by_line() {
     let hw = Server::demo();
     for input in SCENARIOS.into_iter().filter(|input| !matches!(*input, "trade" | "client")) {
         let turn = said_on_a_socket(&hw, "mine", input).await;
@@ -268,7 +268,7 @@ fn data(stream: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_run_that_was_begun_in_one_protocol_is_whole_in_every_other() {
+async fn a_run_started_in_one_protocol_is_complete_in_every_other() {
     let hw = Server::demo();
     for input in SCENARIOS {
         let run = Run::start(&hw, input).await;
@@ -300,14 +300,14 @@ async fn a_run_that_was_begun_in_one_protocol_is_whole_in_every_other() {
     assert!(replayed(&hw, &client.id, "chat").ends_with(&second) && second.matches("[DONE]").count() == 1);
 }
 
-/// When the first and the last record were logged, one after the other.
+/// The times of the first and the last record.
 fn lasted(frames: &[SseFrame]) -> Duration {
     let at = |frame: Option<&SseFrame>| frame.unwrap().data["at"].as_u64().unwrap();
     Duration::from_millis(at(frames.last()) - at(frames.first()))
 }
 
 #[tokio::test]
-async fn a_replay_takes_as_long_as_the_run_took_unless_it_is_to_be_fast() {
+async fn a_replay_takes_as_long_as_the_run_unless_fast() {
     let hw = Server::demo();
     for input in ["story 60", "slow 1"] {
         let run = Run::start(&hw, input).await;
@@ -322,7 +322,7 @@ async fn a_replay_takes_as_long_as_the_run_took_unless_it_is_to_be_fast() {
         out.read_to_string(&mut all).unwrap();
         let took = began.elapsed();
         assert!(child.wait().unwrap().success());
-        // The first line may have been read a little late.
+        // The first line may have been read late.
         assert!(took > lasted / 2 && took < lasted * 5, "{input}: {took:?}, but it took {lasted:?}");
         assert_eq!(all, replayed(&hw, &run.id, "task"));
         let began = Instant::now();
@@ -337,7 +337,7 @@ fn replaying(hw: &Server, run: &str) -> Command {
     command
 }
 
-/// Every file of a folder and its bytes, but what SQLite keeps for those who read at once.
+/// Every file of a folder and its bytes, except SQLite's shared-memory file.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
@@ -346,7 +346,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_is_replayed_as_far_as_it_is_whatever_becomes_of_the_server() {
+async fn an_active_run_replays_as_far_as_logged_even_if_the_server_stops() {
     let mut hw = Server::demo();
     let task = hw.start_run("trade").await;
     let name = |field: &str| task[field].as_str().unwrap().to_owned();
@@ -382,7 +382,7 @@ async fn a_run_that_goes_on_is_replayed_as_far_as_it_is_whatever_becomes_of_the_
 }
 
 #[tokio::test]
-async fn whatever_was_seen_before_a_kill_is_in_the_replay_after_it() {
+async fn a_replay_after_a_kill_contains_everything_that_was_seen() {
     let mut hw = Server::demo();
     let task = hw.start_run("story 500").await;
     let id = task["task_id"].as_str().unwrap();
@@ -397,7 +397,7 @@ async fn whatever_was_seen_before_a_kill_is_in_the_replay_after_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_its_turn_has_nothing_to_replay_yet() {
+async fn a_queued_run_has_nothing_to_replay() {
     let hw = Server::demo();
     let first = hw.start_run("trade").await;
     let second = hw.create_task(json!({"model": "demo", "input": "hello", "thread_id": first["thread_id"]})).await;
@@ -410,7 +410,7 @@ async fn a_run_that_waits_for_its_turn_has_nothing_to_replay_yet() {
     }
 }
 
-/// One line on stderr, nothing on stdout, and the exit code that the help names.
+/// One line on stderr, nothing on stdout, and the documented exit code.
 #[track_caller]
 fn refused(output: &Output, why: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -419,7 +419,7 @@ fn refused(output: &Output, why: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_replayed_is_refused_in_one_line() {
+async fn an_impossible_replay_is_refused_in_one_line() {
     let hw = Server::demo();
     let run = Run::start(&hw, "hello").await;
     let data = hw.data_dir();
@@ -450,7 +450,7 @@ async fn what_cannot_be_replayed_is_refused_in_one_line() {
 }
 
 #[tokio::test]
-async fn whoever_has_had_enough_may_close_the_pipe() {
+async fn closing_the_pipe_ends_a_replay_quietly() {
     let hw = Server::demo();
     let run = Run::start(&hw, "story 3000 fast").await;
     for fast in [&["--fast"][..], &[]] {

@@ -1,5 +1,5 @@
-//! `/v1/responses` over HTTP: what is asked, answered, gone on from, resumed, stopped and refused. The real SDKs are in
-//! `e2e/`; here are the corners that they do not reach.
+//! `/v1/responses` over HTTP: requests, answers, continuations, resumes, cancels and errors. The real SDKs are in
+//! `e2e/`; here are the cases that they do not reach.
 
 #[path = "../../../protocol/tests/it/responses/order.rs"]
 #[expect(dead_code, reason = "raw responses inside run items are checked where they are made")]
@@ -23,7 +23,7 @@ pub(crate) async fn get_response(hw: &Server, id: &Value) -> Value {
     reply.json()
 }
 
-/// The events of a stream, and that it said farewell.
+/// The events of a stream, which must have its end marker.
 pub(crate) fn parse_events(text: &str) -> Vec<Value> {
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     assert!(!text.contains("retry:") && !text.contains("id:"), "these clients take any field for an event");
@@ -37,7 +37,7 @@ pub(crate) fn parse_events(text: &str) -> Vec<Value> {
     events
 }
 
-/// The items of turns that a crash cut: they are shown, and not in the final output.
+/// The items of turns lost in a crash: they are streamed, and not in the final output.
 fn truncated_item_ids(events: &[Value]) -> BTreeSet<String> {
     let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
     let kept = &events.last().unwrap()["response"]["output"];
@@ -61,7 +61,7 @@ pub(crate) fn parse_error(reply: &Reply) -> (u16, String, Value) {
 }
 
 #[tokio::test]
-async fn what_was_streamed_is_what_is_kept() {
+async fn the_streamed_response_equals_the_stored_one() {
     let hw = Server::demo();
     for input in ["hello", "weather", "help", "parallel", "handoff", "image", "fail", "story 30 fast"] {
         let reply = hw.post("/v1/responses", json!({"model": "demo", "input": input, "stream": true})).await;
@@ -74,7 +74,7 @@ async fn what_was_streamed_is_what_is_kept() {
 }
 
 #[tokio::test]
-async fn every_place_of_a_response_can_be_gone_on_from() {
+async fn a_response_can_be_resumed_at_every_sequence_number() {
     let hw = Server::demo();
     let reply = hw.post("/v1/responses", json!({"model": "demo", "input": "weather", "stream": true})).await;
     let all = parse_events(&reply.text);
@@ -91,7 +91,7 @@ async fn every_place_of_a_response_can_be_gone_on_from() {
 }
 
 #[tokio::test]
-async fn a_response_can_be_watched_before_its_first_word_and_survives_a_kill() {
+async fn a_response_can_be_streamed_before_its_first_delta_and_survives_a_kill() {
     let mut hw = Server::demo();
     let begun = create_response(&hw, json!({"model": "demo", "input": "story 100", "background": true})).await;
     assert!(matches!(begun["status"].as_str().unwrap(), "queued" | "in_progress"), "{begun}");
@@ -110,7 +110,7 @@ async fn a_response_can_be_watched_before_its_first_word_and_survives_a_kill() {
 }
 
 #[tokio::test]
-async fn a_question_ends_its_response_and_the_answer_begins_the_next() {
+async fn an_approval_request_ends_its_response_and_the_answer_starts_the_next() {
     let hw = Server::demo();
     let asked = create_response(&hw, json!({"model": "demo", "input": "trade"})).await;
     let question = asked["output"].as_array().unwrap().last().unwrap();
@@ -126,7 +126,7 @@ async fn a_question_ends_its_response_and_the_answer_begins_the_next() {
     let late = hw.post("/v1/responses", answer(false)).await;
     assert_eq!(parse_error(&late).1, "already_decided", "{}", late.text);
     assert_eq!(late.status, 409);
-    // Resent with a whole history the old answer is just history.
+    // Resent with a whole history, the old answer is just history.
     let history = json!({"model": "demo", "input": [
         {"role": "user", "content": "trade"}, question,
         {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": false},
@@ -137,7 +137,7 @@ async fn a_question_ends_its_response_and_the_answer_begins_the_next() {
 }
 
 #[tokio::test]
-async fn whoever_goes_on_without_answering_does_not_wait() {
+async fn continuing_without_answering_cancels_the_pending_calls() {
     let hw = Server::demo();
     let asked = create_response(&hw, json!({"model": "demo", "input": "trade"})).await;
     let began = Instant::now();
@@ -148,7 +148,7 @@ async fn whoever_goes_on_without_answering_does_not_wait() {
 }
 
 #[tokio::test]
-async fn calls_of_the_clients_tools_are_answered_together_or_one_by_one() {
+async fn client_calls_are_answered_together_or_one_by_one() {
     let hw = Server::demo();
     let tools = json!([{"type": "function", "name": "pick", "parameters": {"type": "object", "properties": {}}}]);
     let asked = create_response(&hw, json!({"model": "demo", "input": "client", "tools": tools})).await;
@@ -156,7 +156,7 @@ async fn calls_of_the_clients_tools_are_answered_together_or_one_by_one() {
     assert_eq!((&call["type"], &call["name"]), (&json!("function_call"), &json!("pick")));
     assert_eq!(asked["tools"][0]["name"], "pick");
     let result = json!({"type": "function_call_output", "call_id": call["call_id"], "output": "red"});
-    // No thread is named: the ids that come back say which it is.
+    // No thread is named: the resent ids identify it.
     let history = json!([{"role": "user", "content": "client"}, call, result]);
     let done = create_response(&hw, json!({"model": "demo", "input": history, "tools": tools})).await;
     assert!(output_text(&done).contains("red"), "{done}");
@@ -171,7 +171,7 @@ async fn calls_of_the_clients_tools_are_answered_together_or_one_by_one() {
 }
 
 #[tokio::test]
-async fn two_responses_can_go_on_from_one() {
+async fn two_responses_can_continue_from_one() {
     let hw = Server::demo();
     let first = create_response(&hw, json!({"model": "demo", "input": "hello"})).await;
     let on = |input: &str| json!({"model": "demo", "previous_response_id": first["id"], "input": input});
@@ -244,7 +244,7 @@ async fn a_conversation_holds_its_items_and_its_responses() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_or_not_to_be_kept_does_not_exist() {
+async fn deleted_and_unstored_responses_do_not_exist() {
     let hw = Server::demo();
     let kept = create_response(&hw, json!({"model": "demo", "input": "hello"})).await;
     let id = kept["id"].as_str().unwrap();
@@ -262,7 +262,7 @@ async fn what_was_deleted_or_not_to_be_kept_does_not_exist() {
 }
 
 #[tokio::test]
-async fn a_response_is_stopped_and_stays_stopped() {
+async fn a_cancelled_response_stays_cancelled() {
     let hw = Server::demo();
     let begun = create_response(&hw, json!({"model": "demo", "input": "story 1000", "background": true})).await;
     let path = format!("/v1/responses/{}", begun["id"].as_str().unwrap());
@@ -293,7 +293,7 @@ async fn the_same_key_gives_the_same_response() {
 }
 
 #[tokio::test]
-async fn a_bad_request_is_refused_before_anything_begins() {
+async fn a_bad_request_is_refused_before_anything_starts() {
     let hw = Server::demo();
     let before = hw.count_threads_and_records().await;
     for (body, status, code, param) in [
@@ -345,7 +345,7 @@ async fn agents_are_listed_as_models() {
 }
 
 #[tokio::test]
-async fn nobody_sees_or_goes_on_from_anothers_response() {
+async fn no_user_sees_or_continues_a_response_of_another() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     let key = |user: &str| {
         let made = hw.run_cli(&["keys", "create", "--user", user]);
@@ -372,7 +372,7 @@ async fn nobody_sees_or_goes_on_from_anothers_response() {
     }
     let on = json!({"model": "demo", "previous_response_id": id, "input": "x"});
     assert_eq!(ask(&ben, Method::POST, "/v1/responses", Some(on)).await.status, 400);
-    // Her ids in his history are foreign words, and answer nothing of hers.
+    // Her ids in his history are foreign text and answer nothing of hers.
     let key = &hers["output"].as_array().unwrap().last().unwrap()["id"];
     let answer = json!({"model": "demo", "input": [{"role": "user", "content": "hello"},
         {"type": "mcp_approval_response", "approval_request_id": key, "approve": true}, {"role": "user", "content": "hello"}]});

@@ -1,11 +1,11 @@
-//! What each route answers when everything is right.
+//! Successful responses of each route.
 
 use crate::harness::Server;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_task_is_begun_followed_and_read() {
+async fn a_task_is_started_followed_and_read() {
     let hw = Server::demo();
     let begun = hw.post("/v1/tasks", json!({"model": "demo", "input": "weather", "metadata": {"title": "t"}})).await;
     assert_eq!(begun.status, 202);
@@ -46,7 +46,7 @@ async fn streaming_gives_the_same_bytes_as_the_event_route() {
 }
 
 #[tokio::test]
-async fn parts_are_taken_as_input() {
+async fn content_parts_are_accepted_as_input() {
     let hw = Server::demo();
     let input = json!([
         {"type": "text", "text": "story 2 fast"},
@@ -84,7 +84,7 @@ async fn listings_are_paged_newest_first() {
     let newest = ids(&threads, "thread_id")[0].clone();
     let of_thread = hw.get(&format!("/v1/tasks?thread_id={newest}")).await.json();
     assert_eq!(ids(&of_thread, "task_id"), [begun[0].clone()]);
-    // A place stays good whatever is deleted meanwhile.
+    // A cursor stays valid after deletions.
     let gone = hw.request(Method::DELETE, &format!("/v1/threads/{newest}"), &[], None).await;
     assert_eq!(gone.status, 204);
     let rest = hw.get(&format!("/v1/threads?before={newest}")).await.json();
@@ -93,7 +93,7 @@ async fn listings_are_paged_newest_first() {
 }
 
 #[tokio::test]
-async fn a_deleted_thread_is_gone_and_its_watchers_are_cut() {
+async fn a_deleted_thread_is_gone_and_its_streams_end() {
     let hw = Server::demo();
     let task = hw.start_run("story 2000").await;
     let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
@@ -110,7 +110,7 @@ async fn a_deleted_thread_is_gone_and_its_watchers_are_cut() {
 }
 
 #[tokio::test]
-async fn the_rest_of_the_house_answers() {
+async fn the_remaining_routes_answer() {
     let hw = Server::demo();
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
@@ -144,7 +144,7 @@ async fn the_rest_of_the_house_answers() {
 }
 
 #[tokio::test]
-async fn what_is_documented_is_what_is_served() {
+async fn documented_and_served_routes_agree() {
     let hw = Server::demo();
     let document = crate::harness::openapi();
     let brew = Method::from_bytes(b"BREW").unwrap();
@@ -159,7 +159,7 @@ async fn what_is_documented_is_what_is_served() {
         documented.sort();
         assert_eq!(served, documented, "{path}");
     }
-    // And the other way round: every route of the map is in the document, but for the page.
+    // Conversely, every route of the router is in the document, except for the page.
     let map = include_str!("../../src/router.rs");
     let routes: Vec<&str> = map.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert!(routes.len() > 15, "{routes:?}");
@@ -177,7 +177,7 @@ fn hw_openapi() -> String {
 }
 
 #[tokio::test]
-async fn what_is_not_pending_is_said_to_be_not_pending() {
+async fn an_answer_to_a_call_that_is_not_pending_is_refused() {
     let hw = Server::demo();
     let task = hw.start_run("story 1 fast").await;
     let id = task["task_id"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! `?format=run-items` on the native routes: another telling of the same log, with the same cursors.
+//! `?format=run-items` on the native routes: another format of the same log, with the same cursors.
 
 use crate::harness::{Server, SseFrame, concat_raw_frames, parse_frames};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn items(hw: &Server, task: &Value) -> Vec<SseFrame> {
 }
 
 #[tokio::test]
-async fn a_run_is_told_in_items() {
+async fn a_run_is_streamed_as_run_items() {
     let hw = Server::demo();
     let weather = items(&hw, &hw.start_run("weather").await).await;
     assert_eq!(
@@ -40,7 +40,7 @@ async fn a_run_is_told_in_items() {
 }
 
 #[tokio::test]
-async fn the_stream_of_a_new_run_and_that_of_its_thread_say_the_same() {
+async fn the_streams_of_a_new_run_and_its_thread_agree() {
     let hw = Server::demo();
     let body = json!({"model": "demo", "input": "weather", "stream": true});
     let reply = hw.post("/v1/tasks?format=run-items", body).await;
@@ -53,7 +53,7 @@ async fn the_stream_of_a_new_run_and_that_of_its_thread_say_the_same() {
 }
 
 #[tokio::test]
-async fn a_place_in_one_telling_is_a_place_in_the_other() {
+async fn cursors_are_valid_in_both_formats() {
     let hw = Server::demo();
     let task = hw.start_run("weather").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
@@ -74,7 +74,7 @@ async fn a_place_in_one_telling_is_a_place_in_the_other() {
         }
     }
     assert!(bare > 10);
-    // A place that nobody was given would pass over what follows.
+    // A cursor that was never sent would skip what follows.
     let inner = items.iter().find(|item| item.id.contains(".1")).unwrap().id.replace(".run-items.1", ".run-items.99");
     let forged = hw.get(&format!("{path}?format=run-items&after={inner}")).await;
     assert_eq!(forged.problem(), (409, "cursor_foreign".to_owned()), "{inner}");
@@ -86,7 +86,7 @@ async fn a_place_in_one_telling_is_a_place_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_pause_keeps_the_stream_open_and_no_call_is_told_twice() {
+async fn a_pause_keeps_the_stream_open_and_repeats_no_call() {
     let hw = Server::demo();
     let task = hw.start_run("trade").await;
     let id = task["task_id"].as_str().unwrap();

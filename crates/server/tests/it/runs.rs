@@ -36,7 +36,7 @@ async fn a_cancel_needs_no_body() {
 }
 
 #[tokio::test]
-async fn a_busy_thread_works_off_its_queue_in_order() {
+async fn a_busy_thread_processes_its_queue_in_order() {
     let hw = Server::demo();
     let first = hw.start_run("story 40").await;
     let thread = text(&first, "thread_id");
@@ -60,13 +60,13 @@ async fn a_busy_thread_works_off_its_queue_in_order() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_given_up_in_the_queue_ends_its_streams() {
+async fn cancelling_a_queued_run_ends_its_streams() {
     let hw = Server::demo();
     let first = hw.start_run("story 5000").await;
     let thread = text(&first, "thread_id");
     let queued = hw.create_task(json!({"model": "demo", "input": "story 3 fast", "thread_id": thread})).await;
     let id = text(&queued, "task_id");
-    // Somebody streams it, and somebody waits for it.
+    // One client streams it, and another waits for it.
     let mut watcher = hw.open_stream(&format!("/v1/tasks/{id}/events")).await;
     watcher.read_until("retry").await;
     let body = json!({"model": "demo", "input": "story 3 fast", "thread_id": thread, "wait": true});
@@ -107,7 +107,7 @@ async fn a_busy_thread_can_refuse_be_interrupted_or_be_steered() {
 }
 
 #[tokio::test]
-async fn more_input_goes_to_the_run_or_begins_the_next() {
+async fn more_input_goes_to_the_run_or_starts_the_next() {
     let hw = Server::demo();
     let first = hw.start_run("story 20").await;
     let path = format!("/v1/tasks/{}/input", text(&first, "task_id"));
@@ -127,7 +127,7 @@ async fn more_input_goes_to_the_run_or_begins_the_next() {
 }
 
 #[tokio::test]
-async fn after_a_kill_a_cut_run_goes_on_by_itself() {
+async fn after_a_kill_an_interrupted_run_continues_by_itself() {
     let mut hw = Server::demo();
     let task = hw.start_run("story 60").await;
     let id = text(&task, "task_id").to_owned();

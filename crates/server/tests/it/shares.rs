@@ -1,6 +1,6 @@
-//! Shares: what a viewer sees, that it is that thread and nothing else, and when it ends.
+//! Shares: what a viewer sees, that it is limited to that thread, and when it ends.
 
-mod long;
+mod long_threads;
 
 use crate::auth::create_key;
 use crate::blocks::socket::{Received, Socket};
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const KEYS: &str = "[auth]\nmode = \"keys\"";
-/// Streams end so soon after their share does.
+/// The longest time after which streams end with their share.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Somebody at a server.
+/// A client of a server.
 struct ShareUser<'a> {
     hw: &'a Server,
     bearer: String,
@@ -40,7 +40,7 @@ impl<'a> ShareUser<'a> {
         self.send(Method::POST, path, Some(body)).await
     }
 
-    /// Begins a run, in a new thread or in this one: its id and its thread's.
+    /// Starts a run in a new or an existing thread: its id and its thread's.
     async fn start_run(&self, input: &str, thread: Option<&str>) -> (String, String) {
         let reply = self.post("/v1/tasks", json!({"model": "demo", "input": input, "thread_id": thread})).await;
         assert_eq!(reply.status, 202, "{}", reply.text);
@@ -76,13 +76,13 @@ fn token(share: &Value) -> &str {
     share["token"].as_str().unwrap()
 }
 
-/// The data of a stream, without what is a connection's own.
+/// The data of a stream, without what belongs to its connection.
 fn data(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.starts_with("data:") || line.starts_with("id:")).collect()
 }
 
 #[tokio::test]
-async fn a_viewer_sees_what_the_owner_sees_of_that_thread_in_every_protocol() {
+async fn a_share_shows_the_owners_view_of_the_thread_in_every_protocol() {
     let hw = Server::demo_with(KEYS);
     let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let (task, thread) = ann.run("weather", None).await;
@@ -115,7 +115,7 @@ async fn a_viewer_sees_what_the_owner_sees_of_that_thread_in_every_protocol() {
     for path in of(&other_task, &other) {
         assert_eq!(viewer.get(&path).await.status, 404, "{path}");
     }
-    // Listings are of that thread, whatever is asked.
+    // Listings are limited to that thread, whatever the query.
     let listed = ann.get(&format!("/v1/tasks?thread_id={thread}")).await.text;
     assert_eq!(viewer.get("/v1/tasks").await.text, listed);
     assert_eq!(viewer.get(&format!("/v1/tasks?thread_id={other}")).await.json()["data"], json!([]));
@@ -125,7 +125,7 @@ async fn a_viewer_sees_what_the_owner_sees_of_that_thread_in_every_protocol() {
         history["snapshot"]["messages"]
     );
 
-    // Live: what happens now is seen, on every stream and on the socket.
+    // Live events are visible on every stream and on the socket.
     let mut streams = [
         viewer.open_stream(&format!("/v1/threads/{thread}/events")).await,
         viewer.open_stream(&format!("/api/v1/agent/runs/{thread}/events")).await,
@@ -181,11 +181,11 @@ async fn a_viewer_cannot_act() {
 }
 
 #[tokio::test]
-async fn what_is_frozen_ends_where_it_was() {
+async fn a_frozen_share_ends_where_it_was_frozen() {
     let hw = Server::demo_with(KEYS);
     let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let (first, thread) = ann.run("story 3 fast", None).await;
-    // Frozen in mid-sentence: every prefix of a log is a log.
+    // Frozen in mid-text: every prefix of a log is a log.
     let (second, _) = ann.start_run("story 100", Some(&thread)).await;
     let mut watcher = ann.open_stream(&format!("/v1/tasks/{second}/events")).await;
     watcher.read_until("task.text.delta").await;
@@ -210,7 +210,7 @@ async fn what_is_frozen_ends_where_it_was() {
     assert_eq!(concat_raw_frames(&shown), concat_raw_frames(&all[..shown.len()]), "a prefix, byte for byte");
     let last = shown.last().unwrap();
     assert_eq!(last.data["seq"], until);
-    // The thread's stream, which never ends, ends here, and a browser that comes back is told to stop asking.
+    // The thread's stream, which otherwise never ends, ends here, and a browser that reconnects is told to stop.
     let of_thread = format!("/v1/threads/{thread}/events");
     let seqs = parse_frames(&viewer.get(&of_thread).await.text);
     assert_eq!(
@@ -221,7 +221,7 @@ async fn what_is_frozen_ends_where_it_was() {
     assert_eq!(viewer.get(&path).await.status, 204);
     assert_eq!(viewer.get(&format!("{of_thread}?after={}", until + 1)).await.problem().1, "cursor_ahead");
 
-    // What has come since hides nothing that was there, and a run is listed as it was then.
+    // Later events hide nothing, and a run is listed in its state at that time.
     let running = viewer.get("/v1/tasks?status=running&limit=1").await.json();
     assert_eq!((&running["data"][0]["task_id"], &running["has_more"]), (&json!(second), &json!(false)), "{running}");
     let ended = viewer.get("/v1/tasks?status=completed").await.json();
@@ -235,14 +235,14 @@ async fn what_is_frozen_ends_where_it_was() {
     let turn = socket.read_until("message_stop").await;
     assert_eq!(turn[0]["message_id"], first);
     socket.read_until("content_block_delta").await;
-    // Nothing follows, and the socket is as good as before.
+    // Nothing follows, and the socket stays usable.
     socket.send_json(&json!({"type": "ping"})).await;
     let rest = socket.read_until("pong").await;
     assert!(rest.iter().all(|frame| frame["type"] != "message_stop" && frame["type"] != "error"), "{rest:?}");
 }
 
 #[tokio::test]
-async fn what_waited_for_an_answer_when_it_was_frozen_waits_for_ever() {
+async fn a_pending_approval_stays_pending_in_a_frozen_share() {
     let hw = Server::demo_with(KEYS);
     let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let asked = ann.post("/v1/tasks", json!({"model": "demo", "input": "trade", "wait": true})).await.json();
@@ -268,7 +268,7 @@ async fn what_waited_for_an_answer_when_it_was_frozen_waits_for_ever() {
 }
 
 #[tokio::test]
-async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
+async fn an_expired_share_is_refused_and_its_streams_end() {
     let hw = Server::demo_with(KEYS);
     let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let (_, thread) = ann.run("story 3 fast", None).await;
@@ -300,7 +300,7 @@ async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
         let late = hw.get(&format!("/v1/threads/{thread}/events?ticket={unused}")).await;
         assert_eq!(late.status, 401, "nor does a ticket that it got");
     }
-    // The others go on.
+    // The other shares stay open.
     let (next, _) = ann.run("story 3 fast", Some(&thread)).await;
     open.read_until(&next).await;
     let listed = ann.get(&format!("/v1/threads/{thread}/shares")).await;
@@ -310,7 +310,7 @@ async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
 }
 
 #[tokio::test]
-async fn a_share_outlives_the_process_and_goes_with_its_thread() {
+async fn a_share_survives_a_restart_and_is_deleted_with_its_thread() {
     let mut hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     let seat = ShareUser::new(&hw, &ann);
@@ -358,7 +358,7 @@ async fn without_keys_a_share_works_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_no_share_is_refused() {
+async fn invalid_shares_are_refused() {
     let hw = Server::demo();
     let task = hw.start_run("story 1 fast").await;
     let path = format!("/v1/threads/{}/shares", task["thread_id"].as_str().unwrap());
@@ -385,7 +385,7 @@ async fn what_is_no_share_is_refused() {
 }
 
 #[tokio::test]
-async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
+async fn a_viewer_can_fork_a_shared_thread() {
     let hw = Server::demo_with(KEYS);
     let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
     let (_, thread) = ann.run("story 3 fast", None).await;
@@ -401,7 +401,7 @@ async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
     let next = socket.read_until("message_stop").await;
     assert_eq!((&next[0]["session_id"], &next[0]["is_new_session_from_share"]), (&json!(session), &json!(false)));
 
-    // Natively the same, and the share is said to be where it came from.
+    // The same natively, with the share as its origin.
     let body = json!({"model": "demo", "input": "hello", "share": token(&share), "wait": true});
     let begun = ben.post("/v1/tasks", body).await;
     assert_eq!(begun.status, 200, "{}", begun.text);
@@ -421,7 +421,7 @@ async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_model_is_given_what_was_shown_and_no_more() {
+async fn a_fork_gives_the_model_only_what_was_shared() {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let hears = Arc::clone(&asked);
     let upstream = Loopback::start(move |request: ReceivedRequest| {
@@ -452,7 +452,7 @@ async fn the_model_is_given_what_was_shown_and_no_more() {
             assert!(last.contains(text), "{text} in {last}");
         }
         assert_eq!(last.contains("say omega"), knows_omega, "{last}");
-        // It is history of that thread from now on.
+        // It is now part of that thread's history.
         say(&ben, json!({"input": "and on", "thread_id": own})).await;
         let last = asked.lock().unwrap().last().unwrap().clone();
         assert!(last.contains("say alpha") && last.contains("go on") && last.contains("and on"), "{last}");
@@ -460,7 +460,7 @@ async fn the_model_is_given_what_was_shown_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_file_is_shown_with_its_owners_thread_and_with_no_other() {
+async fn a_file_is_shared_with_its_thread_only() {
     let hw = Server::demo_with(KEYS);
     let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
     let send = async |seat: &ShareUser<'_>| {

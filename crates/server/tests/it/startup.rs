@@ -1,11 +1,11 @@
-//! A server that cannot start says why, in one line, and leaves everything as it was.
+//! A server that cannot start reports why in one line and changes nothing.
 
 use crate::harness::{Server, headwater_command};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Starts a server that cannot, and gives what it said.
+/// Starts a server that fails, and returns its output.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let before = contents(dir);
     let output = headwater_command(dir).args(["serve", "--listen", "127.0.0.1:0"]).args(args).output().unwrap();
@@ -59,16 +59,16 @@ fn refused_plain(dir: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_config_that_lies_about_is_not_picked_up() {
+fn a_config_in_the_working_directory_is_not_loaded() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("headwater.toml"), "not even toml [").unwrap();
-    // It gets as far as the data folder, so it did not read the file.
+    // It reaches the data folder, so it did not read the file.
     fs::write(dir.path().join("data"), "").unwrap();
     assert!(refused(dir.path(), &["--data-dir", "data"]).contains("not a folder"));
 }
 
 #[test]
-fn a_port_that_is_taken() {
+fn a_used_port_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -78,7 +78,7 @@ fn a_port_that_is_taken() {
 }
 
 #[test]
-fn folders_that_are_not_ours() {
+fn foreign_folders_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "mine").unwrap();
     assert!(refused(dir.path(), &["--data-dir", "file"]).contains("is not a folder"));
@@ -88,9 +88,9 @@ fn folders_that_are_not_ours() {
     assert!(refused(dir.path(), &["--data-dir", "other"]).contains("not a database of Headwater"));
 }
 
-/// A folder of a later version is refused with a clear message, and is whole when its own version comes back.
+/// A folder of a later version is refused with a clear message, and stays intact for its own version.
 #[tokio::test]
-async fn a_folder_in_use_and_one_of_a_later_version() {
+async fn a_folder_in_use_or_of_a_later_version_is_refused() {
     let mut hw = Server::demo();
     let task = hw.start_run("story 1 fast").await;
     hw.wait_ended(task["task_id"].as_str().unwrap()).await;
@@ -120,13 +120,13 @@ async fn a_folder_in_use_and_one_of_a_later_version() {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written() {
+fn an_unwritable_folder_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let locked = dir.path().join("locked");
     fs::create_dir(&locked).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
-    // The superuser is not stopped by permissions: then there is nothing to see.
+    // Permissions do not apply to root: then the test proves nothing.
     if fs::write(locked.join("probe"), "").is_ok() {
         fs::remove_file(locked.join("probe")).unwrap();
         let said = refused(dir.path(), &["--data-dir", "/proc/headwater"]);
@@ -138,7 +138,7 @@ fn a_folder_that_may_not_be_written() {
 }
 
 #[test]
-fn verify_and_keys_do_not_make_folders() {
+fn verify_and_keys_create_no_folders() {
     let dir = tempfile::tempdir().unwrap();
     for (args, code) in [(vec!["verify"], 2), (vec!["keys", "list"], 1), (vec!["keys", "revoke", "key_1"], 1)] {
         let output = headwater_command(dir.path()).args(&args).args(["--data-dir", "none"]).output().unwrap();

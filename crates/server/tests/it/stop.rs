@@ -1,10 +1,10 @@
-//! Stopping: what can end ends, the rest is cut in a way that nobody takes for the end, and nothing is lost.
+//! Shutdown: short runs finish, longer ones are interrupted without a terminal event, and nothing is lost.
 
 use crate::harness::{Server, parse_frames};
 use std::time::Instant;
 
 #[tokio::test]
-async fn a_run_that_can_end_in_time_does() {
+async fn a_run_that_ends_within_the_grace_period_finishes() {
     let mut hw = Server::demo();
     let task = hw.start_run("story 40").await;
     let id = task["task_id"].as_str().unwrap();
@@ -19,7 +19,7 @@ async fn a_run_that_can_end_in_time_does() {
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_is_cut_and_goes_on_after_the_restart() {
+async fn a_longer_run_is_interrupted_and_continues_after_the_restart() {
     let mut hw = Server::demo_with("[server]\nstop_grace_ms = 200");
     let task = hw.start_run("story 100").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
@@ -38,7 +38,7 @@ async fn a_run_that_cannot_is_cut_and_goes_on_after_the_restart() {
 }
 
 #[tokio::test]
-async fn a_second_signal_does_not_wait() {
+async fn a_second_signal_stops_at_once() {
     let mut hw = Server::demo_with("[server]\nstop_grace_ms = 60000");
     let task = hw.start_run("story 50000").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
@@ -46,7 +46,7 @@ async fn a_second_signal_does_not_wait() {
     watcher.read_until("task.text.delta").await;
     let began = Instant::now();
     hw.signal("-TERM");
-    // The first has been heard when nobody is let in any more.
+    // The first signal was handled when new connections are refused.
     while tokio::net::TcpStream::connect(&hw.address).await.is_ok() {
         tokio::task::yield_now().await;
     }
@@ -57,7 +57,7 @@ async fn a_second_signal_does_not_wait() {
 }
 
 #[tokio::test]
-async fn idle_connections_and_idle_streams_do_not_hold_it_up() {
+async fn idle_connections_and_streams_do_not_delay_shutdown() {
     let mut hw = Server::demo();
     let task = hw.start_run("story 1 fast").await;
     hw.wait_ended(task["task_id"].as_str().unwrap()).await;

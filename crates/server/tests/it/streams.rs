@@ -1,4 +1,4 @@
-//! Following: resume at every place, ends, heads, refusals.
+//! Streams: resuming at every cursor, ends, headers, errors.
 
 use crate::harness::{Server, concat_raw_frames, parse_frames};
 use reqwest::Method;
@@ -13,7 +13,7 @@ async fn weather(hw: &Server) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_resume_at_every_place_gives_the_same_bytes() {
+async fn resuming_at_every_cursor_gives_the_same_bytes() {
     let hw = Server::demo();
     let (task, _) = weather(&hw).await;
     let path = format!("/v1/tasks/{task}/events");
@@ -29,14 +29,14 @@ async fn a_resume_at_every_place_gives_the_same_bytes() {
         assert_eq!(concat_raw_frames(&hw.frames(&format!("{path}?after={seq}"), None).await), rest);
     }
     assert_eq!(concat_raw_frames(&hw.frames(&format!("{path}?after=0"), None).await), concat_raw_frames(&all));
-    // The header wins, and an empty one is a browser that has seen nothing.
+    // The header wins, and an empty one is a browser without a position.
     let last = &all.last().unwrap().id;
     assert_eq!(hw.frames(&format!("{path}?after={last}"), Some(&all[0].id)).await, all[1..]);
     assert_eq!(hw.frames(&format!("{path}?after={last}"), Some("")).await, all);
 }
 
 #[tokio::test]
-async fn a_live_run_is_seen_the_same_from_every_place() {
+async fn a_live_run_is_the_same_from_every_cursor() {
     let hw = Server::demo();
     let task = hw.start_run("story 60").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
@@ -48,25 +48,25 @@ async fn a_live_run_is_seen_the_same_from_every_place() {
 }
 
 #[tokio::test]
-async fn at_its_end_a_task_has_no_more_to_say() {
+async fn a_cursor_at_the_end_of_a_task_yields_nothing() {
     let hw = Server::demo();
     let (task, thread) = weather(&hw).await;
     let path = format!("/v1/tasks/{task}/events");
     let last = hw.frames(&path, None).await.last().unwrap().id.clone();
     let reply = hw.request(Method::GET, &path, &[("last-event-id", &last)], None).await;
     assert_eq!((reply.status, reply.text.as_str()), (204, ""));
-    // A place after the task, in the same thread, is after its end as well.
+    // A cursor after the task, in the same thread, is after its end as well.
     let next = hw.create_task(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
     let next = next["task_id"].as_str().unwrap();
     let later = hw.frames(&format!("/v1/tasks/{next}/events"), None).await;
     assert_eq!(hw.get(&format!("{path}?after={}", later[0].id)).await.status, 204);
-    // And a place before a task is its beginning.
+    // A cursor before a task means its start.
     assert_eq!(hw.frames(&format!("/v1/tasks/{next}/events?after=1"), None).await, later);
     assert_eq!(hw.frames(&format!("/v1/tasks/{next}/events"), Some(&last)).await, later);
 }
 
 #[tokio::test]
-async fn a_threads_stream_goes_on_after_its_runs() {
+async fn a_threads_stream_continues_after_its_runs() {
     let hw = Server::demo();
     let (_, thread) = weather(&hw).await;
     let path = format!("/v1/threads/{thread}/events");
@@ -81,7 +81,7 @@ async fn a_threads_stream_goes_on_after_its_runs() {
 }
 
 #[tokio::test]
-async fn cursors_that_do_not_fit_are_refused_by_name() {
+async fn invalid_cursors_are_refused_with_their_code() {
     let hw = Server::demo();
     let (task, thread) = weather(&hw).await;
     let (_, other) = weather(&hw).await;
@@ -138,7 +138,7 @@ async fn cursors_that_do_not_fit_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_read_streams_is_told_so() {
+async fn a_client_that_does_not_accept_event_streams_is_refused() {
     let hw = Server::demo();
     let (task, thread) = weather(&hw).await;
     for path in [format!("/v1/tasks/{task}/events"), format!("/v1/threads/{thread}/events")] {
@@ -160,7 +160,7 @@ async fn a_client_that_cannot_read_streams_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_shows_that_it_is_there() {
+async fn a_silent_stream_sends_keep_alives() {
     let hw = Server::demo_with("[limits]\nheartbeat_ms = 50");
     let (_, thread) = weather(&hw).await;
     let mut watcher = hw.open_stream(&format!("/v1/threads/{thread}/events")).await;
@@ -169,7 +169,7 @@ async fn a_silent_stream_shows_that_it_is_there() {
 }
 
 #[tokio::test]
-async fn one_stream_too_many_is_refused() {
+async fn streams_beyond_the_limit_are_refused() {
     let hw = Server::demo_with("[limits]\nstreams_per_user_max = 2");
     let (task, thread) = weather(&hw).await;
     let path = format!("/v1/threads/{thread}/events");
@@ -178,7 +178,7 @@ async fn one_stream_too_many_is_refused() {
     second.read_until("task.completed").await;
     let refused = hw.get(&format!("/v1/tasks/{task}/events")).await;
     assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "too_many_streams".to_owned()), "1"));
-    // Whoever begins a run only to stream it has not begun one: it would be begun again with the next try.
+    // A request that starts a run only to stream it must not start it: the retry would start another.
     let before = hw.count_threads_and_records().await;
     let said = json!([{"role": "user", "content": "hello"}]);
     for (path, body) in [
@@ -191,13 +191,13 @@ async fn one_stream_too_many_is_refused() {
     }
     assert_eq!(hw.count_threads_and_records().await, before);
     drop(first);
-    // The server notices at its next look at the connection, which is at once.
+    // The server notices at its next poll of the connection, which is at once.
     hw.wait_until("the place is given back", async || hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200)
         .await;
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_reading_is_closed_and_can_come_back() {
+async fn a_stalled_reader_is_closed_and_can_resume() {
     let hw = Server::demo_with("[limits]\nwrite_stall_ms = 300");
     let task = hw.start_run("story 60000 fast").await;
     let id = task["task_id"].as_str().unwrap();
@@ -205,7 +205,7 @@ async fn a_reader_that_stops_reading_is_closed_and_can_come_back() {
     let request = format!("GET /v1/tasks/{id}/events HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);
     tokio::io::AsyncWriteExt::write_all(&mut stuck, request.as_bytes()).await.unwrap();
     let all = hw.frames(&format!("/v1/tasks/{id}/events"), None).await;
-    // It takes nothing until the server has let it go; then it finds a stream without an end.
+    // It reads nothing until the server has closed it; then it finds a truncated stream.
     hw.wait_until("it is let go", async || hw.get("/metrics").await.text.contains("headwater_streams_open 0")).await;
     let cut = crate::harness::read_until_closed(&mut stuck, crate::harness::TEST_TIMEOUT).await;
     assert!(!cut.contains("task.completed") && cut.contains("task.created"));

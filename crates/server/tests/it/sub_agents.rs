@@ -1,4 +1,4 @@
-//! One sub-agent is stopped: its run reads so and goes on.
+//! Cancelling one sub-agent: its run gets a result and continues.
 
 use crate::broker_fixture::{broker_server, decide, placed_orders, start_paused, tool_results, wait_outcome};
 use crate::harness::{Reply, Server};
@@ -9,7 +9,7 @@ async fn cancel(hw: &Server, task: &str, mode: &str) -> Reply {
     hw.post(&format!("/v1/tasks/{task}/cancel"), json!({"mode": mode})).await
 }
 
-/// The run went on without the clerk, and everybody says the same of it.
+/// The run continued without the clerk, and all views agree.
 async fn check(hw: &Server, task: &Value, clerk: &str, mode: &str) {
     let (ended, words) = wait_outcome(hw, task).await;
     assert_eq!((&ended["status"], placed_orders(hw).len()), (&json!("completed"), 0), "{mode}");
@@ -58,7 +58,7 @@ async fn a_cancel_of_a_sub_agent_survives_a_kill() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_has_ended_or_is_anothers_is_not_cancelled() {
+async fn an_ended_or_foreign_sub_agent_is_not_cancelled() {
     let hw = broker_server("[auth]\nmode = \"keys\"");
     let key = |user: &str| String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap();
     let (ann, bob) = (key("ann").trim().to_owned(), format!("Bearer {}", key("bob").trim()));
@@ -68,7 +68,7 @@ async fn a_sub_agent_that_has_ended_or_is_anothers_is_not_cancelled() {
     let path = format!("/v1/tasks/{clerk}/cancel");
     let foreign = hw.request(Method::POST, &path, &[("authorization", &bob)], None).await;
     assert_eq!(foreign.problem(), (404, "not_found".to_owned()));
-    // A name that this run gave to nothing, or to something that is no task.
+    // An id that this run never used, or used for something other than a task.
     for nobody in [format!("{clerk}9"), task["pending"][0]["call_id"].as_str().unwrap().to_owned()] {
         assert_eq!(cancel(&hw, &nobody, "immediate").await.problem(), (404, "not_found".to_owned()), "{nobody}");
     }
@@ -81,7 +81,7 @@ async fn a_sub_agent_that_has_ended_or_is_anothers_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn the_same_cancel_with_the_same_key_is_taken_once() {
+async fn a_repeated_cancel_with_the_same_key_counts_once() {
     let hw = broker_server("");
     let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
     let clerk = task["pending"][0]["task_id"].as_str().unwrap();

@@ -26,7 +26,7 @@ fn engine_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// A run of somebody's that has ended: its id and its thread's.
+/// An ended run of a user: its id and its thread's.
 async fn ran(hw: &Server, key: &str) -> (String, String) {
     let headers = [("authorization", &*format!("Bearer {key}")), ("content-type", "application/json")];
     let body = json!({"model": "demo", "input": "story 3 fast", "wait": true}).to_string();
@@ -43,7 +43,7 @@ async fn a_ticket_opens_any_one_stream_and_only_once() {
     let refused = hw.get("/v1/tasks").await;
     assert_eq!(refused.problem(), (401, "unauthorized".to_owned()));
 
-    // What ends by itself is compared whole, with any other parameters on either side.
+    // Finite streams are compared completely, with other parameters on either side.
     let response = task.replace("task_", "resp_");
     for (path, query) in [
         (format!("/v1/tasks/{task}/events"), "after=2"),
@@ -83,7 +83,7 @@ async fn a_ticket_opens_any_one_stream_and_only_once() {
 }
 
 #[tokio::test]
-async fn a_ticket_is_taken_nowhere_else() {
+async fn a_ticket_is_accepted_for_streams_only() {
     let hw = Server::demo_with(KEYS);
     let ann = create_key(&hw, "ann");
     let (task, thread) = ran(&hw, &ann).await;
@@ -106,7 +106,7 @@ async fn a_ticket_is_taken_nowhere_else() {
         assert_eq!(reply.status, 401, "{method} {path}");
     }
     let events = format!("/v1/tasks/{task}/events");
-    // Nobody could say which counts.
+    // Which one counts would be ambiguous.
     let bearer = [("authorization", &*format!("Bearer {ann}"))];
     let both = hw.request(Method::GET, &format!("{events}?ticket={good}"), &bearer, None).await;
     assert_eq!(both.status, 401, "a key and a ticket");
@@ -114,19 +114,19 @@ async fn a_ticket_is_taken_nowhere_else() {
     for bad in [format!("ticket={good}&ticket={second}"), "ticket=".to_owned(), format!("ticket={ann}")] {
         assert_eq!(hw.get(&format!("{events}?{bad}")).await.status, 401, "{bad}");
     }
-    // What only looks like a stream is none: of two, the last would count.
+    // A duplicate parameter is ambiguous: the last would count.
     for query in ["stream=true&stream=false", "stream=true&str%65am=false", "str%65am=false&stream=true"] {
         let path = format!("/v1/responses/{response}?{query}&ticket={good}");
         assert_eq!(hw.get(&path).await.status, 401, "{query}");
     }
-    // None of that used one up.
+    // None of that consumed a ticket.
     for ticket in [good, second] {
         assert_eq!(hw.get(&format!("{events}?ticket={ticket}")).await.status, 200);
     }
 }
 
 #[tokio::test]
-async fn a_ticket_sees_what_its_owner_sees_and_no_longer_than_they_do() {
+async fn a_ticket_has_the_rights_of_its_owner_and_no_longer() {
     let mut hw = Server::demo_with(KEYS);
     let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let (task, _) = ran(&hw, &ann).await;

@@ -1,5 +1,5 @@
-//! `https`, with a certificate authority of our own: a model and a tool behind it are reached when the system trusts it,
-//! and not when it does not.
+//! `https` with a test certificate authority: a model and a tool behind it are reached if the system trusts it, and not
+//! otherwise.
 
 use crate::harness::{headwater_command, http_client, parse_frames};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// A site that only its own authority vouches for, and that authority's certificate.
+/// A server with a certificate of its own authority, and that authority's certificate.
 struct Site {
     port: u16,
     authority: String,
@@ -37,7 +37,7 @@ impl Site {
         tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                // Whoever does not trust us hangs up here.
+                // A client that does not trust us disconnects here.
                 let Ok(mut socket) = acceptor.accept(socket).await else { continue };
                 let request = read(&mut socket).await;
                 socket.write_all(answer(&request).as_bytes()).await.unwrap();
@@ -65,7 +65,7 @@ async fn read(socket: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     }
 }
 
-/// A tool that says `sunny`, and a model that asks it and repeats what it said.
+/// A tool that returns `sunny`, and a model that calls it and repeats its result.
 fn answer(request: &str) -> String {
     let (media_type, body) = if request.starts_with("GET /look ") {
         ("text/plain", "sunny".to_owned())
@@ -96,7 +96,7 @@ impl Drop for Running {
     }
 }
 
-/// A server that trusts whom this file lists, and nobody else.
+/// A server that trusts the authorities in this file only.
 fn start(dir: &Path, site: &Site, trusted: &str) -> Running {
     let port = site.port;
     let config = format!(
@@ -120,7 +120,7 @@ fn start(dir: &Path, site: &Site, trusted: &str) -> Running {
     Running { child, url }
 }
 
-/// The last event of a run, and what was said in it.
+/// The last event of a run, and its text.
 async fn run(server: &Running) -> (String, Value, String) {
     let body = json!({"model": "a", "input": "look", "stream": true}).to_string();
     let request = http_client().post(format!("{}/v1/tasks", server.url)).header("content-type", "application/json");
@@ -131,7 +131,7 @@ async fn run(server: &Running) -> (String, Value, String) {
 }
 
 #[tokio::test]
-async fn a_model_and_a_tool_behind_https_are_reached_through_whom_the_system_trusts() {
+async fn https_models_and_tools_are_reached_through_the_system_trust_store() {
     let site = Site::start().await;
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), &site, "authority.pem");
@@ -141,7 +141,7 @@ async fn a_model_and_a_tool_behind_https_are_reached_through_whom_the_system_tru
 }
 
 #[tokio::test]
-async fn nobody_is_trusted_where_the_system_lists_nobody_and_the_server_starts_all_the_same() {
+async fn an_empty_trust_store_trusts_nothing_and_the_server_still_starts() {
     let site = Site::start().await;
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), &site, "no-such-file.pem");

@@ -1,4 +1,4 @@
-//! Somebody behind an address: works for a moment or never answers, and knows who has asked how often.
+//! An HTTP tool server that works for a moment or never answers, and counts its requests.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,12 +20,12 @@ pub(crate) struct ToolServer {
     requests: RequestLog,
 }
 
-/// Who has asked.
+/// Request counters.
 #[derive(Default)]
 pub(crate) struct RequestCounts {
-    /// How often, by idempotency key.
+    /// Requests by idempotency key.
     pub(crate) by_idempotency_key: BTreeMap<String, usize>,
-    /// How many are being served.
+    /// Active requests.
     pub(crate) active: usize,
 }
 
@@ -47,18 +47,18 @@ impl ToolServer {
         format!("http://{}{path}", self.address)
     }
 
-    /// Who has asked up to now.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> watch::Ref<'_, RequestCounts> {
         self.requests.0.borrow()
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     pub(crate) async fn wait_until(&self, is_so: impl FnMut(&RequestCounts) -> bool) {
         self.requests.0.subscribe().wait_for(is_so).await.expect("the site is there");
     }
 }
 
-/// One request that is being served. Who hangs up drops it.
+/// An active request. A disconnect drops it.
 struct ActiveToolRequest(RequestLog);
 
 impl ActiveToolRequest {

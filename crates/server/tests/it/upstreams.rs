@@ -1,5 +1,5 @@
-//! Upstreams that stall, lie, break and flood, in every dialect: each run ends once and says why, and nobody beside it
-//! notices.
+//! Upstreams that stall, lie, break and flood, in every protocol: each run ends once with a reason, and no other run is
+//! affected.
 
 use crate::fake_provider::dialect::{DIALECTS, ProviderDialect};
 use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, full_response, stream_head};
@@ -13,24 +13,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long the hostile ones may be silent. Long enough for a machine with much to do.
+/// How long the hostile ones may be silent. Long enough for a loaded machine.
 const SILENCE_MS: u64 = 1500;
 /// Words of a healthy answer.
 const WORDS: u32 = 300;
-/// How many healthy runs go on beside all that.
+/// The number of healthy runs in parallel.
 const HEALTHY: usize = 50;
 const TERMINAL: [&str; 4] = ["task.completed", "task.incomplete", "task.failed", "task.cancelled"];
 
 /// How a run on a hostile upstream ends.
 enum End {
-    /// Having said this.
+    /// With this text.
     Completed(&'static str),
-    /// With this code; trying again may help.
+    /// With this code; retryable.
     Failed(&'static str),
 }
 use End::{Completed, Failed};
 
-/// What an upstream does, how the run ends, how many tools run.
+/// The behaviour of an upstream, how the run ends, and how many tools run.
 const CASES: [(&str, End, usize); 22] = [
     ("silent", Failed("upstream_timeout"), 0),
     ("silent_after_the_head", Failed("upstream_timeout"), 0),
@@ -46,7 +46,7 @@ const CASES: [(&str, End, usize); 22] = [
     ("arguments_broken_off", Failed("upstream_incomplete"), 0),
     ("arguments_called_whole", Completed("I see."), 0),
     ("duplicate_indices", Completed("I see."), 2),
-    // The second is told that its id was taken.
+    // The second gets an error about its duplicate id.
     ("duplicate_call_ids", Completed("I see."), 1),
     ("html_502", Failed("provider_error"), 0),
     ("html_200", Failed("provider_protocol_error"), 0),
@@ -57,7 +57,7 @@ const CASES: [(&str, End, usize); 22] = [
     ("reset_in_the_middle", Failed("upstream_incomplete"), 0),
 ];
 
-/// What the upstream of this name does.
+/// The actions of the upstream with this name.
 fn hostile(case: &str, d: ProviderDialect, body: &Value) -> Vec<ResponseAction> {
     let said = |text: String| vec![stream_head(), ResponseAction::Send(text.into_bytes())];
     let begun = d.answer_start() + &d.message_start(0) + &d.text_delta(0, "Hello.");
@@ -123,7 +123,7 @@ fn hostile(case: &str, d: ProviderDialect, body: &Value) -> Vec<ResponseAction> 
 const PAGE: &str = "<html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>";
 const SLOW: &str = r#"{"error":{"message":"Slow down.","type":"requests","code":"rate_limit_exceeded"}}"#;
 
-/// A character that is cut between two chunks, and one whose rest never comes.
+/// A character split between two chunks, and one whose rest never comes.
 fn bad_utf8(d: ProviderDialect) -> Vec<ResponseAction> {
     let mut bytes = d.full_answer("Gr@1e @2!").into_bytes();
     for (mark, with) in [(&b"@1"[..], "üß".as_bytes()), (&b"@2"[..], &b"\xf0\x9f"[..])] {
@@ -175,7 +175,7 @@ fn story() -> String {
     (0..WORDS).map(|number| format!("w{number} ")).collect()
 }
 
-/// An agent for each upstream of each dialect, and a healthy one beside them.
+/// An agent for each upstream of each protocol, and a healthy one.
 fn config(upstream: &Loopback, site: &ToolServer) -> String {
     let mut config = format!("[tools.work]\nkind = \"http\"\nmethod = \"POST\"\nurl = \"{}\"\n", site.url("/work"));
     for d in DIALECTS {
@@ -201,8 +201,8 @@ async fn begin(server: &Server, agent: &str) -> String {
     task["task_id"].as_str().unwrap().to_owned()
 }
 
-/// Everything that was said, from the pieces in which it was.
-fn heard(frames: &[SseFrame]) -> String {
+/// The text of all deltas.
+fn text_of_frames(frames: &[SseFrame]) -> String {
     frames
         .iter()
         .filter(|frame| frame.event == "task.text.delta")
@@ -210,7 +210,7 @@ fn heard(frames: &[SseFrame]) -> String {
         .collect()
 }
 
-/// What must be so of the end of every run.
+/// Checks the end of every run.
 fn check(what: &str, end: &End, tools: usize, frames: &[SseFrame], task: &Value) {
     let ends: Vec<&SseFrame> = frames.iter().filter(|frame| TERMINAL.contains(&frame.event.as_str())).collect();
     assert_eq!(ends.len(), 1, "{what}: {ends:?}");
@@ -219,7 +219,7 @@ fn check(what: &str, end: &End, tools: usize, frames: &[SseFrame], task: &Value)
     match end {
         Completed(text) => {
             assert_eq!(last.event, "task.completed", "{what}: {task:#}");
-            assert_eq!(heard(frames), *text, "{what}: {task:#}");
+            assert_eq!(text_of_frames(frames), *text, "{what}: {task:#}");
         }
         Failed(code) => {
             let error = &last.data["error"];
@@ -236,7 +236,7 @@ fn check(what: &str, end: &End, tools: usize, frames: &[SseFrame], task: &Value)
     }
     let count = |event: &str| frames.iter().filter(|frame| frame.event == event).count();
     assert_eq!(count("task.tool.started"), tools, "{what}: {task:#}");
-    // What has been shown is not asked for again.
+    // Shown output is not requested again.
     let tries = matches!(end, Failed(_)) && count("task.output_item.added") == 0;
     assert_eq!(count("task.retrying"), if tries { 2 } else { 0 }, "{what}: {task:#}");
     for tokens in task["usage"].as_object().unwrap().values() {
@@ -245,7 +245,7 @@ fn check(what: &str, end: &End, tools: usize, frames: &[SseFrame], task: &Value)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_an_upstream_does_a_run_ends_once_and_says_why_and_nobody_beside_it_notices() {
+async fn hostile_upstreams_end_their_run_once_with_a_reason_and_affect_no_other() {
     let (gate, closed) = watch::channel(false);
     let upstream = Loopback::start(move |asked: ReceivedRequest| {
         let d = ProviderDialect::from_path(&asked.path);
@@ -281,12 +281,12 @@ async fn whatever_an_upstream_does_a_run_ends_once_and_says_why_and_nobody_besid
         let frames = server.frames(&format!("/v1/tasks/{task}/events"), None).await;
         assert_eq!(frames.last().unwrap().event, "task.completed");
         assert!(frames.iter().all(|frame| frame.event != "task.retrying"), "it did not go through at once");
-        assert_eq!(heard(&frames), story());
+        assert_eq!(text_of_frames(&frames), story());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upstream_that_asks_for_time_is_given_it() {
+async fn retry_after_of_an_upstream_is_respected() {
     let asked: Arc<Mutex<Vec<(ProviderDialect, Instant)>>> = Arc::default();
     let seen = asked.clone();
     let upstream = Loopback::start(move |asked: ReceivedRequest| {
@@ -307,7 +307,10 @@ async fn an_upstream_that_asks_for_time_is_given_it() {
         let retries: Vec<&SseFrame> = frames.iter().filter(|frame| frame.event == "task.retrying").collect();
         assert_eq!(retries.len(), 1, "{frames:?}");
         assert_eq!(retries[0].data["error"]["code"], "rate_limited");
-        assert_eq!((frames.last().unwrap().event.as_str(), heard(&frames)), ("task.completed", "Hello.".to_owned()));
+        assert_eq!(
+            (frames.last().unwrap().event.as_str(), text_of_frames(&frames)),
+            ("task.completed", "Hello.".to_owned())
+        );
         let asked = asked.lock().unwrap();
         let times: Vec<Instant> = asked.iter().filter(|(other, _)| *other == d).map(|(_, at)| *at).collect();
         assert_eq!(times.len(), 2);
@@ -316,7 +319,7 @@ async fn an_upstream_that_asks_for_time_is_given_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_tiny_pieces_comes_through_whole() {
+async fn a_flood_of_tiny_deltas_arrives_complete() {
     let full = std::env::vars().any(|(name, _)| name == "HEADWATER_TEST_FULL");
     let (pieces, patience) =
         if full { (1_000_000, Duration::from_secs(1800)) } else { (20_000_usize, TEST_TIMEOUT * 3) };
@@ -346,12 +349,12 @@ async fn a_flood_of_tiny_pieces_comes_through_whole() {
     }
 }
 
-/// Asks with all the time in the world.
+/// Sends a request without a time-out.
 async fn get(url: &str) -> reqwest::Response {
     reqwest::Client::builder().no_proxy().build().unwrap().get(url).send().await.unwrap()
 }
 
-/// Reads a stream of any length to its end: what was said, and the last event.
+/// Reads a stream of any length to its end: its text, and the last event.
 async fn followed(url: &str) -> (String, String) {
     let mut response = get(url).await;
     let (mut held, mut said, mut last) = (Vec::new(), String::new(), String::new());
@@ -360,7 +363,7 @@ async fn followed(url: &str) -> (String, String) {
         let Some(end) = held.windows(2).rposition(|two| two == b"\n\n") else { continue };
         let rest = held.split_off(end + 2);
         let frames = parse_frames(std::str::from_utf8(&held).unwrap());
-        said.push_str(&heard(&frames));
+        said.push_str(&text_of_frames(&frames));
         last = frames.last().map_or(last, |frame| frame.event.clone());
         held = rest;
     }
@@ -399,7 +402,7 @@ async fn a_base_url_in_the_environment_is_all_that_is_needed() {
         let frames = parse_frames(&text);
         assert_eq!(frames.last().map(|frame| frame.event.as_str()), Some("task.completed"), "{model}: {text}");
         let pieces = frames.iter().filter(|frame| frame.event == "task.text.delta").count();
-        assert_eq!((heard(&frames), pieces), (story(), WORDS as usize), "{model}");
+        assert_eq!((text_of_frames(&frames), pieces), (story(), WORDS as usize), "{model}");
     }
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,10 +1,10 @@
-//! What a user has used up on a day.
+//! Daily usage of a user.
 
 use crate::broker_fixture::{broker_server, wait_outcome};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_days_usage_is_the_sum_of_its_runs_also_of_those_that_are_gone() {
+async fn daily_usage_is_the_sum_of_all_runs_including_deleted_ones() {
     let hw = broker_server("");
     let today = hw.get("/v1/usage").await.json();
     assert_eq!((&today["usage"]["input_tokens"], &today["cost"]), (&json!(0), &json!(0.0)));
@@ -33,7 +33,7 @@ async fn a_days_usage_is_the_sum_of_its_runs_also_of_those_that_are_gone() {
 }
 
 #[tokio::test]
-async fn another_users_day_is_not_seen() {
+async fn usage_of_another_user_is_not_visible() {
     let hw = broker_server("[auth]\nmode = \"keys\"");
     let key = |user: &str| String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap();
     let (ann, bob) = (key("ann").trim().to_owned(), format!("Bearer {}", key("bob").trim()));

@@ -1,19 +1,18 @@
-//! Viewers as they are in the world: over a socket, with a cursor, leaving when they like.
+//! Realistic viewers: over a socket, with a cursor, disconnecting at any time.
 
 use model_testing::Rng;
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What a viewer saw, over all its connections.
+/// What a viewer saw over all its connections.
 pub(crate) struct ViewerFrames {
-    /// The frames, as they came.
     pub(crate) frames: Vec<String>,
-    /// How often it came back.
+    /// The number of reconnects.
     pub(crate) resumed: usize,
 }
 
-/// Splits a stream into whole frames; what is transport (comments, `retry`) is left out, and what is cut stays in `rest`.
+/// Splits a stream into complete frames without transport fields (comments, `retry`); a partial frame stays in `rest`.
 pub(crate) fn take_frames(rest: &mut String, frames: &mut Vec<String>) {
     while let Some(end) = rest.find("\n\n") {
         let frame: String = rest.drain(..end + 2).collect();
@@ -33,7 +32,7 @@ pub(crate) fn is_terminal_frame(frame: &str) -> bool {
         .any(|kind| frame.contains(&format!("\nevent: {kind}\n")))
 }
 
-/// Follows a task to its end, dropping the connection after a random number of frames, again and again.
+/// Follows a task to its end, disconnecting after random numbers of frames.
 pub(crate) async fn follow_with_drops(url: &str, task: &str, mut rng: Rng) -> ViewerFrames {
     let http = reqwest::Client::new();
     let (mut frames, mut resumed) = (Vec::new(), 0);
@@ -56,7 +55,7 @@ pub(crate) async fn follow_with_drops(url: &str, task: &str, mut rng: Rng) -> Vi
     ViewerFrames { frames, resumed }
 }
 
-/// The whole log of a task that has ended, as a viewer from the start gets it.
+/// The complete log of an ended task, as a viewer from the start gets it.
 pub(crate) async fn fetch_log(url: &str, task: &str) -> Vec<String> {
     let answer = reqwest::get(format!("{url}/v1/tasks/{task}/events")).await.expect("the server answers");
     assert_eq!(answer.status(), 200, "log of {task}");
@@ -66,7 +65,7 @@ pub(crate) async fn fetch_log(url: &str, task: &str) -> Vec<String> {
     frames
 }
 
-/// A viewer that asks and then never reads.
+/// A viewer that sends its request and never reads.
 pub(crate) async fn open_stalled_viewer(url: &str, task: &str) -> TcpStream {
     let address = url.trim_start_matches("http://").parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -78,7 +77,7 @@ pub(crate) async fn open_stalled_viewer(url: &str, task: &str) -> TcpStream {
     stream
 }
 
-/// Follows a task until the connection breaks or it ends, handing every frame out as it comes.
+/// Follows a task until the connection breaks or it ends, passing on every frame as it arrives.
 pub(crate) async fn follow_until_cut(url: String, task: String, seen: Arc<Mutex<Vec<String>>>) {
     let Ok(mut answer) = reqwest::get(format!("{url}/v1/tasks/{task}/events")).await else { return };
     let mut rest = String::new();

@@ -1,4 +1,4 @@
-//! What holds for every stream and every frame.
+//! Properties of every stream and every frame.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use sse::{DecodeError, DecodeLimits, Decoder, SseEvent, write_event, write_id};
 
 use crate::seed::config;
 
-/// All that a reader can learn from a stream.
+/// Everything that a reader can learn from a stream.
 type Read = (Vec<SseEvent>, Option<String>, Option<u64>, Option<DecodeError>);
 
 fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
@@ -21,7 +21,7 @@ fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     (events, decoder.last_event_id().map(str::to_owned), decoder.retry_ms(), failure.err())
 }
 
-/// `bytes` in pieces of these sizes, which are used again from the first when they run out.
+/// `bytes` in chunks of these sizes, repeated as needed.
 fn pieces<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::new();
@@ -36,7 +36,7 @@ fn pieces<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Bytes that look enough like an event stream to reach every branch.
+/// Bytes similar enough to an event stream to reach every branch.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         6 => prop::sample::select(vec![&b"\n"[..], b"\r", b"\r\n", b"\n\n"]).prop_map(<[u8]>::to_vec),
@@ -56,7 +56,7 @@ fn limits() -> impl Strategy<Value = DecodeLimits> {
     prop_oneof![Just(DecodeLimits::default()), tight]
 }
 
-/// Text in which breaks and NUL are as likely as letters.
+/// Text in which line breaks and NUL are as likely as letters.
 fn hostile_text() -> impl Strategy<Value = String> {
     let character = prop_oneof![
         prop::sample::select(vec!['\n', '\r', '\0', ' ', ':', '\u{FEFF}', '\u{2028}', '\u{85}']),
@@ -76,7 +76,7 @@ fn encoded(id: Option<&str>, event: Option<&str>, data: &str) -> Vec<u8> {
     out.to_vec()
 }
 
-/// What a name or an id is after the journey: itself, unless it holds what a field cannot carry.
+/// A name or an id after a round trip: unchanged, unless it contains what a field cannot carry.
 fn carried(text: Option<String>) -> Option<String> {
     text.map(|text| text.replace(['\r', '\n', '\0'], "\u{FFFD}")).filter(|text| !text.is_empty())
 }
@@ -119,7 +119,7 @@ proptest! {
         }
     }
 
-    /// The twin of the next one, without any allowance: text that fits comes back as it was.
+    /// Like the next one, but exact: text that fits is unchanged.
     #[test]
     fn decode_undoes_encode_exactly(
         id in prop::option::of("[^\r\n\0]{1,40}"),
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(read(DecodeLimits::default(), [&out[..]]), (vec![], carried(Some(id)), None, None));
     }
 
-    /// Each LF ends a field that we meant to write, or is the blank line.
+    /// Each LF ends an intended field, or is the blank line.
     #[test]
     fn no_text_can_break_out_of_its_field((id, event, data) in fields()) {
         let bytes = encoded(id.as_deref(), event.as_deref(), &data);

@@ -1,4 +1,4 @@
-//! What the fuzzers start from, replayed on every test run through the very checks that the fuzz targets call.
+//! Replays the fuzz corpus on every test run through the checks that the fuzz targets call.
 
 use std::path::Path;
 

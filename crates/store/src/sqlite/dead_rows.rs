@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_go_and_crumbs_stay_until_there_are_many() {
+    fn ranges_are_deleted_and_small_rests_stay_until_there_are_many() {
         let mut few = dead(&[(1, 3), (10, 200), (210, 100), (500, 9)]);
         assert_eq!(few.ranges_to_delete(SweepScope::LongRanges, 512), [(10, 310)]);
         few.remove((10, 310));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_finds_its_own() {
+    fn a_thread_finds_its_own_dead_rows() {
         let mut both = dead(&[(1, 3), (10, 2)]);
         both.add(2, Extent { seq: 1, pos: 4, count: 6 });
         assert_eq!(both.ranges_of_thread(1).collect::<Vec<_>>(), [(1, 4), (10, 12)]);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked_from_any_place_on() {
+    fn a_block_is_decoded_from_any_position() {
         let raw = raw(&[b"one", b"", b"three"]);
         let run = TaskId::from("task_1");
         for from in 1..=3_u64 {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_grow_together_and_others_do_not() {
+    fn adjacent_ranges_merge_and_others_do_not() {
         let index = RecordIndex::default();
         index.publish(vec![appended(1, 10, 3), appended(4, 13, 2), appended(6, 20, 1)]);
         assert_eq!(extents(&index, 0, 99), [(1, 10, 5), (6, 20, 1)]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_is_forgotten_and_the_rest_stays() {
+    fn moved_rows_are_forgotten_and_the_rest_stays() {
         let index = RecordIndex::default();
         let moved = IndexUpdate::Packed { thread: thread(), last: Seq(4) };
         let dead = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]);

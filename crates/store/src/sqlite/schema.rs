@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_database_is_taken_forward_step_by_step() {
+    fn an_older_database_is_migrated_step_by_step() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         conn.execute("INSERT INTO meta VALUES ('mine', 5)", ()).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_the_first_version_is_verified_as_it_is_and_loses_nothing_on_its_way_here() {
+    fn a_database_of_the_first_version_verifies_and_migrates_without_loss() {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join(DATABASE_FILE);
         let mut conn = open_writer(&database).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_before_there_were_blobs_are_files_still() {
+    fn files_from_before_the_blob_migration_stay_files() {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join(DATABASE_FILE);
         let mut conn = open_writer(&database).unwrap();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_files_is_found_by_an_index() {
+    fn file_queries_use_an_index() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         for (sql, index) in [
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_changes_nothing() {
+    fn a_failed_migration_changes_nothing() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_waits_for_the_disk_and_leaves_no_deleted_bytes() {
+    fn the_writer_syncs_to_disk_and_overwrites_deleted_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let conn = open_writer(&dir.path().join(DATABASE_FILE)).unwrap();
         assert!(enable_wal(&conn).unwrap());
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_another_program_is_left_alone() {
+    fn a_database_of_another_program_is_not_touched() {
         let mut conn = Connection::open_in_memory().unwrap();
         conn.execute_batch("CREATE TABLE theirs (x)").unwrap();
         assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Foreign)));

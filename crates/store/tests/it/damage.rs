@@ -1,4 +1,4 @@
-//! Damaged files: noticed and named, never given out.
+//! Damaged files: detected and reported, never served.
 
 use model::ports::{AliasKind, InboxWriter as _, Journal, PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
@@ -42,7 +42,7 @@ async fn folder(seed: u64) -> (tempfile::TempDir, Vec<Log>) {
     (dir, logs)
 }
 
-/// Reads a thread until it ends or breaks.
+/// Reads a thread to its end or to the first error.
 async fn read(store: &SqliteStore, (owner, thread, log): &Log) -> (usize, Option<StoreError>) {
     let mut after = model::Seq::ZERO;
     loop {
@@ -63,7 +63,7 @@ async fn read(store: &SqliteStore, (owner, thread, log): &Log) -> (usize, Option
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_is_noticed_and_no_wrong_record_is_given_out() {
+async fn a_flipped_bit_is_detected_and_no_wrong_record_is_returned() {
     for seed in test_seeds().step_by(24) {
         println!("seed {seed}");
         let (dir, logs) = folder(seed).await;
@@ -95,7 +95,7 @@ async fn a_flipped_bit_is_noticed_and_no_wrong_record_is_given_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_is_named_and_the_other_threads_go_on() {
+async fn damage_is_reported_and_other_threads_keep_working() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut all = Vec::new();
@@ -140,7 +140,7 @@ async fn damage_is_named_and_the_other_threads_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_or_bent_block_is_damage_too() {
+async fn a_lost_or_changed_block_is_damage_too() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut all = Vec::new();
@@ -171,7 +171,7 @@ async fn a_lost_or_bent_block_is_damage_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_holds_the_rows_against_the_log() {
+async fn verify_compares_the_rows_with_the_log() {
     let lies = [
         "UPDATE runs SET status = 'failed' WHERE status = 'completed'",
         "UPDATE runs SET status = 'running', ended_at = NULL WHERE status = 'completed'",
@@ -226,12 +226,12 @@ async fn verify_holds_the_rows_against_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_sees_a_task_that_ends_twice_or_never() {
+async fn verify_detects_a_task_that_ends_twice_or_never() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut author = LogWriter::new(&store, &store, 1).await;
     author.start_run().complete_run().must_append().await;
-    // The directory knows that the run is over, so only the log can say it again.
+    // The directory knows that the run has ended, so only the log can repeat it.
     let again = store_conformance::fixtures::completed_event(&author.run);
     author.push_event(again).must_append().await;
     drop(store);

@@ -1,4 +1,4 @@
-//! The rows of files: the twins agree, restarts clear up, and what `verify` sees of them.
+//! File rows: both backends agree, restarts clean up, and `verify` detects inconsistencies.
 
 use model::blob;
 use model::content::{ContentPart, ImageBlock, ImageUrl};
@@ -26,7 +26,7 @@ fn database(dir: &Path) -> Connection {
     Connection::open(dir.join("headwater.db")).unwrap()
 }
 
-/// Something that can be asked of files.
+/// An operation on files.
 #[derive(Clone, Debug)]
 enum Step {
     Expect(String),
@@ -38,7 +38,7 @@ enum Step {
     Forget(String),
 }
 
-/// What is said to it.
+/// Its outcome.
 #[derive(Debug, PartialEq)]
 enum Said {
     Nothing(Result<(), StoreError>),
@@ -75,8 +75,8 @@ async fn take(store: &impl store_conformance::TestStore, owner: &UserId, step: S
     }
 }
 
-/// Everything that can be seen of files.
-async fn seen(store: &impl store_conformance::TestStore) -> String {
+/// The complete visible state of files.
+async fn visible_state(store: &impl store_conformance::TestStore) -> String {
     let mut seen = vec![format!("{:?}", store.unreferenced_attachments().await.unwrap())];
     seen.push(format!("{:?}", store.stale_attachments().await.unwrap()));
     for owner in [test_user(), other_user()] {
@@ -94,7 +94,7 @@ async fn seen(store: &impl store_conformance::TestStore) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_backends_say_the_same_about_files_whatever_is_asked() {
+async fn both_backends_agree_on_random_file_operations() {
     let mut released = 0;
     for seed in test_seeds().step_by(16) {
         println!("seed {seed}");
@@ -107,10 +107,10 @@ async fn both_backends_say_the_same_about_files_whatever_is_asked() {
             let said = (take(&memory, &owner, step.clone()).await, take(&sqlite, &owner, step.clone()).await);
             assert_eq!(said.0, said.1, "seed {seed}: {step:?}");
             if rng.chance(10) {
-                assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed} after {step:?}");
+                assert_eq!(visible_state(&memory).await, visible_state(&sqlite).await, "seed {seed} after {step:?}");
             }
         }
-        assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed}");
+        assert_eq!(visible_state(&memory).await, visible_state(&sqlite).await, "seed {seed}");
         assert_eq!(sqlite.stats().failures, 0, "seed {seed}");
         released += memory.unreferenced_attachments().await.unwrap().len();
         drop(sqlite);
@@ -119,7 +119,7 @@ async fn both_backends_say_the_same_about_files_whatever_is_asked() {
     assert!(released > 0, "nothing was ever released");
 }
 
-/// Two threads that are there and one that never came, with a picture of each and a file of all.
+/// Two existing threads and one that was never created, with an image of each and a file of all.
 async fn three_threads(store: &SqliteStore) {
     let owner = test_user();
     for n in 1..=2 {
@@ -132,14 +132,14 @@ async fn three_threads(store: &SqliteStore) {
         store.commit_blob(&owner, &nth_thread(n), nth_blob(n, n, 10), None).await.unwrap();
         store.link_attachment(&owner, &nth_thread(n), &nth_attachment(1, 1).path).await.unwrap();
     }
-    // The one that never came uses some more, and a stranger has something to do with a thread that is not theirs.
+    // The missing thread uses some more, and another user links a file to a thread that is not theirs.
     store.link_attachment(&owner, &nth_thread(3), &nth_attachment(2, 2).path).await.unwrap();
     store.link_blob(&owner, &nth_thread(3), &nth_hash(1)).await.unwrap();
     store.commit_blob(&other_user(), &nth_thread(1), nth_blob(1, 1, 5), None).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn threads_that_never_came_use_nothing_after_a_restart() {
+async fn uploads_for_threads_that_were_never_created_are_released_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     three_threads(&store).await;
@@ -171,7 +171,7 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
         drop(store);
         assert_eq!(verify_data_folder(dir.path()).unwrap().problems, Vec::<String>::new());
     }
-    // What the others use was not forgotten: it goes with the last of them.
+    // Files used by the others are not released before the last of them is deleted.
     let store = open(dir.path());
     assert_eq!(store.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
     assert_eq!(store.attachment_bytes_used(&owner).await, Ok(13));
@@ -180,7 +180,7 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_files_of_a_folder_are_listed_without_a_trace() {
+async fn listing_the_files_of_a_folder_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     assert!(list_stored_files(dir.path()).is_err(), "a server works in it");
@@ -192,7 +192,7 @@ async fn the_files_of_a_folder_are_listed_without_a_trace() {
         .map(|row| (test_user(), row));
     let there = mine.into_iter().chain([(other_user(), nth_blob(1, 1, 5))]).collect();
     let unfinished = vec![(test_user(), nth_blob(2, 2, 10).path), (test_user(), "expected".to_owned())];
-    // What was to be a thread's that never came, and what is a stranger's with a thread that is not theirs.
+    // Files for a thread that was never created, and files of another user for a foreign thread.
     assert_eq!(
         list_stored_files(dir.path()).unwrap(),
         StoredFiles { committed: there, stale: unfinished, unlinked: 2 }
@@ -241,7 +241,7 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     }
     drop(store);
     let left: Vec<String> = cells(dir.path()).into_iter().filter(|cell| !before.contains(cell)).collect();
-    // How much somebody holds is known of them, whatever it is.
+    // The used quota is known per user.
     let known = ["attachment_sums: Text([115, 111, 109, 101, 98, 111, 100, 121])", "attachment_sums: Integer(0)"];
     assert_eq!(left, known);
     assert_eq!(verify_data_folder(dir.path()).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
@@ -253,7 +253,7 @@ fn picture(n: usize) -> ImageUrl {
     ImageUrl::new(blob::blob_url(&nth_hash(n)))
 }
 
-/// Logs a picture where people see it, one where people said it, and one that only the model sees.
+/// Logs an image in an output, one in an input, and one that only the model sees.
 async fn three_pictures(store: &SqliteStore, [shown, said, hidden]: [usize; 3]) {
     let mut author = LogWriter::new(store, store, 1).await;
     author.start_run().must_append().await;
@@ -273,14 +273,14 @@ async fn three_pictures(store: &SqliteStore, [shown, said, hidden]: [usize; 3]) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_holds_the_pictures_of_a_log_against_the_blobs_of_its_thread() {
+async fn verify_compares_the_images_of_a_log_with_the_blobs_of_its_thread() {
     for (missing, problem) in [(0, None), (1, Some("record 4")), (2, Some("record 3")), (3, Some("record 5"))] {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         for n in (1..=3).filter(|n| *n != missing) {
             store.commit_blob(&test_user(), &nth_thread(1), nth_blob(n, n, 10), None).await.unwrap();
         }
-        // That others have the same picture does not help.
+        // That other threads have the same image does not help.
         LogWriter::new(&store, &store, 2).await.start_run().complete_run().must_append().await;
         store.commit_blob(&test_user(), &nth_thread(2), nth_blob(9, missing, 10), None).await.unwrap();
         three_pictures(&store, [1, 2, 3]).await;
@@ -293,7 +293,7 @@ async fn verify_holds_the_pictures_of_a_log_against_the_blobs_of_its_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verify_sees_rows_of_files_that_do_not_go_together() {
+async fn verify_detects_inconsistent_file_rows() {
     let lies = [
         ("UPDATE attachments SET hash = 'abc' WHERE hash IS NOT NULL", "has no hash that there can be"),
         ("UPDATE attachments SET hash = hash || '0' WHERE hash IS NOT NULL", "has no hash that there can be"),

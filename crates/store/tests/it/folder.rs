@@ -1,4 +1,4 @@
-//! Which folders are opened, and that a refused one is left as it was.
+//! Which folders are opened, and that a refused one stays unchanged.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,7 +20,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, u64> {
     entries.map(|path| (path.clone(), digest(&path))).collect()
 }
 
-/// Refused in one line, and nothing in the folder is other than before.
+/// Refused in one line, with an unchanged folder.
 fn refused(dir: &Path) -> StoreOpenError {
     let before = files(dir);
     let error = open(dir).unwrap_err();
@@ -30,7 +30,7 @@ fn refused(dir: &Path) -> StoreOpenError {
 }
 
 #[test]
-fn a_folder_is_made_where_there_is_none() {
+fn a_missing_folder_is_created() {
     let dir = tempfile::tempdir().unwrap();
     let deep = dir.path().join("some/where/new%20 ?#é");
     drop(open(&deep).unwrap());
@@ -41,7 +41,7 @@ fn a_folder_is_made_where_there_is_none() {
 }
 
 #[test]
-fn a_second_process_is_refused_until_the_first_is_gone() {
+fn a_second_process_is_refused_until_the_first_exits() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path()).unwrap();
     assert!(matches!(refused(dir.path()), StoreOpenError::Locked(_)));
@@ -50,7 +50,7 @@ fn a_second_process_is_refused_until_the_first_is_gone() {
     drop(open(dir.path()).unwrap());
 }
 
-/// What a later version wrote is refused with a clear message.
+/// A folder of a later version is refused with a clear message.
 #[test]
 fn a_newer_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,9 +65,9 @@ fn a_newer_folder_is_refused() {
     assert!(matches!(verify_data_folder(dir.path()), Err(StoreOpenError::Newer { .. })));
 }
 
-/// What does not say its version is refused, too.
+/// A folder without a version is refused, too.
 #[test]
-fn what_is_not_ours_is_refused() {
+fn a_foreign_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let database = dir.path().join("headwater.db");
     for garbage in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0 and then nothing"] {
@@ -121,7 +121,7 @@ fn a_folder_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn a_creation_that_was_cut_short_is_begun_anew() {
+fn an_interrupted_creation_is_restarted() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("headwater.db"), "").unwrap();
     drop(open(dir.path()).unwrap());

@@ -1,4 +1,4 @@
-//! The ports' law, on both backends.
+//! The conformance suite, on both backends.
 
 use model_testing::test_seeds;
 use store::{MemoryStore, SqliteOptions, SqliteStore};
@@ -21,7 +21,7 @@ const INBOX: usize = 5;
 const STEPS: usize = 400;
 
 #[tokio::test]
-async fn memory_is_what_the_model_says() {
+async fn memory_agrees_with_the_reference_store() {
     for seed in test_seeds() {
         let store = MemoryStore::new().with_inbox_rows_max(INBOX);
         let mut walk = RandomWalk::new(seed, INBOX);
@@ -34,7 +34,7 @@ async fn memory_is_what_the_model_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sqlite_is_what_the_model_says_also_across_restarts() {
+async fn sqlite_agrees_with_the_reference_store_across_restarts() {
     for seed in test_seeds().step_by(4) {
         let dir = tempfile::tempdir().unwrap();
         let options = SqliteOptions { inbox_rows_max: INBOX, ..SqliteOptions::default() };

@@ -1,4 +1,4 @@
-//! Runs read beside the server that works in the folder, and without it.
+//! Reading runs while a server uses the folder, and without one.
 
 use model::ports::{AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, StoreError, ThreadWriter as _};
 use model::record::Record;
@@ -29,7 +29,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
 }
 
-/// A run of several pages, among others' records.
+/// A run of several pages, among records of others.
 async fn long_run(store: &SqliteStore) -> (LogWriter<'_>, Vec<Record>) {
     let mut author = LogWriter::for_owner(store, store, other_user(), 1).await;
     let mut other = LogWriter::new(store, store, 2).await;
@@ -43,7 +43,7 @@ async fn long_run(store: &SqliteStore) -> (LogWriter<'_>, Vec<Record>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
+async fn a_run_is_readable_while_active_and_after_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (mut author, mut all) = long_run(&store).await;
@@ -52,7 +52,7 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
     assert_eq!((&going_on.owner, &going_on.thread, going_on.has_ended), (&other_user(), &nth_thread(1), false));
     assert_eq!(records(&going_on), all);
 
-    // Its records become blocks behind the back of whoever is reading them.
+    // Its records move into blocks during the read.
     let half = going_on.records().take(2_000).collect::<Result<Vec<_>, _>>().unwrap();
     let mut reading = going_on.records();
     assert_eq!(reading.by_ref().take(2_000).collect::<Result<Vec<_>, _>>().unwrap(), half);
@@ -74,7 +74,7 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_knows_the_blobs_of_its_owner_and_of_nobody_else() {
+async fn a_run_sees_the_blobs_of_its_owner_only() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     LogWriter::for_owner(&store, &store, other_user(), 1).await.start_run().must_append().await;
@@ -93,7 +93,7 @@ async fn a_run_knows_the_blobs_of_its_owner_and_of_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_nobody_works_in_is_read_without_a_trace() {
+async fn reading_an_unused_folder_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (_, all) = long_run(&store).await;
@@ -108,12 +108,12 @@ async fn a_folder_that_nobody_works_in_is_read_without_a_trace() {
     let run = found(dir.path(), 1);
     assert_eq!(records(&run), all);
     assert_eq!(files(dir.path()), before);
-    // A server that comes meanwhile is not refused, and neither are we.
+    // A server that starts meanwhile is not refused, and neither are we.
     let store = open(dir.path());
     assert_eq!(records(&run), all);
     drop(store);
 
-    // After a crash SQLite makes an index of what waits in the write-ahead log; the data are as they were.
+    // After a crash SQLite indexes the write-ahead log; the data stay unchanged.
     let data = |dir: &Path| files(dir).into_iter().filter(|(name, _)| !name.ends_with("-shm")).collect::<Vec<_>>();
     let before = data(crashed.path());
     assert_eq!(records(&found(crashed.path(), 1)), all);
@@ -121,7 +121,7 @@ async fn a_folder_that_nobody_works_in_is_read_without_a_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_waits_has_no_records_and_another_name_no_run() {
+async fn a_queued_run_has_no_records_and_an_unknown_id_no_run() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     store.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_run_that_waits_has_no_records_and_another_name_no_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_is_said_after_what_stands_before_it_and_a_deleted_run_is_gone() {
+async fn damage_is_reported_after_the_records_before_it_and_a_deleted_run_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (_, all) = long_run(&store).await;
@@ -154,7 +154,7 @@ async fn damage_is_said_after_what_stands_before_it_and_a_deleted_run_is_gone() 
 }
 
 #[test]
-fn what_is_no_folder_of_ours_is_refused() {
+fn reading_a_foreign_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(find_logged_run(dir.path(), &nth_run(1)), Err(StoreOpenError::Foreign(_))));
     assert!(matches!(find_logged_run(&dir.path().join("none"), &nth_run(1)), Err(StoreOpenError::Foreign(_))));

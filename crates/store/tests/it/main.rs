@@ -1,4 +1,4 @@
-//! The store from outside: the law on both backends, and what is SQLite's own.
+//! The store: the conformance suite on both backends, and what is specific to SQLite.
 
 #![cfg(test)]
 

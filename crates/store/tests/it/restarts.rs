@@ -1,4 +1,4 @@
-//! What outlives the process, however it ended.
+//! Durability, however the process ended.
 
 use model::ports::{InboxWriter as _, Journal, PageLimit};
 use model::seq::Seq;
@@ -13,7 +13,7 @@ fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
-/// The files as they are now: what a process that was killed leaves.
+/// The files as a killed process would leave them.
 fn copy(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
     for name in ["headwater.db", "headwater.db-wal"] {
@@ -23,7 +23,7 @@ fn copy(from: &Path) -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_outlives_a_close() {
+async fn everything_survives_a_close() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
@@ -37,7 +37,7 @@ async fn everything_outlives_a_close() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_that_was_confirmed_outlives_a_crash() {
+async fn acknowledged_records_survive_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
@@ -50,7 +50,7 @@ async fn everything_that_was_confirmed_outlives_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_prefix_outlives_a_crash() {
+async fn every_prefix_survives_a_crash() {
     for seed in model_testing::test_seeds().step_by(12) {
         println!("seed {seed}");
         let dir = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ async fn every_prefix_outlives_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
+async fn a_truncated_write_ahead_log_is_a_shorter_log() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut play = RandomLogWriter::new(&store, &store, 3).await;
@@ -107,7 +107,7 @@ async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_between_a_runs_end_and_its_block_is_made_good() {
+async fn a_crash_before_packing_a_run_is_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let count = |sql: &str| -> i64 {
@@ -139,7 +139,7 @@ async fn a_crash_between_a_runs_end_and_its_block_is_made_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_idempotency_keys_are_forgotten_and_young_ones_kept() {
+async fn old_idempotency_keys_expire_and_recent_ones_stay() {
     use store_conformance::fixtures::{new_thread_submission, start_command, submission, with_idempotency_key};
     const DAY: u64 = 24 * 60 * 60 * 1000;
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The one writer: groups, spacing, failures, and what readers see meanwhile.
+//! The single writer: group commit, spacing, failures, and concurrent readers.
 
 use futures_util::future::join_all;
 use model::ports::{
@@ -23,28 +23,28 @@ fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
-/// A stranger with the same database: what it does, the writer must live with.
+/// Another connection to the same database, which the writer must cope with.
 fn stranger(dir: &Path) -> Connection {
     let conn = Connection::open(dir.join("headwater.db")).unwrap();
     conn.busy_timeout(Duration::from_secs(10)).unwrap();
     conn
 }
 
-/// Asks, and looks whether the answer has to be waited for.
+/// Polls a future once, to see whether it is pending.
 async fn waits(asked: &mut (impl Future + Unpin)) -> bool {
-    // A task that asks too much at once is made to wait by the runtime; a fresh turn is not.
+    // The runtime's cooperative budget could make it pending; a fresh task has a full one.
     tokio::task::yield_now().await;
     std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *asked).poll(cx).is_pending())).await
 }
 
-/// Waits until the writer has nothing left to do: it answers in order.
+/// Waits until the writer is idle: it answers in order.
 async fn settle(store: &SqliteStore) {
     let missing = store.claim(&test_user(), &nth_thread(1_000_000), &test_node()).await;
     assert_eq!(missing, Err(StoreError::ThreadNotFound));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_one_commit_runs_the_next_group_gathers() {
+async fn the_next_group_gathers_during_a_commit() {
     const THREADS: usize = 200;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
@@ -54,7 +54,7 @@ async fn while_one_commit_runs_the_next_group_gathers() {
     let other = stranger(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut appends: Vec<_> = authors.iter_mut().map(|author| Box::pin(author.start_run().append())).collect();
-    // Every question is asked once it was polled; none can be answered, for the stranger is in the way.
+    // Every request is sent on its first poll; none can be answered while the other connection holds the lock.
     for append in &mut appends {
         assert!(waits(append).await);
     }
@@ -63,7 +63,7 @@ async fn while_one_commit_runs_the_next_group_gathers() {
 
     let after = store.stats();
     assert_eq!(after.records - before.records, 2 * THREADS as u64);
-    // The writer may have taken some before the rest was there, but never one by one.
+    // The writer may have taken some before the rest arrived, but never one by one.
     assert!(after.commits - before.commits <= 3, "{} commits", after.commits - before.commits);
 }
 
@@ -90,12 +90,12 @@ async fn a_reader_sees_only_what_is_durable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_do_not_wait_for_the_writer_nor_make_it_wait() {
+async fn readers_and_the_writer_do_not_block_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut author = LogWriter::new(&store, &store, 1).await;
     author.start_run().push_notes(50).must_append().await;
-    // A snapshot that stays open does not stop commits, and the writer's lock does not stop snapshots.
+    // An open snapshot does not block commits, and the writer's lock does not block snapshots.
     let slow = stranger(dir.path());
     slow.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
     author.push_notes(50).must_append().await;
@@ -107,7 +107,7 @@ async fn readers_do_not_wait_for_the_writer_nor_make_it_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commits_keep_their_distance_and_the_first_after_a_pause_does_not_wait() {
+async fn commits_are_spaced_and_the_first_after_a_pause_is_immediate() {
     let spacing = Duration::from_millis(200);
     let dir = tempfile::tempdir().unwrap();
     let options = SqliteOptions { commit_spacing: spacing, ..SqliteOptions::default() };
@@ -127,7 +127,7 @@ async fn commits_keep_their_distance_and_the_first_after_a_pause_does_not_wait()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
+async fn a_failed_write_stores_nothing_and_the_store_continues() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut authors = join_all((1..=4).map(|n| LogWriter::new(&store, &store, n))).await;
@@ -141,7 +141,7 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
              BEGIN SELECT RAISE(ABORT, 'disk on fire'); END; BEGIN IMMEDIATE;",
         )
         .unwrap();
-    // The first goes alone, the others gather behind it; one of them meets the trouble.
+    // The first is committed alone, the others gather behind it; one of them fails.
     let batches: Vec<_> =
         [1, 1, 3, 1].into_iter().zip(&mut authors).map(|(n, author)| author.push_notes(n).batch()).collect();
     let mut appends: Vec<_> = batches.iter().map(|batch| store.append(batch.clone())).collect();
@@ -158,7 +158,7 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
     assert!(matches!(submitted, Ok(_) | Err(SubmitError::Store(StoreError::Unavailable(_)))));
     assert_eq!(store.stats().failures, 1);
 
-    // Whoever is told that nobody knows reads back; here it never happened. Nobody sees half a group.
+    // After an unknown outcome the caller reads back; here nothing was stored. No reader sees half a group.
     for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
         let expected = if *verdict == AppendOutcome::Durable { 2 + batch.records.len() } else { 2 };
         assert_eq!(author.read_all().await.len(), expected, "{verdict:?}");
@@ -176,7 +176,7 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_database_is_away_writes_fail_and_reads_go_on() {
+async fn while_the_database_is_unwritable_reads_continue() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut author = LogWriter::new(&store, &store, 1).await;
@@ -196,7 +196,7 @@ async fn while_the_database_is_away_writes_fail_and_reads_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_that_ended_move_into_blocks_and_read_the_same() {
+async fn ended_runs_move_into_blocks_and_read_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut author = LogWriter::new(&store, &store, 1).await;
@@ -234,7 +234,7 @@ async fn runs_that_ended_move_into_blocks_and_read_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rows_of_packed_runs_go_while_others_live() {
+async fn rows_of_packed_runs_are_deleted_while_other_runs_are_active() {
     const RUNS: usize = 30;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
@@ -251,7 +251,7 @@ async fn the_rows_of_packed_runs_go_while_others_live() {
     let conn = stranger(dir.path());
     let rows = || conn.query_row("SELECT count(*) FROM records", (), |row| row.get::<_, i64>(0)).unwrap();
     let patience = Instant::now() + Duration::from_secs(20);
-    // What lies between two live rows goes; crumbs may stay.
+    // Rows between two live rows are deleted; small rests may stay.
     while rows() > 2_500 {
         assert!(Instant::now() < patience, "{} rows of {}", rows(), all.len());
         settle(&store).await;
@@ -289,7 +289,7 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
         author.complete_run().must_append().await;
         reading.await.unwrap();
     }
-    // Runs that begin on a thread whose rows have all moved are never mistaken for a gap.
+    // Runs that start on a thread whose rows have all moved are never mistaken for a gap.
     for n in 1..=40 {
         let mut author = LogWriter {
             lease: store_conformance::fixtures::claim_thread(&*store, &test_user(), &nth_thread(n)).await,
@@ -312,7 +312,7 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_is_gone_from_the_disk() {
+async fn deleted_bytes_are_gone_from_the_disk() {
     const SECRET: &[u8] = b"the very secret word";
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
@@ -332,7 +332,7 @@ async fn what_is_deleted_is_gone_from_the_disk() {
     store.submit(&test_user(), submission(&nth_thread(1), decide_command(&asked, &told))).await.unwrap();
     assert!(is_in(dir.path(), SECRET));
     assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
-    // The write-ahead log is emptied as soon as the writer has nothing else to do.
+    // The write-ahead log is truncated as soon as the writer is idle.
     must_go(dir.path(), SECRET).await;
 
     let name = nth_alias(AliasKind::Conversation, "forgotten", 2);
@@ -343,7 +343,7 @@ async fn what_is_deleted_is_gone_from_the_disk() {
     must_go(dir.path(), SECRET).await;
 }
 
-/// Are these words in any file here?
+/// Whether any file here contains this text.
 fn is_in(dir: &Path, words: &[u8]) -> bool {
     let files = std::fs::read_dir(dir).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
     files.into_iter().any(|bytes| bytes.windows(words.len()).any(|window| window == words))
@@ -358,7 +358,7 @@ async fn must_go(dir: &Path, words: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_goes_also_when_a_reader_was_in_the_way_or_the_process_died_before() {
+async fn deleted_bytes_are_removed_even_after_a_blocking_reader_or_a_crash() {
     const SECRET: &[u8] = b"the very secret word";
     let (dir, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(dir.path());
@@ -368,13 +368,13 @@ async fn what_is_deleted_goes_also_when_a_reader_was_in_the_way_or_the_process_d
     other.execute_batch("BEGIN; SELECT count(*) FROM threads").unwrap();
     assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     settle(&store).await;
-    // What a kill would leave at this moment.
+    // The state after a kill at this moment.
     for name in ["headwater.db", "headwater.db-wal"] {
         std::fs::copy(dir.path().join(name), left.path().join(name)).unwrap();
     }
     assert!(is_in(dir.path(), SECRET) && is_in(left.path(), SECRET));
 
-    // Nobody writes any more, in either place.
+    // No process writes to either folder any more.
     other.execute_batch("COMMIT").unwrap();
     must_go(dir.path(), SECRET).await;
     let _again = open(left.path());
@@ -382,12 +382,12 @@ async fn what_is_deleted_goes_also_when_a_reader_was_in_the_way_or_the_process_d
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_store_answers_nothing_and_keeps_everything() {
+async fn a_closed_store_refuses_calls_and_keeps_its_data() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut author = LogWriter::new(&store, &store, 1).await;
     let known = author.start_run().must_append().await;
-    // What was asked before is done.
+    // Earlier requests are completed.
     let batch = author.push_notes(3).batch();
     let mut last = store.append(batch);
     assert!(waits(&mut last).await);

@@ -184,7 +184,7 @@ mod tests {
     use model_testing::{Rng, test_seeds};
 
     #[test]
-    fn operators_bind_as_in_school() {
+    fn operators_have_the_usual_precedence() {
         let cases = [
             ("1+2*3", "7"),
             ("(1+2)*3", "9"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_says_why() {
+    fn an_undefined_value_has_a_reason() {
         let huge = format!("1{}", "0".repeat(400));
         let cases = [
             ("1/0", "division by zero"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_says_where() {
+    fn a_syntax_error_has_its_position() {
         let cases = [
             ("", "a number is missing at the end"),
             ("1+", "a number is missing at the end"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn any_tree_has_the_value_that_it_has_when_it_is_written_out() {
+    fn evaluating_a_tree_and_its_text_agree() {
         for seed in test_seeds() {
             let mut rng = Rng::new(seed);
             let (text, wanted) = tree(&mut rng, 4);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_does_harm() {
+    fn no_text_panics_or_hangs() {
         let words = ["(", ")", "+", "-", "*", "/", "%", "^", "0", "7.5", "9999999", " ", "é", "."];
         for seed in test_seeds() {
             let mut rng = Rng::new(seed);

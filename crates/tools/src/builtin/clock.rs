@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_moments_read_as_they_should() {
+    fn known_dates_are_formatted_correctly() {
         let cases = [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

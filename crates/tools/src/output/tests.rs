@@ -4,8 +4,8 @@ use model::error::ErrorCode;
 use model::item::plain_text;
 use serde_json::json;
 
-/// The words of a result that is nothing else.
-fn said(text: &str) -> String {
+/// The text of a text-only result.
+fn text_of(text: &str) -> String {
     let output = parse_output(text, None).unwrap();
     let [ContentPart::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
     assert_eq!(output, text_output(text));
@@ -19,7 +19,7 @@ fn refused(json: &Value) -> String {
 }
 
 #[test]
-fn words_stay_as_they_are_and_other_json_loses_its_white_space_alone() {
+fn text_stays_unchanged_and_other_json_loses_only_white_space() {
     let cases = [
         ("hello\n", "hello"),
         ("  two\nlines  \r\n", "  two\nlines  "),
@@ -33,20 +33,20 @@ fn words_stay_as_they_are_and_other_json_loses_its_white_space_alone() {
         ("{\"a\":1}\n{\"a\":2}", "{\"a\":1}\n{\"a\":2}"),
     ];
     for (text, wanted) in cases {
-        assert_eq!(said(text), wanted);
+        assert_eq!(text_of(text), wanted);
     }
 }
 
 #[test]
-fn nothing_is_said_in_words() {
+fn an_empty_result_is_described_in_text() {
     let blank = json!({"message_content": [{"type": "text", "text": " "}], "summary": null}).to_string();
     for text in ["", "\n", " \t ", "\"\"", "{\"message_content\":[]}", "{\"error\":null}", &blank] {
-        assert_eq!(said(text), "(no output)", "{text:?}");
+        assert_eq!(text_of(text), "(no output)", "{text:?}");
     }
 }
 
 #[test]
-fn an_object_with_the_fields_of_an_output_is_one() {
+fn an_object_with_the_fields_of_an_output_is_parsed_as_one() {
     let whole = json!({
         "message_content": [{"type": "text", "text": "for the model", "tags": ["added_by_reference_manager"]}],
         "block_list": [{"type": "text", "text": "for people", "id": 1}, {"type": "image", "image_url": {"url": "data:,"}}],
@@ -69,7 +69,7 @@ fn an_object_with_the_fields_of_an_output_is_one() {
 }
 
 #[test]
-fn plain_words_are_enough_for_content_and_for_an_error() {
+fn content_and_error_may_be_plain_text() {
     let output = parse_output(r#"{"message_content":"hi"}"#, None).unwrap();
     assert_eq!(output, text_output("hi"));
     let output = parse_output(r#"{"error":"no such city"}"#, None).unwrap();
@@ -77,7 +77,7 @@ fn plain_words_are_enough_for_content_and_for_an_error() {
 }
 
 #[test]
-fn the_model_reads_what_there_is_when_there_is_no_content() {
+fn without_content_the_model_gets_the_blocks() {
     assert_eq!(parse_output(r#"{"summary":"short"}"#, None).unwrap().message_content, [ContentPart::text("short")]);
     let shown = parse_output(r#"{"block_list":[{"type":"text","text":"x"}]}"#, None).unwrap();
     assert_eq!(shown.message_content, []);
@@ -120,7 +120,7 @@ fn the_example_of_the_requirement_is_a_result() {
 }
 
 #[test]
-fn a_pointer_picks_the_result() {
+fn a_json_pointer_selects_the_result() {
     let body = r#"{"data":[{"a/b":{"m~n": 12345678901234567890123 }},"x"],"out":{"message_content":"hi"}}"#;
     let cases = [
         ("", body),
@@ -137,7 +137,7 @@ fn a_pointer_picks_the_result() {
 }
 
 #[test]
-fn a_pointer_to_nothing_says_so() {
+fn a_json_pointer_without_a_target_is_an_error() {
     for pointer in ["/nope", "/data/2", "/data/x", "data", "/data/0/0/0"] {
         let error = parse_output(r#"{"data":[{},{}]}"#, Some(pointer)).unwrap_err();
         assert!(error.message.ends_with(&format!("the response has nothing at `{pointer}`")), "{}", error.message);

@@ -1,6 +1,6 @@
 //! The tools that come with the server, as the engine calls them.
 
-use crate::house::{NOW, call, failed, request, said, start};
+use crate::test_toolbox::{NOW, call, failed, request, said, start};
 use futures_util::StreamExt;
 use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, ToolExecutor};
@@ -15,7 +15,7 @@ fn asking(name: &str, arguments: &str) -> ToolRequest {
 }
 
 #[tokio::test]
-async fn the_weather_is_words_and_a_picture_for_the_model_and_for_people() {
+async fn the_weather_has_text_and_an_image_for_model_and_user() {
     let (_, output) = call(asking("get_weather", r#"{"location":"Paris, France"}"#)).await;
     let output = serde_json::to_value(&output).unwrap();
     let url = output["block_list"][1]["image_url"]["url"].clone();
@@ -40,7 +40,7 @@ async fn the_weather_is_words_and_a_picture_for_the_model_and_for_people() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_none_are_refused_and_the_model_reads_why() {
+async fn invalid_arguments_are_refused_with_a_reason_for_the_model() {
     let cases = [
         ("get_weather", "", "EOF"),
         ("get_weather", "null", "invalid type: null"),
@@ -67,7 +67,7 @@ async fn arguments_that_are_none_are_refused_and_the_model_reads_why() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_there_says_so() {
+async fn an_unknown_tool_is_an_error() {
     let (code, message) = failed(asking("get_wether", "{}")).await;
     assert_eq!((code.as_str(), message.as_str()), ("unknown_tool", "no builtin tool is named `get_wether`"));
 }
@@ -87,7 +87,7 @@ async fn every_tool_is_defined_and_runs() {
 }
 
 #[test]
-fn the_weather_needs_nobodys_leave_and_may_be_asked_twice() {
+fn the_weather_needs_no_approval_and_is_idempotent() {
     let tool = builtin_definition("get_weather").unwrap();
     assert_eq!(
         (tool.approval_gate(), tool.idempotent, tool.display_name.as_deref()),
@@ -97,7 +97,7 @@ fn the_weather_needs_nobodys_leave_and_may_be_asked_twice() {
 }
 
 #[tokio::test]
-async fn a_trade_waits_for_a_person_and_is_placed_once() {
+async fn a_trade_needs_approval_and_is_not_idempotent() {
     let tool = builtin_definition("execute_trade").unwrap();
     assert_eq!((tool.approval, tool.approval_timeout_seconds, tool.idempotent), (ApprovalPolicy::Always, 300, false));
     assert_eq!(tool.display_name.as_deref(), Some("Trade"));
@@ -106,7 +106,7 @@ async fn a_trade_waits_for_a_person_and_is_placed_once() {
 }
 
 #[tokio::test]
-async fn the_clock_tells_the_time_that_it_was_given() {
+async fn the_clock_returns_the_injected_time() {
     for arguments in ["{}", r#"{"timezone":"utc"}"#, r#"{"timezone":null}"#] {
         let told = said(asking("clock", arguments)).await;
         assert_eq!(told, format!(r#"{{"time":"2024-03-09T16:00:00.800Z","unix_ms":{NOW}}}"#));
@@ -121,7 +121,7 @@ async fn the_calculator_calculates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_tools_wait_as_long_as_they_say() {
+async fn the_three_delay_tools_wait_for_their_delay() {
     for (name, ms, end) in [("tool_a", 100, "a done"), ("tool_b", 300, "b done"), ("tool_c", 600, "c done")] {
         let begun = Instant::now();
         assert_eq!(said(asking(name, "{}")).await, end);
@@ -130,7 +130,7 @@ async fn three_tools_wait_as_long_as_they_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_says_how_far_it_is_every_fifth_of_a_second() {
+async fn slow_reports_progress_every_fifth_of_a_second() {
     let begun = Instant::now();
     let mut events = start(asking("slow", r#"{"seconds":2}"#));
     for step in 1..=10_u32 {

@@ -1,6 +1,6 @@
-//! What a program is given, and how what it says is read.
+//! The input of a program, and how its output is parsed.
 
-use crate::house::{SECRET, call, failed, request, said, sh, shell, start, toolbox_with_path};
+use crate::test_toolbox::{SECRET, call, failed, request, said, sh, shell, start, toolbox_with_path};
 use futures_util::{StreamExt, future};
 use model::definition::{CommandTool, ToolExecutor};
 use model::ports::ToolRunner;
@@ -9,21 +9,21 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 
 #[tokio::test]
-async fn a_program_is_given_its_arguments_on_stdin() {
+async fn a_program_gets_its_arguments_on_stdin() {
     let cat = CommandTool { command: vec!["cat".to_owned()], ..CommandTool::default() };
     assert_eq!(said(request(ToolExecutor::Command(cat), r#"{"a":"b c"}"#)).await, r#"{"a":"b c"}"#);
     assert_eq!(said(sh("wc -l")).await.trim(), "1");
 }
 
 #[tokio::test]
-async fn no_shell_reads_the_command() {
+async fn the_command_is_not_run_by_a_shell() {
     let command = ["echo", "$HOME;`id`", "*", ""].map(str::to_owned).to_vec();
     let echo = CommandTool { command, ..CommandTool::default() };
     assert_eq!(said(request(ToolExecutor::Command(echo), "{}")).await, "$HOME;`id` * ");
 }
 
 #[tokio::test]
-async fn the_environment_is_what_the_definition_says_and_whose_call_it_is() {
+async fn the_environment_has_the_definitions_variables_and_the_calls_ids() {
     let mut tool = CommandTool { command: vec!["env".to_owned()], ..CommandTool::default() };
     tool.env_pass = vec!["GREETING".to_owned(), "NOT_SET".to_owned()];
     tool.env.insert("KEY".to_owned(), "Bearer {env:TOKEN}".to_owned());
@@ -44,7 +44,7 @@ async fn the_environment_is_what_the_definition_says_and_whose_call_it_is() {
 }
 
 #[tokio::test]
-async fn a_program_runs_where_it_is_told_to() {
+async fn a_program_runs_in_its_configured_directory() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().canonicalize().unwrap();
     let dir = dir.to_str().unwrap();
@@ -53,7 +53,7 @@ async fn a_program_runs_where_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn events_come_at_once_and_the_rest_is_the_result() {
+async fn events_are_streamed_and_the_rest_is_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let go = folder.path().join("go");
     let script = r#"echo '{"type":"state","snapshot":{"a":1}}'; until [ -e "$1" ]; do sleep 0.01; done
@@ -70,14 +70,14 @@ async fn events_come_at_once_and_the_rest_is_the_result() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_in_words() {
+async fn an_empty_result_is_described_in_text() {
     assert_eq!(said(sh("true")).await, "(no output)");
     assert_eq!(said(sh("echo complaint >&2")).await, "(no output)");
     assert_eq!(said(sh("printf '\\377x'")).await, "\u{fffd}x");
 }
 
 #[tokio::test]
-async fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
+async fn a_failed_program_has_the_end_of_its_stderr() {
     let (_, output) = call(sh("echo result; echo why >&2; exit 3")).await;
     let error = output.error.unwrap();
     assert_eq!(error.code, "command_failed");
@@ -94,7 +94,7 @@ async fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
 }
 
 #[tokio::test]
-async fn of_a_long_complaint_the_end_is_told() {
+async fn a_long_stderr_is_truncated_to_its_end() {
     let (_, message) = failed(sh("seq 1 100000 >&2; exit 1")).await;
     let complaint = message.strip_prefix("the program exited with status 1: ").unwrap();
     assert!((1_500..=2_048).contains(&complaint.len()), "{}", complaint.len());
@@ -102,7 +102,7 @@ async fn of_a_long_complaint_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named() {
+async fn a_missing_program_is_named() {
     for name in ["no-such-program", "./no-such-program", "/nowhere/at/all"] {
         let tool = CommandTool { command: vec![name.to_owned()], ..CommandTool::default() };
         let (code, message) = failed(request(ToolExecutor::Command(tool), "{}")).await;
@@ -115,14 +115,14 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_program_is_found_where_the_server_looks_though_it_does_not_get_to_know_where() {
+async fn a_program_is_found_in_the_servers_path_which_it_does_not_inherit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let here = CommandTool { command: vec!["only-here".to_owned()], ..CommandTool::default() };
     let here = request(ToolExecutor::Command(here), "{}");
     std::fs::write(folder.path().join("only-here"), "#!/bin/sh\nenv | grep -c ^HEADWATER_").unwrap();
 
-    // A file that nobody may run is no program.
+    // A file that is not executable is no program.
     let events: Vec<ToolEvent> = toolbox_with_path(format!("relative:{path}")).call_tool(here.clone()).collect().await;
     assert!(matches!(events.as_slice(), [ToolEvent::End(output)] if output.error.is_some()), "{events:?}");
 
@@ -133,7 +133,7 @@ async fn a_program_is_found_where_the_server_looks_though_it_does_not_get_to_kno
 }
 
 #[tokio::test]
-async fn input_that_nobody_reads_does_no_harm() {
+async fn unread_stdin_is_harmless() {
     let arguments = format!("{{\"a\":\"{}\"}}", "x".repeat(1_000_000));
     for script in ["echo ok", "exec 0<&-; sleep 0.05; echo ok", "head -c 10 >/dev/null; echo ok"] {
         assert_eq!(said(request(ToolExecutor::Command(shell(script)), &arguments)).await, "ok", "{script}");
@@ -143,7 +143,7 @@ async fn input_that_nobody_reads_does_no_harm() {
 }
 
 #[tokio::test]
-async fn many_programs_end_at_the_same_time_and_none_is_missed() {
+async fn many_programs_that_end_together_are_all_reaped() {
     let all = (0..40).map(|n| async move { said(sh(&format!("echo {n}"))).await });
     let said = future::join_all(all).await;
     let wanted: Vec<String> = (0..40).map(|n: u32| n.to_string()).collect();
@@ -151,7 +151,7 @@ async fn many_programs_end_at_the_same_time_and_none_is_missed() {
 }
 
 #[tokio::test]
-async fn what_the_server_does_not_run_is_refused() {
+async fn a_tool_of_another_executor_is_refused() {
     for how in [
         ToolExecutor::Client,
         ToolExecutor::Agent { agent: "a".into(), others: Vec::new() },

@@ -1,7 +1,7 @@
-//! Hooks: who may rewrite what is said.
+//! Hooks that rewrite the input.
 
-use crate::house::{ended, toolbox, until};
 use crate::site::{Site, answer};
+use crate::test_toolbox::{ended, toolbox, until};
 use model::content::ContentPart;
 use model::definition::InputHook;
 use model::error::ErrorInfo;
@@ -9,7 +9,7 @@ use model::history::HistoryEntry;
 use model::ports::{HookRequest, HookResponse, HookRunner};
 use serde_json::json;
 
-fn asked() -> HookRequest {
+fn hook_request() -> HookRequest {
     HookRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -29,7 +29,7 @@ fn command(command: &[&str]) -> InputHook {
 }
 
 async fn ask(hook: &InputHook) -> Result<HookResponse, ErrorInfo> {
-    toolbox().run_hook(hook, asked()).await
+    toolbox().run_hook(hook, hook_request()).await
 }
 
 async fn refused(hook: &InputHook) -> String {
@@ -39,20 +39,20 @@ async fn refused(hook: &InputHook) -> String {
 }
 
 #[tokio::test]
-async fn an_address_is_given_the_question_and_answers() {
+async fn an_http_hook_gets_the_request_and_answers() {
     let body = json!({"input": [{"type": "text", "text": "rewritten"}]}).to_string();
     let site = Site::answering(answer("200 OK", "application/json", &body)).await;
     let wanted = HookResponse { history: None, input: Some(vec![ContentPart::text("rewritten")]) };
     assert_eq!(ask(&url(site.url("/hook"))).await, Ok(wanted));
     let seen = site.only();
     assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", "/hook"));
-    assert_eq!(serde_json::from_str::<HookRequest>(&seen.body).unwrap(), asked());
+    assert_eq!(serde_json::from_str::<HookRequest>(&seen.body).unwrap(), hook_request());
     let headers = ["content-type", "headwater-user", "headwater-thread", "headwater-run"].map(|name| seen.header(name));
     assert_eq!(headers, [Some("application/json"), Some("local"), Some("thr_1"), Some("task_R")]);
 }
 
 #[tokio::test]
-async fn a_program_is_given_the_question_and_answers() {
+async fn a_command_hook_gets_the_request_and_answers() {
     let script = concat!(
         "import json, os, sys\n",
         "asked = json.load(sys.stdin)\n",
@@ -65,7 +65,7 @@ async fn a_program_is_given_the_question_and_answers() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_refused() {
+async fn an_invalid_hook_answer_is_refused() {
     for body in ["", "words", "[]", r#"{"inputs":[]}"#, r#"{"input":"words"}"#] {
         let site = Site::answering(answer("200 OK", "application/json", body)).await;
         for message in [refused(&url(site.url("/"))).await, refused(&command(&["echo", body])).await] {
@@ -75,7 +75,7 @@ async fn an_answer_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told() {
+async fn hook_failures_are_reported() {
     let site = Site::answering(answer("503 Service Unavailable", "text/plain", "closed")).await;
     assert_eq!(refused(&url(site.url("/"))).await, "the input hook failed: status 503 Service Unavailable: closed");
     let message = refused(&command(&["sh", "-c", "echo why >&2; exit 2"])).await;
@@ -87,7 +87,7 @@ async fn what_goes_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_is_left_and_its_program_ended() {
+async fn a_hanging_hook_times_out_and_its_program_is_killed() {
     let silent = Site::serving(|socket| async move {
         let _open = socket;
         std::future::pending::<()>().await;

@@ -1,7 +1,7 @@
-//! What is asked of an address, and how its answer is read.
+//! HTTP tools: the request, and how the response is parsed.
 
-use crate::house::{address, call, failed, request, said, start};
 use crate::site::{Site, answer, head};
+use crate::test_toolbox::{address, call, failed, request, said, start};
 use futures_util::StreamExt;
 use model::definition::{HttpTool, ToolExecutor};
 use model::tool::{ProgressUpdate, ToolEvent};
@@ -19,7 +19,7 @@ async fn plain() -> Site {
 }
 
 #[tokio::test]
-async fn a_get_has_its_arguments_in_path_and_query_and_says_whose_call_it_is() {
+async fn a_get_has_its_arguments_in_path_and_query_and_the_calls_ids() {
     let site = plain().await;
     let tool = address("get", site.url("/items/{id}?fixed=1&q={q}"));
     let arguments = json!({"id": "a/b", "q": "x&y", "n": 3, "none": null, "list": [1, "é"]});
@@ -45,7 +45,7 @@ async fn delete_and_head_have_no_body_either() {
 }
 
 #[tokio::test]
-async fn a_post_has_what_the_address_does_not_use_as_its_body() {
+async fn a_post_has_the_arguments_unused_by_the_url_as_its_body() {
     let site = plain().await;
     let tool = address("POST", site.url("/items/{id}"));
     said(request(ToolExecutor::Http(tool), r#"{"id":7,"big":123456789012345678901234567890,"o":{"a":[]}}"#)).await;
@@ -66,7 +66,7 @@ async fn a_body_can_be_a_template() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_the_address_are_refused_before_anybody_is_asked() {
+async fn arguments_that_do_not_fit_the_url_are_refused_before_any_request() {
     let site = plain().await;
     for arguments in [json!({}), json!({"id": {"x": 1}}), json!({"id": ""}), json!({"id": ".."}), json!([])] {
         let (code, _) = failed(http(address("GET", site.url("/items/{id}")), &arguments)).await;
@@ -76,7 +76,7 @@ async fn arguments_that_do_not_fit_the_address_are_refused_before_anybody_is_ask
 }
 
 #[tokio::test]
-async fn a_definition_that_cannot_be_asked_says_so() {
+async fn an_invalid_definition_is_an_error() {
     let site = plain().await;
     let no_method = address("GE T", site.url("/"));
     let mut no_header = address("GET", site.url("/"));
@@ -88,7 +88,7 @@ async fn a_definition_that_cannot_be_asked_says_so() {
 }
 
 #[tokio::test]
-async fn no_definition_speaks_for_somebody_else() {
+async fn a_definition_cannot_override_the_identity_headers() {
     let site = plain().await;
     let mut tool = address("POST", site.url("/"));
     for (name, value) in [("Headwater-User", "root"), ("X-Own", "kept"), ("Content-Type", "application/x-own")] {
@@ -101,7 +101,7 @@ async fn no_definition_speaks_for_somebody_else() {
 }
 
 #[tokio::test]
-async fn the_whole_body_is_the_result_unless_a_pointer_says_what_is() {
+async fn the_result_is_the_body_or_what_a_pointer_selects() {
     let body = "{\"type\":\"progress\"}\n";
     let site = Site::answering(answer("200 OK", "application/json; charset=utf-8", body)).await;
     let (events, _) = call(http(address("GET", site.url("/")), &json!({}))).await;
@@ -116,7 +116,7 @@ async fn the_whole_body_is_the_result_unless_a_pointer_says_what_is() {
 }
 
 #[tokio::test]
-async fn an_answer_in_lines_is_told_as_it_comes() {
+async fn a_line_delimited_response_is_streamed() {
     let more = Arc::new(Notify::new());
     let wait = Arc::clone(&more);
     let site = Site::serving(move |mut socket| {
@@ -140,7 +140,7 @@ async fn an_answer_in_lines_is_told_as_it_comes() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_its_status_and_the_beginning_of_what_it_says() {
+async fn an_error_response_has_its_status_and_the_start_of_its_body() {
     let site = Site::answering(answer("404 Not Found", "text/plain", &"é".repeat(2000))).await;
     let (_, output) = call(http(address("GET", site.url("/")), &json!({}))).await;
     let error = output.error.unwrap();

@@ -1,7 +1,7 @@
-//! Addresses that are not there, hang, flood or break off.
+//! HTTP tools that are unreachable, hang, flood or disconnect.
 
-use crate::house::{OUTPUT_BYTES_MAX, address, failed, peak_kib, request, start, within};
 use crate::site::{Site, head};
+use crate::test_toolbox::{OUTPUT_BYTES_MAX, address, failed, peak_kib, request, start, within};
 use futures_util::StreamExt;
 use model::definition::ToolExecutor;
 use model::tool::{ToolEvent, ToolRequest};
@@ -15,7 +15,7 @@ fn get(url: String) -> ToolRequest {
     request(ToolExecutor::Http(address("GET", url)), "{}")
 }
 
-/// Says this, then waits for the client to go away, and tells that it did.
+/// Sends this, waits for the client to disconnect, and reports it.
 async fn hanging(begin: String) -> (Site, mpsc::UnboundedReceiver<()>) {
     let (gone, left) = mpsc::unbounded_channel();
     let begin: Arc<str> = begin.into();
@@ -23,7 +23,7 @@ async fn hanging(begin: String) -> (Site, mpsc::UnboundedReceiver<()>) {
         let (gone, begin) = (gone.clone(), Arc::clone(&begin));
         async move {
             socket.write_all(begin.as_bytes()).await.unwrap();
-            // Nothing more is said by the client, so this is its end, in peace or not.
+            // The client sends nothing more, so this is its end, clean or not.
             let _ = socket.read(&mut [0; 16]).await;
             let _ = gone.send(());
         }
@@ -32,7 +32,7 @@ async fn hanging(begin: String) -> (Site, mpsc::UnboundedReceiver<()>) {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable() {
+async fn a_closed_port_is_an_unreachable_tool() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -43,13 +43,13 @@ async fn nobody_there_is_unreachable() {
 }
 
 #[tokio::test]
-async fn somebody_who_hangs_up_is_unreachable() {
+async fn a_server_that_disconnects_is_unreachable() {
     let site = Site::serving(|socket| async move { drop(socket) }).await;
     assert_eq!(failed(get(site.url("/"))).await.0, "unreachable");
 }
 
 #[tokio::test]
-async fn who_never_answers_is_left_at_the_deadline() {
+async fn a_silent_server_is_aborted_at_the_deadline() {
     for begin in [String::new(), "HTTP/1.1 200 OK\r\n".to_owned(), head("text/plain") + "some"] {
         let (site, mut left) = hanging(begin).await;
         let begun = Instant::now();
@@ -62,14 +62,14 @@ async fn who_never_answers_is_left_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn what_comes_after_its_deadline_asks_nobody() {
+async fn a_call_after_its_deadline_sends_no_request() {
     let (site, _left) = hanging(String::new()).await;
     assert_eq!(failed(within(0, get(site.url("/")))).await.0, "tool_timeout");
     assert_eq!(site.seen().len(), 0);
 }
 
 #[tokio::test]
-async fn nobody_is_asked_before_the_stream_is_polled() {
+async fn no_request_is_sent_before_the_stream_is_polled() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = listener.local_addr().unwrap().to_string();
     let mut events = start(within(2_000, get(format!("http://{host}/"))));
@@ -80,7 +80,7 @@ async fn nobody_is_asked_before_the_stream_is_polled() {
 }
 
 #[tokio::test]
-async fn dropping_the_stream_hangs_up() {
+async fn dropping_the_stream_closes_the_connection() {
     let line = head("application/x-ndjson") + "{\"type\":\"progress\"}\n";
     let (site, mut left) = hanging(line).await;
     let mut events = start(get(site.url("/")));
@@ -91,7 +91,7 @@ async fn dropping_the_stream_hangs_up() {
 }
 
 #[tokio::test]
-async fn a_flood_is_stopped_and_fills_no_memory() {
+async fn unlimited_output_is_stopped_within_bounded_memory() {
     for kind in ["text/plain", "application/x-ndjson"] {
         let (wrote, mut told) = mpsc::unbounded_channel();
         let site = Site::serving(move |mut socket: TcpStream| {
@@ -117,7 +117,7 @@ async fn a_flood_is_stopped_and_fills_no_memory() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_end_is_not_waited_for() {
+async fn an_endless_error_response_is_not_awaited() {
     let site = Site::serving(|mut socket: TcpStream| async move {
         let head = "HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\n\r\n";
         socket.write_all(head.as_bytes()).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_refusal_without_end_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_no_result() {
+async fn a_truncated_response_is_no_result() {
     let cut = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 100\r\n\r\nhalf";
     let site = Site::answering(cut).await;
     let (code, message) = failed(get(site.url("/"))).await;

@@ -1,13 +1,13 @@
-//! Tools from outside: real programs, real sockets.
+//! Tools with real programs and real sockets.
 
 #![cfg(test)]
 
 mod builtin;
 mod command;
-mod ends;
 mod hooks;
-mod house;
 mod http;
 mod http_ends;
+mod process_ends;
 mod secrets;
 mod site;
+mod test_toolbox;

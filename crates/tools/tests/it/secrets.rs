@@ -1,7 +1,7 @@
-//! Secrets: put in where they are named, and nowhere else to be found.
+//! Secrets: inserted where they are referenced, and visible nowhere else.
 
-use crate::house::{SECRET, address, call, failed, request, said, shell, toolbox};
 use crate::site::{Site, answer};
+use crate::test_toolbox::{SECRET, address, call, failed, request, said, shell, toolbox};
 use model::definition::{HttpTool, ToolExecutor};
 use model::tool::{ToolOutput, ToolRequest};
 
@@ -22,7 +22,7 @@ fn assert_hidden(output: &ToolOutput) {
 }
 
 #[tokio::test]
-async fn a_header_may_be_or_hold_a_secret() {
+async fn a_header_may_be_or_contain_a_secret() {
     let site = Site::answering(answer("200 OK", "text/plain", "fine")).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
@@ -45,7 +45,7 @@ async fn a_file_is_read_at_every_call() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_missing_is_named_and_nobody_is_asked() {
+async fn a_missing_secret_is_named_and_no_request_is_sent() {
     let site = Site::answering(answer("200 OK", "text/plain", "fine")).await;
     let folder = tempfile::tempdir().unwrap();
     let ran = folder.path().join("ran");
@@ -63,8 +63,8 @@ async fn a_secret_that_is_missing_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_a_secret_in_its_refusal_is_not_quoted() {
-    // The second one would be cut in the middle of the secret.
+async fn a_secret_echoed_in_an_error_response_is_not_quoted() {
+    // The second one would be truncated in the middle of the secret.
     for padding in [0, 495] {
         let body = format!("{} token {SECRET} is wrong", "x".repeat(padding));
         let site = Site::answering(answer("401 Unauthorized", "text/plain", &body)).await;
@@ -77,7 +77,7 @@ async fn a_server_that_repeats_a_secret_in_its_refusal_is_not_quoted() {
 }
 
 #[tokio::test]
-async fn a_program_that_repeats_a_secret_in_its_complaint_is_not_quoted() {
+async fn a_secret_echoed_on_stderr_is_not_quoted() {
     for padding in [0, 2_040] {
         let script = format!("printf \"$KEY %{padding}s\" end >&2; exit 1");
         let (_, output) = call(with_env(&script, "env:TOKEN")).await;
@@ -89,7 +89,7 @@ async fn a_program_that_repeats_a_secret_in_its_complaint_is_not_quoted() {
 }
 
 #[tokio::test]
-async fn a_secret_that_no_header_can_hold_is_not_shown() {
+async fn a_secret_that_is_no_valid_header_value_is_not_shown() {
     let site = Site::answering(answer("200 OK", "text/plain", "fine")).await;
     let (code, message) = failed(with_header(&site, "env:BROKEN")).await;
     assert_eq!(
@@ -99,7 +99,7 @@ async fn a_secret_that_no_header_can_hold_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_toolbox_shows_nothing_of_what_it_holds() {
+async fn the_debug_output_of_a_toolbox_has_no_secrets() {
     let shown = format!("{:?}", toolbox());
     assert_eq!(shown, "Toolbox { .. }");
 }

@@ -1,4 +1,4 @@
-//! A small HTTP server that says what it is told, byte for byte.
+//! A small HTTP server with fixed responses, byte for byte.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A request as it came.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
@@ -28,20 +28,20 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Gives every request this answer.
+    /// Sends this response to every request.
     pub(crate) async fn answering(answer: impl Into<String>) -> Self {
         let answer: Arc<str> = answer.into().into();
         Self::serving(move |mut socket| {
             let answer = Arc::clone(&answer);
             async move {
-                // A client that has read enough goes away.
+                // A client that has read enough disconnects.
                 let _ = socket.write_all(answer.as_bytes()).await;
             }
         })
         .await
     }
 
-    /// Hands over the socket of every request once it was read.
+    /// Passes on the socket of every request after reading it.
     pub(crate) async fn serving<F, T>(serve: F) -> Self
     where
         F: Fn(TcpStream) -> T + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl Site {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The one request that there was.
+    /// The only request.
     pub(crate) fn only(&self) -> Seen {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
@@ -88,13 +88,13 @@ impl Drop for Site {
     }
 }
 
-/// An answer with a body whose length is said.
+/// A response with a body and its length.
 pub(crate) fn answer(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
 }
 
-/// The head of an answer whose body ends with the connection.
+/// The head of a response that ends with the connection.
 pub(crate) fn head(kind: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n")
 }

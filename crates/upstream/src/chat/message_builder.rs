@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_one_kind_is_one_part_but_every_picture_is_its_own() {
+    fn deltas_of_one_kind_form_one_part_but_every_image_is_a_part() {
         let mut message = ChatMessageBuilder::start(&mut SlotCounter::default(), &mut Vec::new());
         let said = [
             message.text_delta("a".to_owned(), None),

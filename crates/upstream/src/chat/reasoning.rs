@@ -158,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_signed_block_is_whole_again_though_its_signature_came_last() {
+    fn a_signed_block_is_complete_when_its_signature_comes_last() {
         let mut details = ReasoningDetails::default();
         for fragment in [
             json!({"type": "reasoning.text", "text": "Let", "signature": null, "format": "anthropic-claude-v1", "index": 0}),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thought_that_is_told_twice_is_shown_once() {
+    fn duplicate_reasoning_is_shown_once() {
         let mut delta = json!({"reasoning": "hm", "reasoning_content": "hm", "reasoning_details": [{"text": "hm"}]});
         let mut thoughts = ReasoningBuilder::new(3);
         let shown = thoughts.push(ReasoningDelta::take_from(&mut delta).unwrap()).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_thought() {
+    fn empty_reasoning_is_ignored() {
         for mut delta in [json!({"reasoning": ""}), json!({"reasoning_content": null}), json!({}), json!(null)] {
             assert!(ReasoningDelta::take_from(&mut delta).is_none(), "{delta}");
         }

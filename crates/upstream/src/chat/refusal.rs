@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Status, code, type and message of the error; what it is for us, and whether to try again.
+    /// Status, code, type and message of the error; our code, and whether it is retryable.
     type Case = (u16, &'static str, &'static str, &'static str, &'static str, bool);
 
     const CASES: [Case; 18] = [
@@ -143,7 +143,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_services_words_mean_one_of_ours() {
+    fn error_codes_of_every_service_are_classified() {
         for (status, code, kind, message, ours, retryable) in CASES {
             let body = json!({"error": {"code": code, "type": kind, "message": message}}).to_string();
             let error = classify_error(status, body.as_bytes(), None).error;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_keeps_what_was_said_and_how_long_to_wait() {
+    fn a_failure_keeps_the_message_and_retry_after() {
         let body = br#"{"error":{"message":"Slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
         let failure = classify_error(429, body, Some(1500));
         assert_eq!(failure.retry_after_ms, Some(1500));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_stream_is_told_from_a_chunk() {
+    fn an_error_in_a_stream_is_distinguished_from_a_chunk() {
         for chunk in [json!({"choices": []}), json!({"error": null}), json!({"error": ""}), json!([]), json!(null)] {
             assert_eq!(classify_stream_error(&chunk, None), None, "{chunk}");
         }

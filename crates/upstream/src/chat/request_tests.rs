@@ -45,7 +45,7 @@ fn thinks(item: Value) -> HistoryEntry {
     HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(item) }
 }
 
-/// A call that came from where the request goes.
+/// A call from the origin that the request goes to.
 fn asks(id: &str, name: &str, arguments: &str) -> HistoryEntry {
     HistoryEntry::Call {
         call_id: CallId::from(format!("call_{id}").as_str()),
@@ -62,7 +62,7 @@ fn gets(id: &str, content: Vec<ContentPart>) -> HistoryEntry {
 }
 
 #[test]
-fn a_body_has_everything_and_wishes_come_last() {
+fn a_body_has_every_field_and_operator_options_win() {
     let spec = |name: &str, parameters| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
     let options = json!({"temperature": 0, "model": "other", "stream_options": null, "tools": [{"type": "own"}]});
     let body = build_request(
@@ -92,7 +92,7 @@ fn a_body_has_everything_and_wishes_come_last() {
 }
 
 #[test]
-fn all_that_a_step_said_is_one_message_and_its_results_follow_in_order() {
+fn the_output_of_a_step_is_one_message_and_its_results_follow_in_order() {
     let told = messages(vec![
         user("weather?"),
         thinks(json!({"reasoning": "hm"})),
@@ -117,7 +117,7 @@ fn all_that_a_step_said_is_one_message_and_its_results_follow_in_order() {
 }
 
 #[test]
-fn roles_alternate_and_a_person_speaks_first_and_last() {
+fn roles_alternate_and_the_user_is_first_and_last_in_chat() {
     let said = |role: &str, content: &str| json!({"role": role, "content": content});
     assert_eq!(messages(vec![]), json!([said("user", CONTINUE_PROMPT)]));
     let summary = HistoryEntry::Summary { text: "much".to_owned() };
@@ -132,7 +132,7 @@ fn roles_alternate_and_a_person_speaks_first_and_last() {
 }
 
 #[test]
-fn thoughts_go_back_in_the_fields_that_somebody_asks_for_and_only_home() {
+fn reasoning_is_sent_back_in_the_configured_fields_to_its_origin_only() {
     let thoughts = json!({"reasoning_content": "I think", "reasoning": "I think", "thinking": "x"});
     let fragments = |item: Value| thinks(json!({"reasoning_details": [item]}));
     let told = messages(vec![
@@ -156,7 +156,7 @@ fn thoughts_go_back_in_the_fields_that_somebody_asks_for_and_only_home() {
 }
 
 #[test]
-fn a_signed_call_goes_back_signed() {
+fn a_signed_call_is_sent_back_signed() {
     let extra = json!({"google": {"thought_signature": "s"}});
     let call = HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
@@ -173,7 +173,7 @@ fn a_signed_call_goes_back_signed() {
 }
 
 #[test]
-fn what_a_service_refuses_of_its_own_words_can_be_left_out() {
+fn reasoning_that_a_service_refuses_can_be_left_out() {
     let thoughts = || thinks(json!({"reasoning_content": "x", "reasoning_details": [{"text": "x"}]}));
     let signed = |item: Value| HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
@@ -188,7 +188,7 @@ fn what_a_service_refuses_of_its_own_words_can_be_left_out() {
 }
 
 #[test]
-fn calls_from_elsewhere_get_names_that_everybody_takes_and_that_stay() {
+fn calls_of_other_origins_get_portable_and_stable_ids() {
     let call = |number: u32| HistoryEntry::Call {
         call_id: CallId::numbered("019a8c0b6d5f7e0a9b1c2d3e4f50617283", number),
         name: "t".to_owned(),
@@ -208,7 +208,7 @@ fn calls_from_elsewhere_get_names_that_everybody_takes_and_that_stay() {
 }
 
 #[test]
-fn names_that_meet_are_told_apart() {
+fn colliding_call_ids_are_made_unique() {
     let taken = short_call_id("call_R2", 0);
     let theirs = HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
@@ -225,7 +225,7 @@ fn names_that_meet_are_told_apart() {
 }
 
 #[test]
-fn arguments_are_an_object_and_names_are_plain() {
+fn arguments_are_an_object_and_tool_names_are_plain() {
     let cases = [
         ("", "{}"),
         (" null ", "{}"),
@@ -243,7 +243,7 @@ fn arguments_are_an_object_and_names_are_plain() {
 }
 
 #[test]
-fn pictures_and_files_are_shown_or_named() {
+fn images_and_files_are_sent_or_described() {
     let file = |name: Option<&str>, url: Option<&str>| ContentPart::File {
         file: FileRef { name: name.map(str::to_owned), url: url.map(str::to_owned), ..FileRef::default() },
     };
@@ -275,7 +275,7 @@ fn pictures_and_files_are_shown_or_named() {
 }
 
 #[test]
-fn pictures_in_results_follow_all_results() {
+fn images_in_results_follow_all_results() {
     let url = "data:image/png;base64,AAAA";
     let told = messages(vec![
         user("draw"),
@@ -298,8 +298,8 @@ fn pictures_in_results_follow_all_results() {
     assert_eq!(told.as_array().unwrap()[2..], expected);
 }
 
-/// The body for these wishes, with one tool.
-fn wished(wishes: ModelSettings, model: &str, options: &Value) -> Value {
+/// The body for these settings, with one tool.
+fn body_with_settings(wishes: ModelSettings, model: &str, options: &Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
@@ -312,9 +312,9 @@ fn wished(wishes: ModelSettings, model: &str, options: &Value) -> Value {
 }
 
 #[test]
-fn what_a_caller_asks_for_is_said_in_the_dialects_words() {
+fn model_settings_map_to_the_fields_of_chat() {
     let schema = json!({"type": "object"});
-    let mut body = wished(
+    let mut body = body_with_settings(
         ModelSettings {
             instructions: Some("Rhyme.".to_owned()),
             max_output_tokens: Some(99),
@@ -340,16 +340,24 @@ fn what_a_caller_asks_for_is_said_in_the_dialects_words() {
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
         let wishes = ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() };
-        assert_eq!(wished(wishes, "m", &json!({}))["tool_choice"], word);
+        assert_eq!(body_with_settings(wishes, "m", &json!({}))["tool_choice"], word);
     }
-    let any = wished(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, "m", &json!({}));
+    let any = body_with_settings(
+        ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() },
+        "m",
+        &json!({}),
+    );
     assert_eq!(any["response_format"], json!({"type": "json_object"}));
 }
 
 #[test]
-fn the_limit_has_the_name_that_the_model_takes_unless_the_operator_set_one() {
+fn the_token_limit_has_the_field_name_of_the_model_unless_the_operator_set_one() {
     let limits = |model: &str, options: Value| {
-        let body = wished(ModelSettings { max_output_tokens: Some(9), ..ModelSettings::default() }, model, &options);
+        let body = body_with_settings(
+            ModelSettings { max_output_tokens: Some(9), ..ModelSettings::default() },
+            model,
+            &options,
+        );
         [body["max_tokens"].as_u64(), body["max_completion_tokens"].as_u64()]
     };
     for model in ["o3-mini", "gpt-5", "openai/gpt-5-mini", "gpt-5-chat-latest"] {
@@ -363,7 +371,7 @@ fn the_limit_has_the_name_that_the_model_takes_unless_the_operator_set_one() {
 }
 
 #[test]
-fn nothing_is_said_about_tools_where_there_are_none() {
+fn without_tools_no_tool_fields_are_sent() {
     let wishes = ModelSettings {
         tool_choice: Some(ToolChoice::Required),
         parallel_tool_calls: Some(true),
@@ -375,7 +383,7 @@ fn nothing_is_said_about_tools_where_there_are_none() {
 }
 
 #[test]
-fn what_a_clients_operator_said_is_in_the_one_system_message() {
+fn client_instructions_are_in_the_single_system_message() {
     let system = |text: &str| HistoryEntry::System { text: text.to_owned() };
     let history = vec![system("Be kind."), user("hi"), says("Hello,"), system("Be quick."), says("you."), user("go")];
     let turn = ModelRequest { instructions: "Be brief.".to_owned(), ..turn(history) };

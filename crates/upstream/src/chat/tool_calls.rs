@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     /// Each call as `id name arguments`, as it was shown.
-    fn told(chunks: &[Value]) -> Vec<String> {
+    fn call_lines(chunks: &[Value]) -> Vec<String> {
         let (mut calls, mut slots, mut out) = (ChatToolCalls::default(), SlotCounter::default(), Vec::new());
         for chunk in chunks {
             calls.push_deltas(chunk.as_array().unwrap().clone(), &mut slots, &mut out);
@@ -303,7 +303,7 @@ mod tests {
             json!([piece(Some(0), "", "", "{\"x\":")]),
             json!([piece(Some(1), "", "", "{}"), piece(Some(0), "", "", "1}")]),
         ];
-        assert_eq!(told(&chunks), [r#"a one {"x":1}"#, "b two {}"]);
+        assert_eq!(call_lines(&chunks), [r#"a one {"x":1}"#, "b two {}"]);
     }
 
     #[test]
@@ -313,104 +313,104 @@ mod tests {
             json!([piece(Some(0), "b", "one", "{\"x\":2}")]),
             json!([piece(Some(0), "c", "two", "{}")]),
         ];
-        assert_eq!(told(&whole), [r#"a one {"x":1}"#, r#"b one {"x":2}"#, "c two {}"]);
+        assert_eq!(call_lines(&whole), [r#"a one {"x":1}"#, r#"b one {"x":2}"#, "c two {}"]);
         let pieces = [
             json!([piece(Some(0), "a", "one", "")]),
             json!([piece(Some(0), "", "", "{}")]),
             json!([piece(Some(0), "b", "two", "")]),
             json!([piece(Some(0), "", "", "{\"y\":2}")]),
         ];
-        assert_eq!(told(&pieces), ["a one {}", r#"b two {"y":2}"#]);
+        assert_eq!(call_lines(&pieces), ["a one {}", r#"b two {"y":2}"#]);
         let nameless =
             [json!([piece(Some(0), "", "one", "{\"x\":1}")]), json!([piece(Some(0), "", "one", "{\"x\":2}")])];
-        assert_eq!(told(&nameless), [r#" one {"x":1}"#, r#" one {"x":2}"#]);
+        assert_eq!(call_lines(&nameless), [r#" one {"x":1}"#, r#" one {"x":2}"#]);
     }
 
     #[test]
-    fn a_missing_index_is_found_by_id_or_place_or_order() {
+    fn a_missing_index_is_inferred_from_id_position_or_order() {
         let by_id = [
             json!([piece(None, "a", "one", "{")]),
             json!([piece(None, "b", "two", "{")]),
             json!([piece(None, "a", "", "}")]),
             json!([piece(None, "b", "", "}")]),
         ];
-        assert_eq!(told(&by_id), ["a one {}", "b two {}"]);
+        assert_eq!(call_lines(&by_id), ["a one {}", "b two {}"]);
         let by_place = [
             json!([piece(None, "a", "one", ""), piece(None, "b", "two", "")]),
             json!([piece(None, "", "", "{\"x\":"), piece(None, "", "", "{")]),
             json!([piece(None, "", "", "1}"), piece(None, "", "", "}")]),
         ];
-        assert_eq!(told(&by_place), [r#"a one {"x":1}"#, "b two {}"]);
+        assert_eq!(call_lines(&by_place), [r#"a one {"x":1}"#, "b two {}"]);
         let by_order = [
             json!([piece(None, "", "one", "{}")]),
             json!([piece(None, "", "two", "")]),
             json!([piece(None, "", "", "{\"x\":")]),
             json!([piece(None, "", "", "1}")]),
         ];
-        assert_eq!(told(&by_order), [" one {}", r#" two {"x":1}"#]);
+        assert_eq!(call_lines(&by_order), [" one {}", r#" two {"x":1}"#]);
     }
 
     #[test]
-    fn ids_that_come_again_or_change_leave_one_call() {
+    fn repeated_or_changed_ids_leave_one_call() {
         let again = [
             json!([piece(Some(0), "a", "one", "")]),
             json!([piece(Some(0), "a", "", "{\"x\"")]),
             json!([piece(Some(0), "a", "", ":1}")]),
         ];
-        assert_eq!(told(&again), [r#"a one {"x":1}"#]);
+        assert_eq!(call_lines(&again), [r#"a one {"x":1}"#]);
         let changing = [
             json!([piece(Some(0), "a", "one", "{")]),
             json!([piece(Some(0), "b", "", "\"x\"")]),
             json!([piece(Some(0), "c", "one", ":1}")]),
         ];
-        assert_eq!(told(&changing), [r#"a one {"x":1}"#]);
+        assert_eq!(call_lines(&changing), [r#"a one {"x":1}"#]);
         let braces = [
             json!([piece(Some(0), "a", "one", r#"{"x":"}\"}"#)]),
             json!([piece(Some(0), "b", "one", r#"","y":{}"#)]),
             json!([piece(Some(0), "c", "one", "}")]),
         ];
-        assert_eq!(told(&braces), [r#"a one {"x":"}\"}","y":{}}"#]);
+        assert_eq!(call_lines(&braces), [r#"a one {"x":"}\"}","y":{}}"#]);
     }
 
     #[test]
-    fn names_come_again_or_in_pieces_or_late() {
+    fn names_may_be_repeated_split_or_late() {
         let again = [
             json!([piece(Some(0), "a", "read_file", "")]),
             json!([piece(Some(0), "", "read_file", "{\"p\":")]),
             json!([piece(Some(0), "", "read_file", "1}")]),
         ];
-        assert_eq!(told(&again), [r#"a read_file {"p":1}"#]);
+        assert_eq!(call_lines(&again), [r#"a read_file {"p":1}"#]);
         let split = [
             json!([piece(Some(0), "a", "read", "")]),
             json!([piece(Some(0), "", "_file", "")]),
             json!([piece(Some(0), "", "", "{}")]),
         ];
-        assert_eq!(told(&split), ["a read_file {}"]);
+        assert_eq!(call_lines(&split), ["a read_file {}"]);
         let late = [
             json!([piece(None, "a", "", "{\"p\"")]),
             json!([piece(None, "a", "", ":1")]),
             json!([piece(None, "a", "read_file", "}")]),
         ];
-        assert_eq!(told(&late), [r#"a read_file {"p":1}"#]);
+        assert_eq!(call_lines(&late), [r#"a read_file {"p":1}"#]);
     }
 
     #[test]
-    fn arguments_are_a_text_or_an_object_or_nothing() {
+    fn arguments_are_text_an_object_or_missing() {
         let object = [json!([{"index": 0, "id": "a", "function": {"name": "one", "arguments": {"x": 1}}}])];
-        assert_eq!(told(&object), [r#"a one {"x":1}"#]);
+        assert_eq!(call_lines(&object), [r#"a one {"x":1}"#]);
         let nothing = [
             json!([{"index": 0, "id": "a", "function": {"name": "one", "arguments": null}}]),
             json!([{"index": 1, "id": "b", "function": {"name": "two"}}]),
             json!([{"index": 0, "id": "", "function": {"name": "", "arguments": ""}}]),
         ];
-        assert_eq!(told(&nothing), ["a one ", "b two "]);
+        assert_eq!(call_lines(&nothing), ["a one ", "b two "]);
         let repeated =
             [json!([piece(Some(0), "a", "one", "{\"x\":1}")]), json!([piece(Some(0), "a", "one", "{\"x\":1}")])];
-        assert_eq!(told(&repeated), [r#"a one {"x":1}"#]);
+        assert_eq!(call_lines(&repeated), [r#"a one {"x":1}"#]);
     }
 
     #[test]
-    fn a_call_without_a_name_is_a_failure_but_one_without_anything_is_none() {
+    fn a_call_without_a_name_fails_and_an_empty_one_is_ignored() {
         let (mut slots, mut out) = (SlotCounter::default(), Vec::new());
         let mut calls = ChatToolCalls::default();
         calls.push_deltas(

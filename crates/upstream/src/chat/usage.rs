@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_read_in_every_services_words() {
+    fn usage_is_parsed_in_the_format_of_every_service() {
         let openai = json!({"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
             "prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 2}});
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_that_are_counted_beside_the_answer_are_added_to_it() {
+    fn separately_counted_reasoning_tokens_are_added_to_the_output() {
         let xai = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 35,
             "completion_tokens_details": {"reasoning_tokens": 20}});
         assert_eq!(tokens(&xai), [10, 0, 0, 25, 20]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_costs_nothing_and_nothing_overflows() {
+    fn invalid_usage_counts_as_zero_and_nothing_overflows() {
         let odd = json!({"prompt_tokens": -4, "completion_tokens": u64::MAX, "total_tokens": u64::MAX,
             "completion_tokens_details": {"reasoning_tokens": 1e300}});
         assert_eq!(tokens(&odd), [0, 0, 0, u64::MAX, u64::MAX]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_finish_reason_has_its_place() {
+    fn every_finish_reason_is_mapped() {
         assert_eq!(ChatFinishReason::parse("STOP"), ChatFinishReason::Stop(StopReason::Stop));
         assert_eq!(ChatFinishReason::parse("function_call"), ChatFinishReason::Stop(StopReason::ToolCalls));
         assert_eq!(ChatFinishReason::parse("model_length"), ChatFinishReason::Stop(StopReason::MaxTokens));

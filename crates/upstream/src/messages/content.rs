@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_go_as_an_address_as_data_or_as_a_note() {
+    fn images_are_sent_as_url_data_or_note() {
         let url = |url: &str| json!({"type": "image", "source": {"type": "url", "url": url}});
         assert_eq!(part_block(&ContentPart::image("https://x/a")), url("https://x/a"));
         let data = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_documents_pictures_or_named() {
+    fn files_are_documents_images_or_notes() {
         let pdf = json!({"type": "document", "source": {"type": "url", "url": "https://x/A.PDF?v=1"}});
         assert_eq!(part_block(&file("https://x/A.PDF?v=1")), pdf);
         let source = json!({"type": "base64", "media_type": "application/pdf", "data": "AAAA"});
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_result_is_words_alone() {
+    fn a_failed_result_is_text_only() {
         let called = PromptCall { id: "c", name: "t", arguments: "", raw: None };
         let told =
             |status| PromptResult { call: called.clone(), status, content: vec![ContentPart::image("https://x/a")] };

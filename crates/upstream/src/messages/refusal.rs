@@ -70,7 +70,7 @@ mod tests {
     }
 
     /// Code and whether a retry may help.
-    fn told(failure: &ModelFailure) -> (&str, bool) {
+    fn code_and_retryable(failure: &ModelFailure) -> (&str, bool) {
         (failure.error.code.as_str(), failure.error.retryable.unwrap())
     }
 
@@ -90,7 +90,7 @@ mod tests {
             (500, "brand_new_error", "?", ("provider_error", true)),
         ];
         for (status, kind, message, expected) in rows {
-            assert_eq!(told(&classify_error(status, &body(kind, message), None)), expected, "{kind}");
+            assert_eq!(code_and_retryable(&classify_error(status, &body(kind, message), None)), expected, "{kind}");
         }
     }
 
@@ -105,33 +105,36 @@ mod tests {
         ];
         for (status, expected) in rows {
             let failure = classify_error(status, b"<html><title>Bad Gateway</title></html>", Some(7));
-            assert_eq!(told(&failure), expected, "{status}");
+            assert_eq!(code_and_retryable(&failure), expected, "{status}");
             assert_eq!(failure.retry_after_ms, Some(7));
             assert!(failure.error.message.contains("Bad Gateway") || status == 402, "{failure:?}");
         }
     }
 
     #[test]
-    fn thoughts_that_are_not_taken_back_have_a_code_of_their_own() {
+    fn refused_reasoning_has_its_own_error_code() {
         for message in [
             "messages.1.content.0: Invalid `signature` in `thinking` block",
             "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
         ] {
             assert_eq!(
-                told(&classify_error(400, &body("invalid_request_error", message), None)),
+                code_and_retryable(&classify_error(400, &body("invalid_request_error", message), None)),
                 ("history_refused", false)
             );
         }
         let settings = body("invalid_request_error", "thinking.enabled.budget_tokens: at least 1024");
-        assert_eq!(told(&classify_error(400, &settings, None)), ("provider_refused", false));
+        assert_eq!(code_and_retryable(&classify_error(400, &settings, None)), ("provider_refused", false));
     }
 
     #[test]
-    fn money_that_is_spent_does_not_come_back_by_waiting() {
+    fn a_reached_spend_limit_is_not_retryable() {
         let error =
             json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": SPEND_LIMIT_CODE}});
         let answer = json!({"type": "error", "error": error});
-        assert_eq!(told(&classify_error(429, answer.to_string().as_bytes(), None)), ("rate_limited", false));
-        assert_eq!(told(&classify_stream_error(&answer)), ("rate_limited", false));
+        assert_eq!(
+            code_and_retryable(&classify_error(429, answer.to_string().as_bytes(), None)),
+            ("rate_limited", false)
+        );
+        assert_eq!(code_and_retryable(&classify_stream_error(&answer)), ("rate_limited", false));
     }
 }

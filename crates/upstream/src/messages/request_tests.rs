@@ -1,4 +1,4 @@
-//! What goes back, rule by rule.
+//! The history in a request, rule by rule.
 
 use super::*;
 use model::content::ContentPart;
@@ -32,7 +32,7 @@ fn with(history: Vec<HistoryEntry>, options: &Value) -> Value {
     build_request(&ModelRequest { provider_options: options, ..turn(history) }, &HERE)
 }
 
-/// The messages, without marks for the cache: they have a test of their own.
+/// The messages without cache marks, which have a test of their own.
 fn messages(history: Vec<HistoryEntry>) -> Value {
     unmarked(with(history, &json!({})))["messages"].take()
 }
@@ -67,7 +67,7 @@ fn thinks(thought: &str) -> HistoryEntry {
     HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&block) }
 }
 
-/// A call that came from where the request goes.
+/// A call from the origin that the request goes to.
 fn asks(id: &str) -> HistoryEntry {
     HistoryEntry::Call {
         call_id: CallId::from(format!("call_{id}").as_str()),
@@ -86,7 +86,7 @@ fn fine(id: &str) -> HistoryEntry {
     gets(id, ResultStatus::Completed, vec![ContentPart::text(format!("seen {id}"))])
 }
 
-/// The same entry as another provider's.
+/// The same entry from another provider.
 fn foreign(mut entry: HistoryEntry) -> HistoryEntry {
     match &mut entry {
         HistoryEntry::Reasoning { raw, .. } | HistoryEntry::Hosted { raw, .. } => raw.origin = "there".to_owned(),
@@ -121,7 +121,7 @@ fn tool_result(id: &str, words: &str) -> Value {
 }
 
 #[test]
-fn a_first_request_has_everything_in_its_place() {
+fn a_first_request_has_every_field() {
     let spec = ToolSpec {
         name: "look".to_owned(),
         description: "Looks.".to_owned(),
@@ -144,7 +144,7 @@ fn a_first_request_has_everything_in_its_place() {
 }
 
 #[test]
-fn wishes_go_over_the_body_and_beta_features_stay_out_of_it() {
+fn operator_options_override_the_body_and_beta_features_stay_out_of_it() {
     let wishes = json!({"max_tokens": 9, "temperature": 0.5, "model": "other", "stream": false, "messages": [],
         "betas": ["b"], "tools": [{"type": "web_search_20250305", "name": "web_search"}]});
     let body = with(vec![user("hi")], &wishes);
@@ -157,13 +157,13 @@ fn wishes_go_over_the_body_and_beta_features_stay_out_of_it() {
 }
 
 #[test]
-fn thoughts_have_room_beside_the_answer() {
+fn max_tokens_includes_the_thinking_budget() {
     let body = with(vec![user("hi")], &json!({"thinking": {"type": "enabled", "budget_tokens": 30000}}));
     assert_eq!(body["max_tokens"], 38192);
 }
 
 #[test]
-fn all_results_of_a_turn_are_in_one_message_before_anything_else() {
+fn all_results_of_a_turn_come_first_in_one_message() {
     let history = vec![
         user("hi"),
         thinks("hm"),
@@ -185,7 +185,7 @@ fn all_results_of_a_turn_are_in_one_message_before_anything_else() {
 }
 
 #[test]
-fn what_another_model_said_goes_as_plain_words_and_calls_under_our_names() {
+fn output_of_another_model_is_sent_as_text_and_calls_with_our_ids() {
     let history = vec![user("hi"), foreign(thinks("hm")), foreign(says("Looking.")), foreign(asks("1")), fine("1")];
     let expected = json!([
         {"role": "user", "content": [text("hi")]},
@@ -196,7 +196,7 @@ fn what_another_model_said_goes_as_plain_words_and_calls_under_our_names() {
 }
 
 #[test]
-fn a_call_without_a_result_and_arguments_that_are_no_object_are_made_good() {
+fn missing_results_and_non_object_arguments_are_repaired() {
     let mut call = asks("1");
     if let HistoryEntry::Call { arguments, .. } = &mut call {
         *arguments = "{\"at\":".to_owned();
@@ -220,20 +220,20 @@ fn the_user_is_first_and_last() {
 }
 
 #[test]
-fn neighbours_of_one_role_are_one_message_and_a_summary_says_what_it_is() {
+fn consecutive_entries_of_one_role_are_one_message_and_a_summary_is_labelled() {
     let history = vec![HistoryEntry::Summary { text: "They met.".to_owned() }, user("hi"), user(" "), user("you")];
     let summary = text("Summary of the conversation so far:\n\nThey met.");
     assert_eq!(messages(history), json!([{"role": "user", "content": [summary, text("hi"), text("you")]}]));
 }
 
 #[test]
-fn thoughts_are_never_the_last_thing_in_a_message() {
+fn reasoning_is_never_last_in_a_message() {
     let history = vec![user("hi"), thinks("hm"), user("well?")];
     assert_eq!(messages(history), json!([{"role": "user", "content": [text("hi"), text("well?")]}]));
 }
 
 #[test]
-fn what_a_hosted_tool_did_goes_back_whole_or_not_at_all() {
+fn hosted_tool_blocks_are_sent_back_complete_or_not_at_all() {
     let hosted = |blocks: Value| HistoryEntry::Hosted {
         id: ItemId::from("hc_1"),
         name: "web_search".to_owned(),
@@ -251,19 +251,19 @@ fn what_a_hosted_tool_did_goes_back_whole_or_not_at_all() {
         let told = messages(vec![user("hi"), hosted(half), said.clone(), user("ok")]);
         assert_eq!(told[1]["content"], json!([text("so")]));
     }
-    // The newest turn is still busy with it: its result comes with the next answer.
+    // The newest turn still waits for it: its result comes with the next answer.
     let told = messages(vec![user("hi"), hosted(json!([call])), asks("1"), fine("1")]);
     assert_eq!(told[1]["content"], json!([call, tool_use("toolu_1")]));
 }
 
 #[test]
-fn an_open_turn_that_did_not_begin_with_thoughts_goes_on_without() {
+fn an_open_turn_that_started_without_reasoning_continues_without() {
     let wish = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
     let began_elsewhere = vec![user("hi"), foreign(asks("1")), fine("1"), thinks("hm"), asks("2"), fine("2")];
     let body = with(began_elsewhere.clone(), &wish);
     assert_eq!(body.get("thinking"), None);
     assert!(!body.to_string().contains("signed"), "{body}");
-    // The next turn thinks again.
+    // The next turn reasons again.
     let mut over = began_elsewhere;
     over.extend([says("Done."), user("and now?")]);
     let body = with(over, &wish);
@@ -272,8 +272,8 @@ fn an_open_turn_that_did_not_begin_with_thoughts_goes_on_without() {
 }
 
 #[test]
-fn an_open_turn_that_began_with_thoughts_keeps_them() {
-    // Without interleaved thinking only the turn's first answer has any.
+fn an_open_turn_that_started_with_reasoning_keeps_it() {
+    // Without interleaved thinking only the first answer of a turn has any.
     let history = vec![user("hi"), thinks("hm"), asks("1"), fine("1"), asks("2"), fine("2")];
     let body = with(history.clone(), &json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}));
     assert_eq!(body["thinking"]["type"], "enabled");
@@ -283,7 +283,7 @@ fn an_open_turn_that_began_with_thoughts_keeps_them() {
 }
 
 #[test]
-fn words_of_a_user_beside_a_result_begin_a_turn_of_their_own() {
+fn user_text_next_to_a_result_starts_a_new_turn() {
     let wish = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
     let steered = |second: Vec<HistoryEntry>| {
         let mut history = vec![user("hi"), thinks("hm"), asks("1"), fine("1"), user("faster")];
@@ -296,7 +296,7 @@ fn words_of_a_user_beside_a_result_begin_a_turn_of_their_own() {
 }
 
 #[test]
-fn thoughts_without_a_signature_stay_here() {
+fn reasoning_without_a_signature_is_not_sent() {
     let unsigned =
         HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&json!({"type": "thinking", "thinking": "x"})) };
     let told = messages(vec![user("hi"), unsigned, says("Hello."), user("ok")]);
@@ -304,7 +304,7 @@ fn thoughts_without_a_signature_stay_here() {
 }
 
 #[test]
-fn a_request_can_be_made_again_without_thoughts() {
+fn a_request_can_be_rebuilt_without_reasoning() {
     let history = vec![user("hi"), thinks("hm"), asks("1"), fine("1")];
     let body = with(history, &json!({"thinking": {"type": "enabled", "budget_tokens": 1024}, "top_k": 5}));
     let again = without_reasoning(body);
@@ -314,14 +314,14 @@ fn a_request_can_be_made_again_without_thoughts() {
 }
 
 #[test]
-fn calls_of_the_past_are_declared_when_nothing_can_be_called_now() {
+fn past_calls_are_declared_when_no_tools_are_available() {
     let body = with(vec![user("hi"), asks("1"), fine("1")], &json!({}));
     assert_eq!(body["tools"], json!([{"name": "look", "input_schema": {"type": "object"}}]));
     assert_eq!(body["tool_choice"], json!({"type": "none"}));
     assert_eq!(with(vec![user("hi")], &json!({})).get("tools"), None);
 }
 
-/// Where the marks are: message and block.
+/// The positions of the cache marks: message and block.
 fn marks(body: &Value) -> Vec<(usize, usize)> {
     let messages = body["messages"].as_array().unwrap();
     let places = messages.iter().enumerate().flat_map(|(place, message)| {
@@ -332,7 +332,7 @@ fn marks(body: &Value) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn the_newest_message_and_the_users_before_it_are_kept_in_the_cache() {
+fn cache_control_marks_the_newest_message_and_the_previous_user_message() {
     let history = vec![user("a"), says("b"), user("c"), says("d"), user("e"), user("f")];
     assert_eq!(marks(&with(history.clone(), &json!({}))), [(2, 0), (4, 1)]);
     for theirs in [json!({"cache_control": {"type": "ephemeral"}}), json!({"system": [{"cache_control": null}]})] {
@@ -341,7 +341,7 @@ fn the_newest_message_and_the_users_before_it_are_kept_in_the_cache() {
 }
 
 #[test]
-fn pictures_go_along_with_words_and_results() {
+fn images_are_sent_with_text_and_results() {
     let picture = ContentPart::image("https://x/y.png");
     let history = vec![
         HistoryEntry::User { content: vec![ContentPart::text("look"), picture.clone()] },
@@ -354,8 +354,8 @@ fn pictures_go_along_with_words_and_results() {
     assert_eq!(told[2]["content"][0]["content"], json!([image]));
 }
 
-/// The body for these wishes, with one tool.
-fn wished(wishes: ModelSettings, options: &Value) -> Value {
+/// The body for these settings, with one tool.
+fn body_with_settings(wishes: ModelSettings, options: &Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
@@ -382,7 +382,7 @@ fn much() -> ModelSettings {
 }
 
 #[test]
-fn what_a_caller_asks_for_is_said_in_the_providers_words() {
+fn model_settings_map_to_the_fields_of_messages() {
     let expected = json!({
         "model": "claude-x", "stream": true, "max_tokens": 99,
         "system": [text("Be brief.\n\nRhyme.")],
@@ -392,23 +392,23 @@ fn what_a_caller_asks_for_is_said_in_the_providers_words() {
         "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
         "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
     });
-    assert_eq!(wished(much(), &json!({})), expected);
-    assert_eq!(wished(ModelSettings { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
-    assert_eq!(wished(much(), &json!({"temperature": null})).get("temperature"), None);
-    assert_eq!(wished(much(), &json!({"max_tokens": 7}))["max_tokens"], 7);
+    assert_eq!(body_with_settings(much(), &json!({})), expected);
+    assert_eq!(body_with_settings(ModelSettings { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
+    assert_eq!(body_with_settings(much(), &json!({"temperature": null})).get("temperature"), None);
+    assert_eq!(body_with_settings(much(), &json!({"max_tokens": 7}))["max_tokens"], 7);
     for format in
         [OutputFormat::Json, OutputFormat::Schema { name: String::new(), schema: json!({}), strict: Some(false) }]
     {
-        let body = wished(ModelSettings { format: Some(format), ..ModelSettings::default() }, &json!({}));
+        let body = body_with_settings(ModelSettings { format: Some(format), ..ModelSettings::default() }, &json!({}));
         assert_eq!(body.get("output_config"), None);
     }
 }
 
 #[test]
-fn what_may_be_called_and_how_many_at_once_is_one_word() {
+fn tool_choice_and_parallelism_share_one_field() {
     use ToolChoice::{Auto, None as Nothing, Required};
     let choice = |tool_choice, parallel_tool_calls| {
-        wished(ModelSettings { tool_choice, parallel_tool_calls, ..ModelSettings::default() }, &json!({}))["tool_choice"].take()
+        body_with_settings(ModelSettings { tool_choice, parallel_tool_calls, ..ModelSettings::default() }, &json!({}))["tool_choice"].take()
     };
     assert_eq!(choice(None, None), Value::Null);
     assert_eq!(choice(None, Some(true)), Value::Null);
@@ -421,18 +421,18 @@ fn what_may_be_called_and_how_many_at_once_is_one_word() {
 }
 
 #[test]
-fn a_model_that_thinks_is_not_asked_for_what_it_cannot_do_then() {
+fn settings_incompatible_with_thinking_are_omitted() {
     let options = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}});
-    let body = wished(much(), &options);
+    let body = body_with_settings(much(), &options);
     assert_eq!(body["max_tokens"], 2099);
     assert_eq!((body.get("temperature"), body.get("top_p")), (None, None));
     assert_eq!(body["tool_choice"], json!({"type": "auto", "disable_parallel_tool_use": true}));
-    let body = wished(much(), &json!({"thinking": {"type": "disabled"}}));
+    let body = body_with_settings(much(), &json!({"thinking": {"type": "disabled"}}));
     assert_eq!((&body["temperature"], &body["tool_choice"]["type"]), (&json!(1.0), &json!("tool")));
 }
 
 #[test]
-fn what_a_clients_operator_said_follows_the_instructions() {
+fn client_instructions_follow_the_agents() {
     let system = |words: &str| HistoryEntry::System { text: words.to_owned() };
     let history = vec![system("Be kind."), user("hi"), system(" "), says("Hello."), system("Be quick."), user("go")];
     let body = unmarked(build_request(&turn(history), &HERE));

@@ -95,7 +95,7 @@ impl ResponsesEventKind {
 mod tests {
     use super::*;
 
-    /// All that the service documents, in the order of its list.
+    /// All documented events, in the order of the documentation.
     const DOCUMENTED: &str = "response.audio.delta response.audio.done response.audio.transcript.delta \
         response.audio.transcript.done response.code_interpreter_call_code.delta \
         response.code_interpreter_call_code.done response.code_interpreter_call.completed \
@@ -120,7 +120,7 @@ mod tests {
         response.custom_tool_call_input.done";
 
     #[test]
-    fn every_documented_event_has_a_place_and_few_are_passed_on_as_they_came() {
+    fn every_documented_event_is_handled_and_few_are_passed_through() {
         let events: Vec<&str> = DOCUMENTED.split_ascii_whitespace().collect();
         assert_eq!(events.len(), 59);
         let passed_on: Vec<&str> = events
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_call_differently_is_known() {
+    fn aliases_of_other_services_are_known() {
         for (name, heard) in [
             ("response.error", ResponsesEventKind::Error),
             ("response.reasoning.delta", ResponsesEventKind::TextDelta(TextPartKind::Reasoning)),

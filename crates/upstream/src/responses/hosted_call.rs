@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_action_is_what_the_service_says_without_what_is_shown_otherwise() {
+    fn an_action_has_the_fields_that_are_not_shown_elsewhere() {
         let search = json!({"type": "web_search_call", "id": "ws", "status": "completed", "action": {"query": "x"}});
         assert_eq!(hosted_action(&search), Some(json!({"query": "x"})));
         let drawn = json!({"type": "image_generation_call", "id": "ig", "result": "AAAA", "status": "completed"});
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_shown_now_and_then_and_at_the_end() {
+    fn streamed_code_is_shown_at_intervals_and_at_the_end() {
         let (mut hosted, mut out) = (HostedCallState::default(), Vec::new());
         for _ in 0..10_000 {
             hosted.push_input(0, HostedInput::Code, "x = 1\n", &mut out);

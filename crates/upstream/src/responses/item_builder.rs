@@ -323,7 +323,7 @@ mod tests {
     use crate::generated_image::TOMBSTONE_KEY;
 
     #[test]
-    fn every_documented_item_has_a_place_and_what_only_clients_write_is_passed_on() {
+    fn every_documented_item_is_handled_and_client_only_items_are_passed_through() {
         let documented = "message file_search_call function_call function_call_output web_search_call computer_call \
             computer_call_output reasoning program program_output tool_search_call tool_search_output additional_tools \
             compaction image_generation_call code_interpreter_call local_shell_call local_shell_call_output shell_call \
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_fits_no_record_leaves_a_stone() {
+    fn an_item_larger_than_a_record_leaves_a_placeholder() {
         let long = json!({"type": "message", "id": "msg_1", "content": "x".repeat(RAW_ITEM_BYTES_MAX)});
         assert_eq!(raw_item("here", long).item, json!({"type": "message", "id": "msg_1", TOMBSTONE_KEY: true}));
         let short = json!({"type": "message", "id": "msg_1", "content": "x"});

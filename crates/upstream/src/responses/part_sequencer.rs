@@ -216,7 +216,7 @@ mod tests {
         PartDelta::Text(text.to_owned(), None)
     }
 
-    fn shown(out: &[ModelEvent]) -> String {
+    fn event_text(out: &[ModelEvent]) -> String {
         let piece = |event: &ModelEvent| match event {
             ModelEvent::Delta(ModelDelta::Text { part, text, .. } | ModelDelta::Refusal { part, text, .. }) => {
                 format!("{part}:{text}")
@@ -227,20 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_interleave_are_shown_one_after_the_other() {
+    fn interleaved_parts_are_serialised() {
         let (mut parts, mut out) = (PartSequencer::default(), Vec::new());
         let (a, b) = (parts.find_or_insert(TextPartKind::Text, 0), parts.find_or_insert(TextPartKind::Text, 1));
         for (at, text) in [(b, "x"), (a, "Hel"), (b, "y"), (a, "lo")] {
             parts.push_delta(0, at, words(text), &mut out);
         }
-        assert_eq!(shown(&out), "0:Hel 0:lo");
+        assert_eq!(event_text(&out), "0:Hel 0:lo");
         parts.close(0, a, &mut out);
         parts.push_delta(0, b, words("z"), &mut out);
-        assert_eq!(shown(&out), "0:Hel 0:lo 1:x 1:y 1:z");
+        assert_eq!(event_text(&out), "0:Hel 0:lo 1:x 1:y 1:z");
     }
 
     #[test]
-    fn a_part_that_is_whole_before_the_first_waits_for_it() {
+    fn a_part_completed_before_the_first_waits_for_it() {
         let (mut parts, mut out) = (PartSequencer::default(), Vec::new());
         let b = parts.find_or_insert(TextPartKind::Text, 1);
         parts.push_delta(0, b, words("b"), &mut out);
@@ -248,11 +248,11 @@ mod tests {
         let a = parts.find_or_insert(TextPartKind::Text, 0);
         parts.push_delta(0, a, words("a"), &mut out);
         parts.close(0, a, &mut out);
-        assert_eq!(shown(&out), "0:a 1:b");
+        assert_eq!(event_text(&out), "0:a 1:b");
     }
 
     #[test]
-    fn what_a_part_lacks_is_added_and_what_it_contradicts_stays() {
+    fn missing_text_is_added_at_the_end_and_contradicting_text_stays() {
         let (mut parts, mut out) = (PartSequencer::default(), Vec::new());
         let a = parts.find_or_insert(TextPartKind::Text, 0);
         parts.push_delta(0, a, words("Hel"), &mut out);
@@ -260,19 +260,19 @@ mod tests {
         parts.push_missing_text(0, a, "Goodbye", None, &mut out);
         parts.close(0, a, &mut out);
         parts.push_delta(0, a, words("!"), &mut out);
-        assert_eq!(shown(&out), "0:Hel 0:lo");
+        assert_eq!(event_text(&out), "0:Hel 0:lo");
     }
 
     #[test]
-    fn a_service_that_counts_on_is_not_held_up_and_not_shown_twice() {
+    fn a_service_that_skips_indexes_is_not_delayed_or_duplicated() {
         let (mut parts, mut out) = (PartSequencer { accept_any_index: true, ..PartSequencer::default() }, Vec::new());
         let streamed = parts.find_or_insert(TextPartKind::Text, 1);
         parts.push_delta(0, streamed, words("Hello"), &mut out);
-        assert_eq!(shown(&out), "0:Hello");
+        assert_eq!(event_text(&out), "0:Hello");
         let finished = parts.match_final_part(TextPartKind::Text, 0, |index| index == 0);
         parts.push_missing_text(0, finished, "Hello", None, &mut out);
         parts.close_all(0, &mut out);
-        assert_eq!(shown(&out), "0:Hello");
+        assert_eq!(event_text(&out), "0:Hello");
     }
 
     #[test]
@@ -283,6 +283,6 @@ mod tests {
         parts.push_delta(0, text, words("Well."), &mut out);
         parts.push_delta(0, refusal, words("No."), &mut out);
         parts.close_all(0, &mut out);
-        assert_eq!(shown(&out), "0:Well. 1:No.");
+        assert_eq!(event_text(&out), "0:Well. 1:No.");
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_7_what_the_service_does_not_take_back_is_told_apart() {
+    fn rule_7_a_refused_history_is_recognised() {
         let bad = "invalid_request_error";
         let answers = [
             (
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_code_and_says_whether_to_try_again() {
+    fn every_error_response_has_a_code_and_retryability() {
         let context = "This model's maximum context length is 128000 tokens.";
         let answers = [
             (
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_stream_is_judged_by_its_kind() {
+    fn an_error_in_a_stream_is_classified_by_its_type() {
         let judged = |error| {
             let failure = classify_stream_error(&ProviderError::from_json(&error));
             (failure.error.code, failure.error.retryable.unwrap())

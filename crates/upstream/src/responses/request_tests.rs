@@ -1,4 +1,4 @@
-//! The rules for what goes back, one test each, and the shapes of everything else.
+//! The rules for the history in a request, one test each, and the formats of everything else.
 
 use super::*;
 use crate::responses::classify_error;
@@ -66,11 +66,11 @@ fn thought(origin: &str, item: Value) -> HistoryEntry {
     HistoryEntry::Reasoning { id: ItemId::from("rs_ours"), raw: raw(origin, item) }
 }
 
-fn said(text: &str, raw: Option<RawItem>) -> HistoryEntry {
+fn assistant_message(text: &str, raw: Option<RawItem>) -> HistoryEntry {
     HistoryEntry::Assistant { id: ItemId::from("msg_ours"), text: text.to_owned(), raw }
 }
 
-fn asked(number: u32, raw: Option<RawItem>) -> HistoryEntry {
+fn tool_call(number: u32, raw: Option<RawItem>) -> HistoryEntry {
     HistoryEntry::Call {
         call_id: CallId::from(format!("call_{number}").as_str()),
         name: "look".to_owned(),
@@ -80,7 +80,7 @@ fn asked(number: u32, raw: Option<RawItem>) -> HistoryEntry {
     }
 }
 
-fn gave(number: u32, content: Vec<ContentPart>) -> HistoryEntry {
+fn tool_result(number: u32, content: Vec<ContentPart>) -> HistoryEntry {
     let call_id = CallId::from(format!("call_{number}").as_str());
     HistoryEntry::Result { call_id, status: ResultStatus::Completed, content }
 }
@@ -89,20 +89,20 @@ fn output(call_id: &str, output: &str) -> Value {
     json!({"type": "function_call_output", "call_id": call_id, "output": output})
 }
 
-/// A turn that thought, asked and answered, all of it from `origin`.
+/// A turn with reasoning, a call and an answer, all from `origin`.
 fn whole_turn(origin: &str) -> Vec<HistoryEntry> {
     vec![
         user("hi"),
         thought(origin, rs(1)),
-        asked(1, Some(raw(origin, fc(1)))),
-        gave(1, vec![ContentPart::text("42")]),
+        tool_call(1, Some(raw(origin, fc(1)))),
+        tool_result(1, vec![ContentPart::text("42")]),
         thought(origin, rs(2)),
-        said("It is 42.", Some(raw(origin, msg("It is 42.")))),
+        assistant_message("It is 42.", Some(raw(origin, msg("It is 42.")))),
     ]
 }
 
 #[test]
-fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_can_be_any() {
+fn rule_2_nothing_is_stored_at_the_service_and_encrypted_reasoning_is_requested() {
     let body = |model: &str, history: Vec<HistoryEntry>, options: Value| {
         build_request(&turn(history, options), &RequestTarget { model, origin: HERE, store: false })
     };
@@ -119,20 +119,20 @@ fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_c
     assert!(asks(body("house-model", vec![user("hi")], json!({"reasoning": {"effort": "low"}}))));
     assert!(asks(body("house-model", whole_turn(HERE), json!({}))));
     assert!(!asks(body("house-model", whole_turn("elsewhere"), json!({}))));
-    // An operator who knows better.
+    // An operator's option overrides it.
     assert_eq!(body("gpt-5", vec![user("hi")], json!({"include": null})).get("include"), None);
     let more = body("gpt-5", vec![user("hi")], json!({"include": ["message.output_text.logprobs"]}));
     assert_eq!(more["include"], json!([INCLUDE_ENCRYPTED_REASONING, "message.output_text.logprobs"]));
 }
 
 #[test]
-fn rule_3_a_whole_group_goes_back_as_it_came() {
+fn rule_3_a_complete_group_is_sent_back_unchanged() {
     let expected = json!([user_item("hi"), rs(1), fc(1), output("p1", "42"), rs(2), msg("It is 42.")]);
     assert_eq!(sent(whole_turn(HERE)), expected);
 }
 
 #[test]
-fn rule_4_to_another_origin_no_reasoning_and_no_ids_go() {
+fn rule_4_another_origin_gets_no_reasoning_and_no_ids() {
     let plain_call = json!({"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"});
     let plain_words = json!({"type": "message", "role": "assistant", "content": "It is 42."});
     let expected = json!([user_item("hi"), plain_call, output("call_1", "42"), plain_words]);
@@ -140,50 +140,55 @@ fn rule_4_to_another_origin_no_reasoning_and_no_ids_go() {
 }
 
 #[test]
-fn rule_5_reasoning_that_misses_something_is_left_out_and_with_it_all_ids_of_its_group() {
+fn rule_5_incomplete_reasoning_is_left_out_with_all_ids_of_its_group() {
     let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
-    let message = || said("x", Some(raw(HERE, msg("x"))));
+    let message = || assistant_message("x", Some(raw(HERE, msg("x"))));
     // Nothing follows it.
     assert_eq!(sent(vec![user("hi"), thought(HERE, rs(1))]), json!([user_item("hi")]));
     assert_eq!(sent(vec![message(), thought(HERE, rs(1)), user("hi")]), json!([words, user_item("hi")]));
-    // It has no blob, or an empty one, and the service does not keep it.
+    // It has no encrypted content, or an empty one, and the service does not store it.
     for blob in [Value::Null, "".into()] {
         let mut bare = rs(1);
         bare["encrypted_content"] = blob;
         assert_eq!(sent(vec![thought(HERE, bare), message()]), json!([words]));
     }
-    // What follows it cannot go back.
+    // The item after it cannot be sent back.
     let shell = json!({"type": "shell_call", "id": "sh_1", "call_id": "c", "status": "completed"});
     let hosted = HistoryEntry::Hosted { id: ItemId::from("hc_1"), name: "shell".to_owned(), raw: raw(HERE, shell) };
     assert_eq!(sent(vec![thought(HERE, rs(1)), hosted, message()]), json!([words]));
     let stone = json!({"type": "message", "id": "msg_1", "too_long": true});
     let cut = json!({"type": "message", "role": "assistant", "content": "x"});
-    assert_eq!(sent(vec![thought(HERE, rs(1)), said("x", Some(raw(HERE, stone)))]), json!([cut]));
-    // A call without a result gets one, and a result without a call is nothing.
-    let answered = sent(vec![asked(1, Some(raw(HERE, fc(1)))), gave(9, vec![ContentPart::text("?")])]);
+    assert_eq!(sent(vec![thought(HERE, rs(1)), assistant_message("x", Some(raw(HERE, stone)))]), json!([cut]));
+    // A call without a result gets one, and a result without a call is dropped.
+    let answered = sent(vec![tool_call(1, Some(raw(HERE, fc(1)))), tool_result(9, vec![ContentPart::text("?")])]);
     assert_eq!(answered.as_array().map(Vec::len), Some(2));
     assert!(answered[1]["output"].as_str().unwrap().contains("interrupted"), "{answered}");
 }
 
 #[test]
-fn rule_5_a_kept_id_is_enough_where_the_service_keeps_its_answers() {
+fn rule_5_an_id_is_enough_for_a_service_that_stores_responses() {
     let mut bare = rs(1);
     bare["encrypted_content"] = Value::Null;
-    let history = vec![thought(HERE, bare.clone()), said("x", Some(raw(HERE, msg("x"))))];
+    let history = vec![thought(HERE, bare.clone()), assistant_message("x", Some(raw(HERE, msg("x"))))];
     let body = build_request(&turn(history, json!({})), &RequestTarget { model: "gpt-5", origin: HERE, store: true });
     assert_eq!((&body["input"], &body["store"]), (&json!([bare, msg("x")]), &json!(true)));
     assert_eq!(body.get("include"), None);
 }
 
 #[test]
-fn rule_6_a_turn_that_was_cut_short_goes_as_words() {
-    let cut = vec![user("hi"), said("I was abo", None), thought(HERE, rs(2)), said("x", Some(raw(HERE, msg("x"))))];
+fn rule_6_an_interrupted_turn_is_sent_as_text() {
+    let cut = vec![
+        user("hi"),
+        assistant_message("I was abo", None),
+        thought(HERE, rs(2)),
+        assistant_message("x", Some(raw(HERE, msg("x")))),
+    ];
     let words = json!({"type": "message", "role": "assistant", "content": "I was abo"});
     assert_eq!(sent(cut), json!([user_item("hi"), words, rs(2), msg("x")]));
 }
 
 #[test]
-fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
+fn rule_7_after_a_refusal_the_request_is_resent_without_the_refused_items() {
     let refusal = br#"{"error": {"code": "invalid_encrypted_content", "message": "x"}}"#;
     assert_eq!(classify_error(400, refusal, None).error.code, "history_refused");
     let mut history = whole_turn(HERE);
@@ -193,7 +198,7 @@ fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
         name: "web_search".to_owned(),
         raw: raw(HERE, search),
     });
-    history.push(said("x", Some(raw(HERE, msg("x")))));
+    history.push(assistant_message("x", Some(raw(HERE, msg("x")))));
     let again = without_reasoning(body(history));
     let plain_call = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
     let words = |text: &str| json!({"type": "message", "role": "assistant", "content": text, "phase": "final_answer"});
@@ -204,7 +209,7 @@ fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
 }
 
 #[test]
-fn rule_8_the_past_is_told_once() {
+fn rule_8_the_history_is_sent_once() {
     let wishes =
         json!({"previous_response_id": "resp_1", "conversation": "conv_1", "input": [], "stream": false, "model": "x"});
     let body =
@@ -215,7 +220,7 @@ fn rule_8_the_past_is_told_once() {
 }
 
 #[test]
-fn rule_9_our_item_ids_stay_with_us() {
+fn rule_9_our_item_ids_are_not_sent() {
     for origin in [HERE, "elsewhere"] {
         let text = body(whole_turn(origin)).to_string();
         assert!(!text.contains("_ours") && !text.contains("task_1") && !text.contains("thr_1"), "{text}");
@@ -223,7 +228,7 @@ fn rule_9_our_item_ids_stay_with_us() {
 }
 
 #[test]
-fn without_reasoning_words_and_calls_have_no_ids_and_the_rest_goes_as_it_came() {
+fn without_reasoning_text_and_calls_have_no_ids_and_the_rest_is_unchanged() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
     let hosted = HistoryEntry::Hosted {
         id: ItemId::from("hc_1"),
@@ -231,14 +236,14 @@ fn without_reasoning_words_and_calls_have_no_ids_and_the_rest_goes_as_it_came() 
         raw: raw(HERE, search.clone()),
     };
     let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
-    assert_eq!(sent(vec![hosted, said("x", Some(raw(HERE, msg("x"))))]), json!([search, words]));
+    assert_eq!(sent(vec![hosted, assistant_message("x", Some(raw(HERE, msg("x"))))]), json!([search, words]));
 }
 
 #[test]
-fn a_call_name_that_stands_twice_in_a_request_is_replaced_by_ours() {
+fn a_duplicate_call_id_is_replaced_by_ours() {
     let mut history = whole_turn(HERE);
     history.push(thought(HERE, rs(3)));
-    // The service numbers its calls anew in each answer.
+    // The service reuses call ids in each answer.
     history.push(HistoryEntry::Call {
         call_id: CallId::from("call_2"),
         name: "look".to_owned(),
@@ -246,27 +251,28 @@ fn a_call_name_that_stands_twice_in_a_request_is_replaced_by_ours() {
         provider_call_id: Some("p1".to_owned()),
         raw: Some(raw(HERE, fc(1))),
     });
-    history.push(gave(2, vec![ContentPart::text("43")]));
+    history.push(tool_result(2, vec![ContentPart::text("43")]));
     let ids: Vec<Value> =
         sent(history).as_array().unwrap().iter().filter_map(|item| item.get("call_id").cloned()).collect();
     assert_eq!(ids, ["call_1", "call_1", "call_2", "call_2"]);
 }
 
 #[test]
-fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
+fn a_computer_call_is_answered_with_a_screenshot() {
     let checks = json!([{"id": "sc_1", "code": "malicious_instructions", "message": "x"}]);
     let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "status": "completed",
         "action": {"type": "screenshot"}, "pending_safety_checks": checks});
-    let asked = || asked(1, Some(raw(HERE, call.clone())));
+    let computer_call = || tool_call(1, Some(raw(HERE, call.clone())));
     let seen = vec![ContentPart::text("done"), ContentPart::image("data:image/png;base64,AAAA")];
     let answer = json!({"type": "computer_call_output", "call_id": "p1", "acknowledged_safety_checks": checks,
         "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}});
-    let history = vec![thought(HERE, rs(1)), asked(), gave(1, seen)];
+    let history = vec![thought(HERE, rs(1)), computer_call(), tool_result(1, seen)];
     assert_eq!(sent(history.clone()), json!([rs(1), call, answer]));
-    // Without a picture it can only be told in words.
-    let told = sent(vec![thought(HERE, rs(1)), asked(), gave(1, vec![ContentPart::text("no screen")])]);
+    // Without an image it can only be described.
+    let described =
+        sent(vec![thought(HERE, rs(1)), computer_call(), tool_result(1, vec![ContentPart::text("no screen")])]);
     let plain = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
-    assert_eq!(told, json!([plain, output("p1", "no screen")]));
+    assert_eq!(described, json!([plain, output("p1", "no screen")]));
     let again = without_reasoning(body(history));
     assert_eq!(again["input"][0]["name"], "computer");
     assert_eq!(again["input"][1]["output"][0]["image_url"], "data:image/png;base64,AAAA");
@@ -275,7 +281,7 @@ fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
 #[test]
 fn a_custom_call_is_answered_in_its_own_shape() {
     let call = json!({"type": "custom_tool_call", "id": "ct_1", "call_id": "p1", "name": "look", "input": "any"});
-    let history = vec![asked(1, Some(raw(HERE, call.clone()))), gave(1, vec![ContentPart::text("ok")])];
+    let history = vec![tool_call(1, Some(raw(HERE, call.clone()))), tool_result(1, vec![ContentPart::text("ok")])];
     let answer = json!({"type": "custom_tool_call_output", "call_id": "p1", "output": "ok"});
     let mut bare = call;
     bare.as_object_mut().unwrap().remove("id");
@@ -283,7 +289,7 @@ fn a_custom_call_is_answered_in_its_own_shape() {
 }
 
 #[test]
-fn pictures_and_files_go_in_the_services_shape() {
+fn images_and_files_are_sent_in_the_services_format() {
     let file = |name: Option<&str>, url: &str| ContentPart::File {
         file: FileRef { name: name.map(Into::into), url: Some(url.into()), ..FileRef::default() },
     };
@@ -310,15 +316,16 @@ fn pictures_and_files_go_in_the_services_shape() {
         {"type": "input_text", "text": "[file b.zip]"},
         {"type": "input_text", "text": "[file docs/b.pdf]"},
     ]);
-    let given = sent(vec![HistoryEntry::User { content: content.clone() }, asked(1, None), gave(1, content)]);
+    let given =
+        sent(vec![HistoryEntry::User { content: content.clone() }, tool_call(1, None), tool_result(1, content)]);
     assert_eq!(given[0]["content"], parts);
     assert_eq!(given[2]["output"], parts, "a result may hold the same");
 }
 
 #[test]
-fn a_request_always_says_something_and_nothing_blank() {
+fn a_request_always_has_input_and_no_blank_text() {
     assert_eq!(sent(vec![]), json!([user_item("Go on.")]));
-    assert_eq!(sent(vec![user(" "), said("\n", None)]), json!([user_item("Go on.")]));
+    assert_eq!(sent(vec![user(" "), assistant_message("\n", None)]), json!([user_item("Go on.")]));
     let summed = sent(vec![HistoryEntry::Summary { text: "They met.".to_owned() }, user("go on")]);
     assert_eq!(summed[0], user_item("Summary of the conversation so far:\n\nThey met."));
     let odd = HistoryEntry::Call {
@@ -333,7 +340,7 @@ fn a_request_always_says_something_and_nothing_blank() {
 }
 
 #[test]
-fn tools_and_instructions_have_their_place_and_wishes_come_last() {
+fn a_body_has_tools_and_instructions_and_operator_options_win() {
     let tool =
         |name: &str, parameters: Value| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
     let mut turn = turn(vec![user("hi")], json!({"temperature": 0.5, "tools": [{"type": "web_search"}]}));
@@ -360,8 +367,8 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
     );
 }
 
-/// The body for these wishes, with one tool.
-fn wished(wishes: ModelSettings, options: Value) -> Value {
+/// The body for these settings, with one tool.
+fn body_with_settings(wishes: ModelSettings, options: Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
@@ -373,9 +380,9 @@ fn wished(wishes: ModelSettings, options: Value) -> Value {
 }
 
 #[test]
-fn what_a_caller_asks_for_is_said_in_the_services_words() {
+fn model_settings_map_to_the_fields_of_responses() {
     let schema = json!({"type": "object"});
-    let body = wished(
+    let body = body_with_settings(
         ModelSettings {
             instructions: Some("Rhyme.".to_owned()),
             max_output_tokens: Some(99),
@@ -403,16 +410,17 @@ fn what_a_caller_asks_for_is_said_in_the_services_words() {
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
         assert_eq!(
-            wished(ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() }, json!({}))["tool_choice"],
+            body_with_settings(ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() }, json!({}))["tool_choice"],
             word
         );
     }
-    let any = wished(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, json!({}));
+    let any =
+        body_with_settings(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, json!({}));
     assert_eq!(any["text"], json!({"format": {"type": "json_object"}}));
 }
 
 #[test]
-fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
+fn operator_options_override_the_callers_settings_and_keep_the_rest() {
     let wishes = || ModelSettings {
         temperature: Some(0.5),
         top_p: Some(0.5),
@@ -420,16 +428,16 @@ fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
         ..ModelSettings::default()
     };
     let options = json!({"temperature": 0.0, "top_p": null, "reasoning": {"summary": "auto"}});
-    let body = wished(wishes(), options);
+    let body = body_with_settings(wishes(), options);
     assert_eq!(body["temperature"], 0.0);
     assert_eq!(body.get("top_p"), None);
     assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
-    let body = wished(wishes(), json!({"reasoning": null}));
+    let body = body_with_settings(wishes(), json!({"reasoning": null}));
     assert_eq!((body.get("reasoning"), body.get("include")), (None, None));
 }
 
 #[test]
-fn nothing_is_said_about_tools_where_there_are_none() {
+fn without_tools_no_tool_fields_are_sent() {
     let wishes = ModelSettings {
         tool_choice: Some(ToolChoice::Required),
         parallel_tool_calls: Some(true),
@@ -442,7 +450,7 @@ fn nothing_is_said_about_tools_where_there_are_none() {
 }
 
 #[test]
-fn a_clients_operator_is_heard_where_they_spoke() {
+fn client_instructions_keep_their_position() {
     let system = HistoryEntry::System { text: "Be kind.".to_owned() };
     let told = json!({"type": "message", "role": "system", "content": [{"type": "input_text", "text": "Be kind."}]});
     assert_eq!(sent(vec![user("hi"), system, user("you")]), json!([user_item("hi"), told, user_item("you")]));

@@ -1,16 +1,16 @@
-//! Chat Completions: streams in the shape of the real services, and what becomes of them.
+//! Chat Completions: streams as real services send them, and the resulting events.
 //!
-//! Each file in `streams/chat` is one answer. Those in `beyond-sdk` are of services that depart so far from OpenAI that
-//! its own client does not understand them.
+//! Each file in `streams/chat` is one answer. Those in `beyond-sdk` are from services that deviate so far from OpenAI
+//! that its own client cannot parse them.
 
+mod event_lines;
 mod laws;
-mod words;
 
 use crate::dialect::folder;
+use event_lines::{read, tell};
 use model::model_turn::{ModelDelta, ModelEvent};
-use words::{read, tell};
 
-/// What the stream of this name tells.
+/// The lines of the stream of this name.
 fn story(name: &str) -> String {
     let bytes = std::fs::read(folder("chat").join(name).with_extension("sse")).unwrap();
     tell(&read([bytes.as_slice()]))
@@ -23,7 +23,7 @@ fn expect(name: &str, lines: &[&str]) {
 }
 
 #[test]
-fn words_come_in_pieces_and_usage_at_the_end() {
+fn text_is_streamed_with_usage_at_the_end() {
     expect(
         "text",
         &[
@@ -36,7 +36,7 @@ fn words_come_in_pieces_and_usage_at_the_end() {
 }
 
 #[test]
-fn parallel_calls_are_told_apart() {
+fn parallel_calls_do_not_mix() {
     expect(
         "tool-calls",
         &[
@@ -55,7 +55,7 @@ fn parallel_calls_are_told_apart() {
 }
 
 #[test]
-fn thoughts_come_before_the_answer() {
+fn reasoning_comes_before_the_answer() {
     expect(
         "reasoning-content",
         &[
@@ -71,7 +71,7 @@ fn thoughts_come_before_the_answer() {
 }
 
 #[test]
-fn signed_thoughts_are_kept_whole() {
+fn signed_reasoning_is_kept_complete() {
     expect(
         "reasoning-details",
         &[
@@ -87,7 +87,7 @@ fn signed_thoughts_are_kept_whole() {
 }
 
 #[test]
-fn a_refusal_is_told_from_an_answer() {
+fn a_refusal_is_distinguished_from_an_answer() {
     expect(
         "refusal",
         &["0 message", "0.0 declines I'm sorry, no.", "0 done", "end Stop 19/8/0/10/4 gpt-4o-2024-08-06"],
@@ -95,7 +95,7 @@ fn a_refusal_is_told_from_an_answer() {
 }
 
 #[test]
-fn probabilities_stay_with_their_words() {
+fn logprobs_stay_with_their_text() {
     expect(
         "logprobs",
         &["0 message", "0.0 says Yes -0.1", "0.0 says . -0.02", "0 done", "end Stop 19/8/0/10/4 gpt-4o-2024-08-06"],
@@ -117,7 +117,7 @@ fn citations_point_into_the_text() {
 }
 
 #[test]
-fn pictures_are_parts_between_words() {
+fn images_are_parts_between_texts() {
     expect(
         "images",
         &[
@@ -132,7 +132,7 @@ fn pictures_are_parts_between_words() {
 }
 
 #[test]
-fn a_call_that_a_limit_cut_is_never_done() {
+fn a_call_truncated_by_a_limit_is_never_done() {
     expect(
         "length",
         &[
@@ -144,19 +144,19 @@ fn a_call_that_a_limit_cut_is_never_done() {
 }
 
 #[test]
-fn a_filter_is_a_limit() {
+fn a_content_filter_is_a_limit() {
     expect("content-filter", &["0 message", "0.0 says Once upon", "end ContentFilter 0/0/0/0/0 gpt-4o-2024-08-06"]);
 }
 
 #[test]
-fn whole_calls_make_the_reason_whatever_the_service_says() {
+fn complete_calls_determine_the_stop_reason() {
     let told = story("whole-calls");
     assert!(told.contains("1 call get_weather call_9mkv1c0a\n1 with {\"city\":\"Bern\"}\n2 call"), "{told}");
     assert!(told.ends_with("end ToolCalls 171/0/0/62/0 qwen3:8b"), "{told}");
 }
 
 #[test]
-fn a_signed_call_keeps_its_signature_and_tokens_are_told_on_the_way() {
+fn a_signed_call_keeps_its_signature_and_usage_is_reported_during_the_stream() {
     expect(
         "signed-call",
         &[
@@ -180,7 +180,7 @@ fn only_the_first_choice_counts() {
 }
 
 #[test]
-fn a_voice_is_passed_on_as_it_came() {
+fn audio_is_passed_through() {
     expect(
         "audio",
         &[
@@ -193,7 +193,7 @@ fn a_voice_is_passed_on_as_it_came() {
 }
 
 #[test]
-fn the_old_way_to_call_is_a_call() {
+fn the_legacy_function_call_is_a_call() {
     expect(
         "function-call",
         &[
@@ -206,13 +206,13 @@ fn the_old_way_to_call_is_a_call() {
 }
 
 #[test]
-fn either_end_is_enough() {
+fn finish_reason_or_done_ends_the_stream() {
     expect("no-done", &["0 message", "0.0 says <think>hm</think> Hi", "0 done", "end Stop 9/0/0/5/0 qwen3-4b"]);
     expect("no-finish-reason", &["0 message", "0.0 says Hi there", "0 done", "end Stop 0/0/0/0/0 qwen3-4b"]);
 }
 
 #[test]
-fn without_an_end_the_turn_has_failed_and_its_call_is_not_done() {
+fn a_stream_without_an_end_fails_and_its_call_is_not_done() {
     expect(
         "truncated",
         &[
@@ -227,7 +227,7 @@ fn without_an_end_the_turn_has_failed_and_its_call_is_not_done() {
 }
 
 #[test]
-fn an_error_in_the_middle_is_a_failure() {
+fn an_error_in_mid_stream_is_a_failure() {
     let told = story("error");
     assert!(told.starts_with("0 message\n0.0 says I was\nfailed provider_error true"), "{told}");
     assert!(told.ends_with("Provider disconnected unexpectedly"), "{told}");
@@ -239,7 +239,7 @@ fn an_error_in_the_middle_is_a_failure() {
 }
 
 #[test]
-fn content_in_parts_is_thoughts_and_words() {
+fn content_parts_are_reasoning_and_text() {
     expect(
         "beyond-sdk/content-parts",
         &[
@@ -256,12 +256,12 @@ fn content_in_parts_is_thoughts_and_words() {
 }
 
 #[test]
-fn usage_that_is_put_aside_is_found() {
+fn usage_in_a_nonstandard_field_is_found() {
     assert!(story("beyond-sdk/usage-aside").ends_with("end Stop 73/0/0/20/0 openai/gpt-oss-120b"));
 }
 
 #[test]
-fn calls_without_a_number_of_their_own_do_not_mix() {
+fn calls_without_an_index_do_not_mix() {
     let bern = |told: &str| told.matches(r#" with {"city":"Bern"}"#).count();
     let basel = |told: &str| told.matches(r#" with {"city":"Basel"}"#).count();
     for name in ["beyond-sdk/one-index", "beyond-sdk/no-index"] {
@@ -278,7 +278,7 @@ fn answer(chunks: &[&str]) -> String {
 }
 
 #[test]
-fn what_a_service_says_after_the_end_is_ignored() {
+fn events_after_the_end_are_ignored() {
     let hi = r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#;
     let whole = "0 message\n0.0 says hi\n0 done\nend Stop 0/0/0/0/0";
     assert_eq!(answer(&[hi, "[DONE]", hi, "{", "[DONE]"]), whole);
@@ -287,7 +287,7 @@ fn what_a_service_says_after_the_end_is_ignored() {
 }
 
 #[test]
-fn done_without_anything_before_it_is_no_answer() {
+fn done_without_any_chunk_is_a_failure() {
     let open = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"t","arguments":"{\"a\":"}}]}}]}"#;
     for chunks in [vec!["[DONE]"], vec![r#"{"choices":[]}"#, "[DONE]"], vec![open, "[DONE]"], vec![]] {
         let told = answer(&chunks);
@@ -296,7 +296,7 @@ fn done_without_anything_before_it_is_no_answer() {
 }
 
 #[test]
-fn what_is_unknown_is_kept_and_hurts_nothing() {
+fn unknown_fields_are_kept_and_harmless() {
     let told = answer(&[
         r#"{"type":"ping"}"#,
         "[1]",
@@ -321,7 +321,7 @@ fn what_is_unknown_is_kept_and_hurts_nothing() {
 }
 
 #[test]
-fn a_whole_message_in_place_of_a_delta_is_read_once() {
+fn a_complete_message_in_place_of_a_delta_is_read_once() {
     let whole = r#"{"choices":[{"message":{"content":"hi","tool_calls":[{"id":"a","function":{"name":"t","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
     let told = answer(&[r#"{"choices":[{"delta":{"role":"assistant"}}]}"#, whole, whole, "[DONE]"]);
     assert!(told.starts_with("0 message\n0.0 says hi\n0 done\n1 call t a\n1 with {}\n1 done"), "{told}");
@@ -329,7 +329,7 @@ fn a_whole_message_in_place_of_a_delta_is_read_once() {
 }
 
 #[test]
-fn a_service_that_mixes_everything_makes_few_items() {
+fn a_service_that_interleaves_everything_makes_few_items() {
     let mixed = r#"{"choices":[{"delta":{"reasoning":"x","content":"y","tool_calls":[{"index":0,"id":"a","function":{"name":"t","arguments":"1"}}]}}]}"#;
     let chunks: Vec<&str> = std::iter::repeat_n(mixed, 100).chain(["[DONE]"]).collect();
     let stream: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
@@ -339,7 +339,7 @@ fn a_service_that_mixes_everything_makes_few_items() {
 }
 
 #[test]
-fn broken_ends_are_failures() {
+fn truncated_streams_are_failures() {
     let end = |reason: &str| {
         let chunk = format!(r#"{{"choices":[{{"delta":{{"content":"a"}},"finish_reason":"{reason}"}}]}}"#);
         answer(&[&chunk, "[DONE]"]).lines().last().unwrap().to_owned()

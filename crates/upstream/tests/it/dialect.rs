@@ -1,4 +1,4 @@
-//! What holds for every dialect that is spoken to us, whoever speaks it: each room's `laws` says so of its own.
+//! Properties of every model protocol; the `laws` module of each protocol applies them.
 
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::usage::Usage;
@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use upstream::Ingest;
 
-/// How a room reads a stream that comes in pieces.
+/// Decodes a stream from chunks.
 pub(crate) type Read<'a> = &'a dyn Fn(&[&[u8]]) -> Vec<ModelEvent>;
 
-/// What comes of a stream.
+/// The events of a stream.
 pub(crate) fn hear<'a>(mut ingest: Box<dyn Ingest>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
     let mut decoder = Decoder::new(DecodeLimits::default());
     let mut out = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) fn folder(room: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/streams").join(room)
 }
 
-/// Every stream of a room by its name, those beyond its service's own client included.
+/// Every stream fixture of a protocol by name, those in `beyond-sdk` included.
 pub(crate) fn fixtures(room: &str) -> Vec<(String, Vec<u8>)> {
     let folders = [folder(room), folder(room).join("beyond-sdk")];
     let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
@@ -46,7 +46,7 @@ pub(crate) fn cuts_never_show(room: &str, read: Read<'_>) {
         let whole = read(&[&bytes]);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(read(&single), whole, "{name}, byte by byte");
-        // At every byte of a short one, at some five hundred places of a long one.
+        // At every byte of a short one, at about five hundred positions of a long one.
         for at in (0..=bytes.len()).step_by(1 + bytes.len() / 500) {
             let (head, tail) = bytes.split_at(at);
             assert_eq!(read(&[head, tail]), whole, "{name}, cut at {at}");
@@ -77,7 +77,7 @@ pub(crate) fn disorder_ends_once(room: &str, read: Read<'_>) {
     }
 }
 
-/// The same events in another order, some twice, some not at all; some bytes changed, left out, or all after a place.
+/// The same events reordered, duplicated or dropped; some bytes changed, removed or truncated.
 fn disordered(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let mut events: Vec<&str> = text.split_inclusive("\n\n").collect();
@@ -107,7 +107,7 @@ fn disordered(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// What is told of each event (`what`, and a piece of text); pieces of one text are one.
+/// A line per event (`what`, and a text delta); the deltas of one text are joined.
 pub(crate) fn lines(events: &[ModelEvent], line: fn(&ModelEvent) -> (String, String)) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = Vec::new();
     for event in events {
@@ -120,14 +120,14 @@ pub(crate) fn lines(events: &[ModelEvent], line: fn(&ModelEvent) -> (String, Str
     lines
 }
 
-/// Read, of these from the cache and into it, written, of these thoughts.
+/// Input tokens, those read from and written to the cache, output tokens, reasoning tokens.
 pub(crate) fn tokens(usage: Usage) -> String {
     let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = usage;
     format!("{input_tokens}/{cached_tokens}/{cache_write_tokens}/{output_tokens}/{reasoning_tokens}")
 }
 
-/// One terminal event, and it is the last. Nothing happens to an item that was not begun, or is done; the parts of an
-/// item come one after the other, from 0.
+/// One terminal event, which is the last. No event belongs to an item that has not started or is done; the parts of an
+/// item are consecutive, from 0.
 pub(crate) fn ends_once(events: &[ModelEvent]) {
     let (last, before) = events.split_last().expect("a turn ends");
     assert!(!matches!(last, ModelEvent::Delta(_)), "{last:?}");

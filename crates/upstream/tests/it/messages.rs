@@ -1,14 +1,14 @@
-//! Anthropic Messages: streams in the shape of the real service, and what becomes of them.
+//! Anthropic Messages: streams as the real service sends them, and the resulting events.
 //!
 //! Each file in `streams/messages` is one answer.
 
-mod back;
-mod demands;
+mod event_lines;
+mod invalid_streams;
 mod laws;
-mod odd;
-mod words;
+mod round_trip;
+mod service_rules;
 
-use words::{fixture, read, tell};
+use event_lines::{fixture, read, tell};
 
 #[track_caller]
 fn expect(name: &str, lines: &[&str]) {
@@ -17,7 +17,7 @@ fn expect(name: &str, lines: &[&str]) {
 }
 
 #[test]
-fn words_come_in_pieces_and_tokens_of_the_cache_count_as_read() {
+fn text_is_streamed_and_cache_tokens_count_as_input() {
     expect(
         "text",
         &[
@@ -32,7 +32,7 @@ fn words_come_in_pieces_and_tokens_of_the_cache_count_as_read() {
 }
 
 #[test]
-fn thoughts_come_before_the_answer() {
+fn reasoning_comes_before_the_answer() {
     expect(
         "thinking",
         &[
@@ -50,7 +50,7 @@ fn thoughts_come_before_the_answer() {
 }
 
 #[test]
-fn thoughts_that_are_not_shown_are_items_all_the_same() {
+fn redacted_thinking_is_an_item() {
     expect(
         "thinking-omitted",
         &[
@@ -83,7 +83,7 @@ fn thoughts_that_are_not_shown_are_items_all_the_same() {
 }
 
 #[test]
-fn calls_come_with_their_arguments_and_none_is_an_empty_object() {
+fn calls_have_their_arguments_and_missing_ones_are_an_empty_object() {
     expect(
         "tool-use",
         &[
@@ -104,7 +104,7 @@ fn calls_come_with_their_arguments_and_none_is_an_empty_object() {
 }
 
 #[test]
-fn thoughts_may_come_between_words_and_calls() {
+fn reasoning_may_come_between_text_and_calls() {
     expect(
         "thinking-between-tools",
         &[
@@ -158,7 +158,7 @@ fn a_search_is_one_item_and_an_answer_with_citations_one_message() {
 }
 
 #[test]
-fn a_search_that_failed_says_so() {
+fn a_failed_search_is_reported() {
     expect(
         "web-search-failed",
         &[
@@ -179,7 +179,7 @@ fn a_search_that_failed_says_so() {
     );
 }
 
-/// The states of the first item, and the keys of what is shown of it.
+/// The states of the first item, and the keys of its shown fields.
 fn hosted(name: &str) -> Vec<String> {
     let told = tell(&read([fixture(name).as_slice()]));
     let lines = told.lines().filter_map(|line| line.strip_prefix("0 ")).filter(|line| line.contains(" {"));
@@ -192,7 +192,7 @@ fn hosted(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_tool_that_the_provider_runs_is_told_the_same_way() {
+fn all_hosted_tools_are_reported_alike() {
     for name in ["web-fetch", "code-execution"] {
         assert_eq!(hosted(name), ["in_progress input", "completed input+result"], "{name}");
     }
@@ -200,7 +200,7 @@ fn every_tool_that_the_provider_runs_is_told_the_same_way() {
 }
 
 #[test]
-fn citations_of_files_have_their_place_and_others_are_passed_on() {
+fn file_citations_are_mapped_and_others_are_passed_through() {
     let citation = concat!(
         r#"{"cited_text":"The grass is green.","document_index":1,"document_title":null,"end_page_number":6,"#,
         r#""file_id":null,"start_page_number":5,"type":"page_location"}"#
@@ -226,7 +226,7 @@ fn citations_of_files_have_their_place_and_others_are_passed_on() {
 }
 
 #[test]
-fn what_a_limit_may_have_cut_is_left_open() {
+fn an_item_that_a_limit_may_have_truncated_is_left_open() {
     expect(
         "max-tokens-in-a-call",
         &[
@@ -258,7 +258,7 @@ fn what_a_limit_may_have_cut_is_left_open() {
 }
 
 #[test]
-fn a_refusal_is_filtered_and_says_why() {
+fn a_refusal_is_a_content_filter_with_its_reason() {
     let why = r#"{"category":"cyber","explanation":"The request could enable cyber harm.","type":"refusal"}"#;
     let unknown = format!(
         r#"unknown {{"delta":{{"stop_details":{why},"stop_reason":"refusal","stop_sequence":null}},"type":"message_delta","usage":{{"output_tokens":5}}}}"#
@@ -308,7 +308,7 @@ fn an_error_in_the_middle_fails_the_turn() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_has_failed_however_whole_its_last_call_looks() {
+fn a_truncated_stream_fails_even_if_its_last_call_looks_complete() {
     expect(
         "cut",
         &[
@@ -321,7 +321,7 @@ fn a_stream_that_breaks_off_has_failed_however_whole_its_last_call_looks() {
 }
 
 #[test]
-fn what_is_unknown_is_passed_on_as_it_came() {
+fn unknown_events_are_passed_through() {
     expect(
         "unknown",
         &[
@@ -341,7 +341,7 @@ fn what_is_unknown_is_passed_on_as_it_came() {
 }
 
 #[test]
-fn an_answer_may_be_empty_end_with_a_word_of_ours_or_hold_half_a_character() {
+fn empty_answers_stop_sequences_and_split_characters_are_handled() {
     expect(
         "empty",
         &["usage 900/0/0/1/0", "usage 900/0/0/2/0", "end Stop 900/0/0/2/0 claude-sonnet-4-5-20250929 standard"],

@@ -1,15 +1,15 @@
-//! OpenAI Responses: streams in the shape of the real service, and what becomes of them.
+//! OpenAI Responses: streams as the real service sends them, and the resulting events.
 //!
-//! Each file in `streams/responses` is one answer. Those in `beyond-sdk` are of services that depart so far from OpenAI
-//! that its own client does not understand them.
+//! Each file in `streams/responses` is one answer. Those in `beyond-sdk` are from services that deviate so far from
+//! OpenAI that its own client cannot parse them.
 
+mod event_lines;
+mod invalid_streams;
 mod laws;
-mod odd;
-mod words;
 
 use crate::dialect::folder;
+use event_lines::{read, read_with, tell};
 use model::model_turn::{ModelDelta, ModelEvent};
-use words::{read, read_with, tell};
 
 fn stream(name: &str) -> Vec<u8> {
     std::fs::read(folder("responses").join(name).with_extension("sse")).unwrap()
@@ -21,12 +21,12 @@ fn expect(name: &str, lines: &[&str]) {
     assert_eq!(told, lines.join("\n"), "{name} tells:\n{told}");
 }
 
-/// How answers end when nothing else is said.
+/// The usual last line of an answer.
 const STOP: &str = "end Stop 36/0/0/87/0 gpt-5.2-2025-12-11 default";
 const TOOL_CALLS: &str = "end ToolCalls 36/0/0/87/0 gpt-5.2-2025-12-11 default";
 
 #[test]
-fn words_come_in_pieces_and_usage_at_the_end() {
+fn text_is_streamed_with_usage_at_the_end() {
     expect(
         "text",
         &[
@@ -42,7 +42,7 @@ fn words_come_in_pieces_and_usage_at_the_end() {
 }
 
 #[test]
-fn thoughts_have_parts_and_messages_a_phase() {
+fn reasoning_has_parts_and_messages_have_a_phase() {
     expect(
         "reasoning-summary",
         &[
@@ -62,7 +62,7 @@ fn thoughts_have_parts_and_messages_a_phase() {
 }
 
 #[test]
-fn raw_thoughts_fill_the_summary() {
+fn raw_reasoning_fills_the_summary() {
     expect(
         "reasoning-text",
         &[
@@ -77,9 +77,9 @@ fn raw_thoughts_fill_the_summary() {
     );
 }
 
-/// Rule 1 of what goes back: only the finished item has the whole blob.
+/// Rule 1 of the history: only the finished item has the complete encrypted content.
 #[test]
-fn an_item_is_kept_whole_and_as_it_ended_with_where_it_came_from() {
+fn an_item_is_kept_in_its_final_raw_form_with_its_origin() {
     let events = read([stream("reasoning-summary").as_slice()]);
     let raw = events.iter().find_map(|event| match event {
         ModelEvent::Delta(ModelDelta::Done { slot: 0, raw }) => raw.clone(),
@@ -94,7 +94,7 @@ fn an_item_is_kept_whole_and_as_it_ended_with_where_it_came_from() {
 }
 
 #[test]
-fn parallel_calls_are_told_apart() {
+fn parallel_calls_do_not_mix() {
     expect(
         "function-calls",
         &[
@@ -129,7 +129,7 @@ fn a_custom_calls_text_is_an_argument() {
 }
 
 #[test]
-fn searches_are_hosted_calls_and_what_was_found_is_cited() {
+fn searches_are_hosted_calls_and_results_are_cited() {
     expect(
         "web-search",
         &[
@@ -172,7 +172,7 @@ fn searches_are_hosted_calls_and_what_was_found_is_cited() {
 }
 
 #[test]
-fn code_is_shown_while_it_is_written_and_what_it_drew_is_a_picture() {
+fn code_is_streamed_and_its_output_image_is_an_image() {
     let told = tell(&read([stream("code-interpreter").as_slice()]));
     let head = |line: &str| line.chars().take(60).collect::<String>();
     let lines: Vec<String> = told.lines().map(head).collect();
@@ -199,7 +199,7 @@ fn code_is_shown_while_it_is_written_and_what_it_drew_is_a_picture() {
 }
 
 #[test]
-fn a_picture_gets_sharper() {
+fn partial_images_are_reported() {
     expect(
         "image-generation",
         &[
@@ -224,7 +224,7 @@ fn a_picture_gets_sharper() {
 }
 
 #[test]
-fn a_computer_call_is_shown_where_nobody_can_answer_it() {
+fn a_computer_call_is_a_hosted_call_without_such_a_tool() {
     expect(
         "computer-action",
         &[
@@ -243,7 +243,7 @@ fn a_computer_call_is_shown_where_nobody_can_answer_it() {
 }
 
 #[test]
-fn a_computer_call_is_a_call_where_there_is_such_a_tool() {
+fn a_computer_call_is_a_call_with_such_a_tool() {
     let told = |name: &str| tell(&read_with(&["look", "computer"], [stream(name).as_slice()]));
     let one = [
         "0 reasoning",
@@ -270,7 +270,7 @@ fn a_computer_call_is_a_call_where_there_is_such_a_tool() {
 }
 
 #[test]
-fn foreign_tools_shells_and_patches_are_hosted_calls() {
+fn mcp_shell_and_patch_calls_are_hosted_calls() {
     expect(
         "mcp",
         &[
@@ -319,12 +319,12 @@ fn foreign_tools_shells_and_patches_are_hosted_calls() {
 }
 
 #[test]
-fn a_refusal_is_words_that_decline() {
+fn a_refusal_is_marked_text() {
     expect("refusal", &["0 message", "0.0 declines I can't help with that.", r#"0 done here "msg_1""#, STOP]);
 }
 
 #[test]
-fn probabilities_are_passed_on() {
+fn logprobs_are_passed_on() {
     expect(
         "logprobs",
         &[
@@ -338,7 +338,7 @@ fn probabilities_are_passed_on() {
 }
 
 #[test]
-fn what_a_limit_cut_is_not_whole() {
+fn an_item_truncated_by_a_limit_is_incomplete() {
     expect(
         "incomplete-max-output-tokens",
         &[
@@ -355,7 +355,7 @@ fn what_a_limit_cut_is_not_whole() {
 }
 
 #[test]
-fn a_failure_says_why_and_whether_to_try_again() {
+fn a_failure_has_its_reason_and_retryability() {
     expect(
         "failed",
         &[
@@ -373,7 +373,7 @@ fn a_failure_says_why_and_whether_to_try_again() {
 }
 
 #[test]
-fn what_is_not_ours_is_passed_on_as_it_came() {
+fn unknown_items_are_passed_through() {
     let told = tell(&read([stream("not-ours").as_slice()]));
     let unknown: Vec<&str> = told.lines().filter(|line| line.starts_with("unknown")).collect();
     assert_eq!(unknown.len(), 7, "{told}");

@@ -1,11 +1,11 @@
-//! Where random tests get their randomness: a new seed for each run, printed with a failure, and taken back from the
-//! environment (`SEED=123 cargo test -p upstream`).
+//! The seed of random tests: new for each run, printed with a failure, and taken from the environment (`SEED=123 cargo
+//! test -p upstream`).
 
 use std::hash::{BuildHasher, RandomState};
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The settings of every property of this crate.
+/// The proptest configuration of this crate.
 pub(crate) fn config() -> Config {
     #[expect(clippy::disallowed_methods, reason = "the seed of a test, which is not a setting of the server")]
     let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());

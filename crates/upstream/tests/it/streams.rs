@@ -1,8 +1,8 @@
-//! What each answer comes to: its words, calls and tokens, in a `.json` beside the `.sse`.
+//! The expected result of each answer: its text, calls and tokens, in a `.json` next to the `.sse`.
 //!
-//! `e2e/streams.test.mjs` has the services' own clients read the same streams, and holds them against the same files.
-//! That is why streams beyond those clients have none. To write the files anew, and then to look at what changed:
-//! `UPDATE_STREAMS=1 cargo test -p upstream every_answer_comes_to`.
+//! `e2e/streams.test.mjs` decodes the same streams with the services' own clients and compares them with the same
+//! files, so streams that those clients cannot parse have none. To rewrite the files, and then review the changes:
+//! `UPDATE_STREAMS=1 cargo test -p upstream every_stream_matches`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::usage::Usage;
 use serde_json::{Value, json};
 
-/// Holds every stream of a room's folder against its file.
+/// Compares every stream of a protocol's folder with its file.
 pub(crate) fn hold(room: &str, read: impl Fn(&[u8]) -> Vec<ModelEvent>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/streams").join(room);
     let (mut held, mut differing) = (0, Vec::new());
@@ -44,7 +44,7 @@ fn update() -> bool {
     std::env::var("UPDATE_STREAMS").is_ok()
 }
 
-/// The lines that only one of the two has.
+/// The lines in only one of the two.
 fn difference(expected: &str, told: &str) -> String {
     let only = |sign: char, one: &str, other: &str| {
         let lines = one.lines().filter(|line| !other.lines().any(|there| there == *line));

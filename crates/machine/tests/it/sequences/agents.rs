@@ -14,16 +14,16 @@ use model::history::HistoryEntry;
 use model::item::{Item, ResultStatus};
 use model::limits::RECORD_BYTES_MAX;
 
-/// `demo` asks `helper` through `ask`, which has a tool.
-fn asking_house() -> Definitions {
+/// `demo` calls `helper` through `ask`; `helper` has a tool.
+fn sub_agent_definitions() -> Definitions {
     build_definitions(
         [agent("demo", &["ask"]), agent("helper", &["look"])],
         [agent_tool("ask", "helper"), tool("look")],
     )
 }
 
-/// Everybody may ask everybody.
-fn ring() -> Definitions {
+/// Every agent may call every other.
+fn circular_agents() -> Definitions {
     build_definitions(
         [agent("demo", &["to_other"]), agent("other", &["to_demo"])],
         [agent_tool("to_other", "other"), agent_tool("to_demo", "demo")],
@@ -32,7 +32,7 @@ fn ring() -> Definitions {
 
 #[test]
 fn help() {
-    let mut sim = Sim::started(asking_house());
+    let mut sim = Sim::started(sub_agent_definitions());
     sim.model_turn([
         crate::fixtures::ModelOutput::Reasoning("who knows?".to_owned()),
         model_call("ask", r#"{"prompt":"weather?"}"#),
@@ -85,8 +85,8 @@ fn help() {
 }
 
 #[test]
-fn a_sub_agent_that_fails_or_runs_into_a_limit_is_a_result_and_the_parent_goes_on() {
-    let mut sim = Sim::started(asking_house());
+fn a_sub_agent_that_fails_or_reaches_a_limit_gives_a_result_and_the_parent_continues() {
+    let mut sim = Sim::started(sub_agent_definitions());
     sim.model_turn([model_call("ask", r#"{"prompt":"weather?"}"#)]);
     sim.skip_trace();
     sim.model_outputs([model_text("Let me")]);
@@ -111,18 +111,18 @@ fn a_sub_agent_that_fails_or_runs_into_a_limit_is_a_result_and_the_parent_goes_o
 }
 
 #[test]
-fn a_sub_agent_that_says_nothing_gives_a_result_all_the_same() {
-    let mut sim = Sim::started(asking_house());
+fn a_sub_agent_without_output_still_gives_a_result() {
+    let mut sim = Sim::started(sub_agent_definitions());
     sim.model_turn([model_call("ask", r#"{"prompt":""}"#)]);
     sim.model_turn([]);
     assert_eq!(result_of(&sim, "call_R1").status, Some(ResultStatus::Completed));
 }
 
 #[test]
-fn agents_that_ask_each_other_are_stopped_at_the_depth_that_is_allowed() {
-    let mut house = ring();
-    house.limits.depth_max = 2;
-    let mut sim = Sim::started(house);
+fn agents_that_call_each_other_stop_at_the_depth_limit() {
+    let mut definitions = circular_agents();
+    definitions.limits.depth_max = 2;
+    let mut sim = Sim::started(definitions);
     sim.model_turn([model_call("to_other", r#"{"prompt":"a"}"#)]);
     sim.model_turn([model_call("to_demo", r#"{"prompt":"b"}"#)]);
     sim.skip_trace();
@@ -141,10 +141,10 @@ fn agents_that_ask_each_other_are_stopped_at_the_depth_that_is_allowed() {
 }
 
 #[test]
-fn a_run_asks_only_so_many_agents() {
-    let mut house = asking_house();
-    house.limits.descendants_max = 2;
-    let mut sim = Sim::started(house);
+fn a_run_has_a_limit_on_sub_agents() {
+    let mut definitions = sub_agent_definitions();
+    definitions.limits.descendants_max = 2;
+    let mut sim = Sim::started(definitions);
     sim.skip_trace();
     sim.model_turn([
         model_call("ask", r#"{"prompt":"1"}"#),
@@ -161,14 +161,14 @@ fn a_run_asks_only_so_many_agents() {
 }
 
 #[test]
-fn a_hundred_agents_at_once() {
-    let mut house = asking_house();
-    house.limits.descendants_max = 100;
-    house.limits.parallel_tools_max = 100;
-    let mut sim = Sim::started(house);
+fn a_hundred_parallel_sub_agents() {
+    let mut definitions = sub_agent_definitions();
+    definitions.limits.descendants_max = 100;
+    definitions.limits.parallel_tools_max = 100;
+    let mut sim = Sim::started(definitions);
     sim.model_turn((0..100).map(|_| model_call("ask", r#"{"prompt":"go"}"#)));
     assert_eq!(sim.models.len(), 100);
-    // The oldest last, so that everybody ends while others go on.
+    // The oldest last, so that each ends while others still run.
     while sim.models.len() > 1 {
         sim.model_turn([model_text("done")]);
     }
@@ -180,10 +180,10 @@ fn a_hundred_agents_at_once() {
 }
 
 #[test]
-fn no_more_calls_go_on_at_once_than_allowed() {
-    let mut house = demo_definitions([tool("t"), agent_tool("ask", "demo")]);
-    house.limits.parallel_tools_max = 2;
-    let mut sim = Sim::started(house);
+fn parallel_calls_stay_within_their_limit() {
+    let mut definitions = demo_definitions([tool("t"), agent_tool("ask", "demo")]);
+    definitions.limits.parallel_tools_max = 2;
+    let mut sim = Sim::started(definitions);
     sim.model_turn([
         model_call("t", "{}"),
         model_call("ask", r#"{"prompt":"go"}"#),
@@ -202,7 +202,7 @@ fn no_more_calls_go_on_at_once_than_allowed() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_a_failed_result() {
+fn an_unknown_agent_gives_a_failed_result() {
     let mut sim = Sim::started(demo_definitions([agent_tool("ask", "nobody")]));
     sim.skip_trace();
     sim.model_turn([model_call("ask", "{}")]);
@@ -210,7 +210,7 @@ fn an_agent_that_is_not_there_is_a_failed_result() {
 }
 
 #[test]
-fn what_a_deeper_agent_cites_reaches_the_top_once() {
+fn a_citation_of_a_nested_agent_reaches_the_root_once() {
     let tools = [agent_tool("ask", "helper"), agent_tool("deeper", "expert"), tool("look")];
     let agents = [agent("demo", &["ask"]), agent("helper", &["deeper"]), agent("expert", &["look"])];
     let mut sim = Sim::started(build_definitions(agents, tools));
@@ -224,8 +224,8 @@ fn what_a_deeper_agent_cites_reaches_the_top_once() {
 }
 
 #[test]
-fn a_long_answer_is_read_as_far_as_a_record_goes() {
-    let mut sim = Sim::started(asking_house());
+fn a_long_answer_is_truncated_to_the_record_limit() {
+    let mut sim = Sim::started(sub_agent_definitions());
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.model_turn([model_call("look", "{}")]);
     sim.finish_tool("call_R2", tool_text(&"\u{1}".repeat(40 * 1024)));

@@ -1,4 +1,4 @@
-//! What a model asks for and cannot be done, and calls that a provider names twice.
+//! Calls that cannot run, and calls that a provider repeats.
 
 use super::result_of;
 use crate::fixtures::{
@@ -11,7 +11,7 @@ use model::item::ResultStatus;
 use model::limits::RECORD_BYTES_MAX;
 
 #[test]
-fn what_cannot_be_done_three_times_is_told_and_the_fourth_fails_the_task() {
+fn three_invalid_turns_get_an_error_result_and_the_fourth_fails_the_task() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     for _ in 0..3 {
         sim.model_turn([model_call("t", r#"{"n":"x"}"#), model_call("nonsense", "{}")]);
@@ -24,7 +24,7 @@ fn what_cannot_be_done_three_times_is_told_and_the_fourth_fails_the_task() {
 }
 
 #[test]
-fn one_call_that_can_be_done_makes_up_for_the_others() {
+fn one_valid_call_resets_the_count_of_invalid_turns() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     for turn in 0..6 {
         sim.model_turn([model_call("nonsense", "{}"), model_call("t", "{}")]);
@@ -35,7 +35,7 @@ fn one_call_that_can_be_done_makes_up_for_the_others() {
 }
 
 #[test]
-fn a_lost_turn_between_them_does_not_forgive() {
+fn a_lost_turn_does_not_reset_the_count_of_invalid_turns() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     for _ in 0..3 {
         sim.model_turn([model_call("nonsense", "{}")]);
@@ -48,7 +48,7 @@ fn a_lost_turn_between_them_does_not_forgive() {
 }
 
 #[test]
-fn a_sub_agent_that_cannot_ask_right_is_a_failed_result() {
+fn a_sub_agent_with_only_invalid_calls_gives_a_failed_result() {
     let mut sim =
         Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
@@ -63,7 +63,7 @@ fn a_sub_agent_that_cannot_ask_right_is_a_failed_result() {
 }
 
 #[test]
-fn arguments_that_were_cut_in_the_middle_never_run() {
+fn truncated_arguments_never_run() {
     let cut = |sim: &mut Sim| {
         sim.call(0, "t", &[r#"{"n":1}"#]);
         sim.call(1, "t", &[r#"{"n":"#, "2"]);
@@ -89,7 +89,7 @@ fn arguments_that_were_cut_in_the_middle_never_run() {
 }
 
 #[test]
-fn arguments_that_fit_no_record_never_run() {
+fn arguments_larger_than_a_record_never_run() {
     let mut sim = Sim::started(demo_definitions([tool("t"), needs_approval(tool("g"))]));
     let long = format!(r#"{{"x":"{}"}}"#, "y\\n".repeat(RECORD_BYTES_MAX / 3));
     sim.model_turn([model_call("t", &long), model_call("g", &long)]);
@@ -99,9 +99,9 @@ fn arguments_that_fit_no_record_never_run() {
     assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
 }
 
-/// An exact repetition of a call that has its result is given that result, and the tool does not run.
+/// An exact repetition of an answered call gets the stored result, and the tool does not run.
 #[test]
-fn a_call_that_the_provider_repeats_gets_the_stored_result() {
+fn a_repeated_call_gets_the_stored_result() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     sim.model_turn([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
     sim.finish_tool("call_R1", tool_text("one"));
@@ -113,7 +113,7 @@ fn a_call_that_the_provider_repeats_gets_the_stored_result() {
 }
 
 #[test]
-fn another_call_under_the_same_name_is_an_error() {
+fn a_different_call_with_a_used_id_is_an_error() {
     let mut sim = Sim::started(demo_definitions([tool("t"), tool("u")]));
     sim.model_turn([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
     sim.finish_tool("call_R1", tool_text("one"));
@@ -126,7 +126,7 @@ fn another_call_under_the_same_name_is_an_error() {
 }
 
 #[test]
-fn a_call_that_is_named_twice_in_one_turn_runs_once() {
+fn a_call_sent_twice_in_one_turn_runs_once() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     sim.skip_trace();
     sim.model_turn([model_call_with_id("p1", "t", "{}"), model_call_with_id("p1", "t", "{}")]);
@@ -137,7 +137,7 @@ fn a_call_that_is_named_twice_in_one_turn_runs_once() {
 }
 
 #[test]
-fn a_call_that_is_named_twice_is_asked_about_once() {
+fn a_call_sent_twice_requests_one_approval() {
     let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
     sim.skip_trace();
     sim.model_turn([model_call_with_id("p1", "t", "{}"), model_call_with_id("p1", "t", "{}")]);
@@ -151,7 +151,7 @@ fn a_call_that_is_named_twice_is_asked_about_once() {
 }
 
 #[test]
-fn what_a_sub_agent_said_is_stored_like_any_other_result() {
+fn a_sub_agents_result_is_stored_like_any_other() {
     let mut sim =
         Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
     sim.model_turn([model_call_with_id("p1", "ask", r#"{"prompt":"?"}"#)]);
@@ -165,7 +165,7 @@ fn what_a_sub_agent_said_is_stored_like_any_other_result() {
 }
 
 #[test]
-fn names_of_a_lost_turn_are_free_again() {
+fn call_ids_of_a_lost_turn_can_be_reused() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     sim.model_outputs([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
     sim.crash();

@@ -1,4 +1,4 @@
-//! Cancels: now, or when every task has finished its turn.
+//! Cancels: immediately, or after every task has finished its turn.
 
 use crate::fixtures::{
     agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, needs_approval, tool, tool_text,
@@ -9,22 +9,22 @@ use model::definition::{Definitions, HandoffHistory, ToolExecutor};
 use model::event::CancelMode::{AfterTurn, Immediate};
 use model::event::StopReason;
 
-/// An agent with a tool, a gated tool, a sub-agent and an heir.
-fn everything() -> Definitions {
+/// An agent with a tool, a gated tool, a sub-agent and a hand-off target.
+fn full_definitions() -> Definitions {
     let demo = with_handoffs(agent("demo", &["look", "trade", "ask"]), &[("specialist", HandoffHistory::All)]);
     let tools = [tool("look"), needs_approval(tool("trade")), agent_tool("ask", "helper")];
     build_definitions([demo, agent("helper", &["look"]), agent("specialist", &[])], tools)
 }
 
-fn begun() -> Sim {
-    let mut sim = Sim::started(everything());
+fn started_run() -> Sim {
+    let mut sim = Sim::started(full_definitions());
     sim.skip_trace();
     sim
 }
 
 #[test]
-fn a_cancel_answers_the_call_that_runs() {
-    let mut sim = begun();
+fn a_cancel_gives_the_running_call_a_result() {
+    let mut sim = started_run();
     sim.model_turn([model_call("look", "{}")]);
     let late = sim.tools[0].clone();
     sim.skip_trace();
@@ -35,8 +35,8 @@ fn a_cancel_answers_the_call_that_runs() {
 }
 
 #[test]
-fn a_cancel_goes_newest_task_first() {
-    let mut sim = begun();
+fn a_cancel_ends_the_newest_task_first() {
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("look", "{}"), model_call("trade", "{}")]);
     sim.model_outputs([model_text("I am")]);
     sim.skip_trace();
@@ -49,8 +49,8 @@ fn a_cancel_goes_newest_task_first() {
 }
 
 #[test]
-fn calls_of_a_turn_that_was_cut_get_no_result_and_never_run() {
-    let mut sim = begun();
+fn calls_of_an_interrupted_turn_get_no_result_and_never_run() {
+    let mut sim = started_run();
     sim.model_outputs([model_call("look", "{}")]);
     sim.cancel(Immediate);
     sim.expect_trace("fc_R1 step.done{1,cancelled} cancelled{immediate,user}");
@@ -59,7 +59,7 @@ fn calls_of_a_turn_that_was_cut_get_no_result_and_never_run() {
 
 #[test]
 fn after_turn_a_last_answer_ends_completed() {
-    let mut sim = begun();
+    let mut sim = started_run();
     sim.model_outputs([model_text("Once ")]);
     sim.cancel(AfterTurn);
     sim.model_outputs([model_text("upon a time")]);
@@ -69,8 +69,8 @@ fn after_turn_a_last_answer_ends_completed() {
 }
 
 #[test]
-fn after_turn_while_speaking_lets_the_turns_tools_run_and_asks_nobody() {
-    let mut sim = begun();
+fn after_turn_during_a_model_turn_runs_its_tools_and_calls_no_model() {
+    let mut sim = started_run();
     sim.model_outputs([model_text("Let me look.")]);
     sim.cancel(AfterTurn);
     sim.model_outputs([model_call("look", "{}"), model_call("trade", "{}"), model_call("ask", r#"{"prompt":"?"}"#)]);
@@ -85,7 +85,7 @@ fn after_turn_while_speaking_lets_the_turns_tools_run_and_asks_nobody() {
 
 #[test]
 fn after_turn_while_tools_run_lets_them_end() {
-    let mut sim = begun();
+    let mut sim = started_run();
     sim.model_turn([model_call("look", "{}"), model_call("look", "{}")]);
     sim.skip_trace();
     sim.cancel(AfterTurn);
@@ -96,8 +96,8 @@ fn after_turn_while_tools_run_lets_them_end() {
 }
 
 #[test]
-fn after_turn_withdraws_what_is_pending() {
-    let mut sim = begun();
+fn after_turn_withdraws_pending_requests() {
+    let mut sim = started_run();
     sim.model_turn([model_call("trade", "{}"), model_call("trade", "{}")]);
     sim.skip_trace();
     sim.cancel(AfterTurn);
@@ -108,8 +108,8 @@ fn after_turn_withdraws_what_is_pending() {
 }
 
 #[test]
-fn after_turn_withdraws_what_is_pending_beside_a_tool_that_runs() {
-    let mut sim = begun();
+fn after_turn_withdraws_pending_requests_while_a_tool_runs() {
+    let mut sim = started_run();
     sim.model_turn([model_call("trade", "{}"), model_call("look", "{}")]);
     sim.skip_trace();
     sim.cancel(AfterTurn);
@@ -120,7 +120,7 @@ fn after_turn_withdraws_what_is_pending_beside_a_tool_that_runs() {
 
 #[test]
 fn after_turn_every_task_finishes_its_own_turn() {
-    let mut sim = begun();
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.skip_trace();
     sim.cancel(AfterTurn);
@@ -137,7 +137,7 @@ fn after_turn_every_task_finishes_its_own_turn() {
 
 #[test]
 fn after_turn_a_sub_agents_last_answer_counts() {
-    let mut sim = begun();
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.skip_trace();
     sim.cancel(AfterTurn);
@@ -149,8 +149,8 @@ fn after_turn_a_sub_agents_last_answer_counts() {
 }
 
 #[test]
-fn after_turn_at_a_handoff_the_agent_changes_and_says_nothing() {
-    let mut sim = begun();
+fn after_turn_at_a_handoff_the_agent_changes_and_is_not_called() {
+    let mut sim = started_run();
     sim.cancel(AfterTurn);
     sim.model_turn([model_call("transfer_to_specialist", "{}")]);
     sim.expect_trace(
@@ -160,7 +160,7 @@ fn after_turn_at_a_handoff_the_agent_changes_and_says_nothing() {
 }
 
 #[test]
-fn after_turn_a_handoff_that_waits_for_a_yes_is_withdrawn() {
+fn after_turn_a_handoff_that_waits_for_approval_is_withdrawn() {
     let escalate =
         needs_approval(with_kind(tool("escalate"), ToolExecutor::Handoff { agent: "specialist".to_owned() }));
     let mut sim = Sim::started(build_definitions([agent("demo", &["escalate"]), agent("specialist", &[])], [escalate]));
@@ -174,8 +174,8 @@ fn after_turn_a_handoff_that_waits_for_a_yes_is_withdrawn() {
 }
 
 #[test]
-fn after_turn_a_steer_is_not_taken() {
-    let mut sim = begun();
+fn after_turn_a_steer_is_not_accepted() {
+    let mut sim = started_run();
     sim.cancel(AfterTurn);
     sim.steer("and?");
     sim.model_turn([model_text("that is all")]);
@@ -183,8 +183,8 @@ fn after_turn_a_steer_is_not_taken() {
 }
 
 #[test]
-fn a_steer_that_nobody_will_read_any_more_makes_it_cancelled() {
-    let mut sim = begun();
+fn an_unread_steer_makes_the_run_cancelled() {
+    let mut sim = started_run();
     sim.steer("and?");
     sim.cancel(AfterTurn);
     sim.model_turn([model_text("that is all")]);
@@ -193,7 +193,7 @@ fn a_steer_that_nobody_will_read_any_more_makes_it_cancelled() {
 
 #[test]
 fn after_turn_a_crash_cancels() {
-    let mut sim = begun();
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("look", "{}")]);
     sim.model_outputs([model_text("I am")]);
     sim.cancel(AfterTurn);
@@ -205,10 +205,10 @@ fn after_turn_a_crash_cancels() {
     );
 }
 
-/// Cancelling in both modes is harmless: the one that waits gives way to the one that does not.
+/// Cancelling in both modes is harmless: `now` overrides `after_turn`.
 #[test]
 fn now_overrides_after_turn() {
-    let mut sim = begun();
+    let mut sim = started_run();
     sim.model_outputs([model_text("Once")]);
     sim.cancel(AfterTurn);
     sim.cancel(Immediate);
@@ -217,9 +217,9 @@ fn now_overrides_after_turn() {
     );
 }
 
-/// After a cancel nothing more is told, whatever still comes in.
+/// No event follows a cancel, whatever input still arrives.
 #[test]
-fn what_a_model_says_after_the_end_is_not_heard() {
+fn model_events_after_the_end_are_ignored() {
     let mut sim = Sim::started(demo_definitions([]));
     let model = sim.last_model();
     sim.model_outputs([model_text("x")]);

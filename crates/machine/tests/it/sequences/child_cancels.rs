@@ -1,4 +1,4 @@
-//! Cancels of one sub-agent: it and all below it stop, its parent reads so, everybody else goes on.
+//! Cancelling one sub-agent: it and its descendants stop, its parent gets a result, all other tasks continue.
 
 use super::result_of;
 use crate::fixtures::{
@@ -12,8 +12,8 @@ use model::event::CancelMode::{self, AfterTurn, Immediate};
 use model::event::StopReason;
 use model::task::TaskStatus;
 
-/// An agent that asks a helper, who asks another; all have a tool, a gated tool and one that a client runs.
-fn family() -> Definitions {
+/// An agent that calls a helper, which calls another; all have a tool, a gated tool and a client tool.
+fn nested_definitions() -> Definitions {
     let tools = [
         tool("look"),
         needs_approval(tool("trade")),
@@ -26,30 +26,30 @@ fn family() -> Definitions {
     build_definitions([demo, helper, agent("expert", &["look", "trade"])], tools)
 }
 
-fn begun() -> Sim {
-    let mut sim = Sim::started(family());
+fn started_run() -> Sim {
+    let mut sim = Sim::started(nested_definitions());
     sim.skip_trace();
     sim
 }
 
-/// Two helpers are asked, `call_R1` and `call_R2`. The second one was asked last, so it speaks first.
-fn twins() -> Sim {
-    let mut sim = begun();
+/// Two helpers are called, `call_R1` and `call_R2`. The second was called last, so it sends first.
+fn two_sub_agents() -> Sim {
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"a"}"#), model_call("ask", r#"{"prompt":"b"}"#)]);
     sim.skip_trace();
     sim
 }
 
-fn stop(sim: &mut Sim, task: &str, mode: CancelMode) {
+fn cancel_task(sim: &mut Sim, task: &str, mode: CancelMode) {
     sim.cancel_task(task_id(task), mode);
 }
 
 #[test]
-fn a_sub_agent_is_stopped_and_its_parent_and_its_sibling_go_on() {
-    let mut sim = twins();
+fn cancelling_a_sub_agent_leaves_its_parent_and_sibling_running() {
+    let mut sim = two_sub_agents();
     sim.model_outputs([model_text("I am b")]);
     sim.skip_trace();
-    stop(&mut sim, "call_R2", Immediate);
+    cancel_task(&mut sim, "call_R2", Immediate);
     sim.expect_trace(
         "call_R2/msg_R3{incomplete,cancelled} call_R2/step.done{1,cancelled} call_R2/cancelled{immediate,user}
          fco_R2{incomplete,cancelled}",
@@ -66,14 +66,14 @@ fn a_sub_agent_is_stopped_and_its_parent_and_its_sibling_go_on() {
 }
 
 #[test]
-fn all_below_a_sub_agent_stop_with_it_newest_first() {
-    let mut sim = begun();
+fn cancelling_a_sub_agent_cancels_its_descendants_newest_first() {
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.model_turn([model_call("deeper", r#"{"prompt":"?"}"#), model_call("look", "{}"), model_call("trade", "{}")]);
     sim.model_turn([model_call("look", "{}")]);
     let late = sim.tools.clone();
     sim.skip_trace();
-    stop(&mut sim, "call_R1", Immediate);
+    cancel_task(&mut sim, "call_R1", Immediate);
     sim.expect_trace(
         "call_R2/fco_R5{incomplete,cancelled} call_R2/cancelled{immediate,user}
          call_R1/fco_R2{incomplete,cancelled} call_R1/fco_R3{incomplete,cancelled}
@@ -88,12 +88,12 @@ fn all_below_a_sub_agent_stop_with_it_newest_first() {
 }
 
 #[test]
-fn one_in_the_middle_is_stopped_and_who_asked_it_goes_on() {
-    let mut sim = begun();
+fn cancelling_a_nested_sub_agent_lets_its_parent_continue() {
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.model_turn([model_call("deeper", r#"{"prompt":"?"}"#)]);
     sim.skip_trace();
-    stop(&mut sim, "call_R2", Immediate);
+    cancel_task(&mut sim, "call_R2", Immediate);
     sim.expect_trace(
         "call_R2/step.done{1,cancelled} call_R2/cancelled{immediate,user} call_R1/fco_R2{incomplete,cancelled}
          call_R1/step.started{2}",
@@ -101,22 +101,22 @@ fn one_in_the_middle_is_stopped_and_who_asked_it_goes_on() {
 }
 
 #[test]
-fn a_run_that_waits_for_a_sub_agents_approval_resumes_and_goes_on_without_it() {
+fn a_run_paused_for_a_sub_agents_approval_resumes_without_it() {
     for (mode, end) in [
         (Immediate, "call_R1/fco_R2{incomplete,cancelled} call_R1/cancelled{immediate,user}"),
         (AfterTurn, "call_R1/fco_R2{rejected,cancelled} call_R1/cancelled{after_turn,user}"),
     ] {
-        let mut sim = begun();
+        let mut sim = started_run();
         sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
         sim.model_turn([model_call("trade", "{}")]);
         sim.skip_trace();
-        stop(&mut sim, "call_R1", mode);
+        cancel_task(&mut sim, "call_R1", mode);
         let announced = if mode == AfterTurn { "call_R1/cancelling{after_turn}" } else { "" };
         sim.expect_trace(&format!(
             "resumed{{cancel}} {announced} call_R1/approval.resolved{{apr_R2,reject,system}} {end}
              fco_R1{{incomplete,cancelled}} step.started{{2}}"
         ));
-        // Neither a person nor the clock has anything left to say.
+        // Neither an answer nor a timer changes anything now.
         sim.decide("apr_R2", approve());
         sim.fire_timer(TimerId::Approval(approval_key("apr_R2")));
         sim.expect_trace("");
@@ -124,12 +124,12 @@ fn a_run_that_waits_for_a_sub_agents_approval_resumes_and_goes_on_without_it() {
 }
 
 #[test]
-fn what_others_wait_for_is_asked_for_again_at_the_next_pause() {
-    let mut sim = twins();
+fn pending_requests_of_other_tasks_are_listed_again_at_the_next_pause() {
+    let mut sim = two_sub_agents();
     sim.model_turn([model_call("trade", "{}")]);
     sim.model_turn([model_call("pick", "{}")]);
     sim.skip_trace();
-    stop(&mut sim, "call_R2", Immediate);
+    cancel_task(&mut sim, "call_R2", Immediate);
     sim.expect_trace(
         "resumed{cancel} call_R2/approval.resolved{apr_R3,reject,system} call_R2/fco_R3{incomplete,cancelled}
          call_R2/cancelled{immediate,user} fco_R2{incomplete,cancelled} paused{call_R4}",
@@ -139,12 +139,12 @@ fn what_others_wait_for_is_asked_for_again_at_the_next_pause() {
 }
 
 #[test]
-fn after_turn_a_sub_agent_finishes_its_turn_and_its_tools_and_asks_nobody() {
-    let mut sim = twins();
+fn after_turn_a_sub_agent_finishes_its_turn_and_tools_and_calls_no_model() {
+    let mut sim = two_sub_agents();
     sim.model_outputs([model_text("Let me look.")]);
     sim.skip_trace();
-    stop(&mut sim, "call_R2", AfterTurn);
-    stop(&mut sim, "call_R2", AfterTurn);
+    cancel_task(&mut sim, "call_R2", AfterTurn);
+    cancel_task(&mut sim, "call_R2", AfterTurn);
     sim.model_outputs([
         model_call("look", "{}"),
         model_call("trade", "{}"),
@@ -159,18 +159,18 @@ fn after_turn_a_sub_agent_finishes_its_turn_and_its_tools_and_asks_nobody() {
     );
     sim.finish_tool("call_R4", tool_text("seen"));
     sim.expect_trace("call_R2/fco_R4{completed} call_R2/cancelled{after_turn,user} fco_R2{incomplete,cancelled}");
-    // The sibling may still ask.
+    // The sibling may still request approval.
     sim.model_turn([model_call("trade", "{}")]);
     sim.expect_trace("call_R1/fc_R8 call_R1/step.done{1,tool_calls} call_R1/approval.requested{apr_R8} paused{apr_R8}");
 }
 
 #[test]
-fn after_turn_those_below_a_sub_agent_stop_too_and_a_last_answer_counts() {
-    let mut sim = begun();
+fn after_turn_descendants_of_a_sub_agent_stop_too_and_a_last_answer_counts() {
+    let mut sim = started_run();
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.model_turn([model_call("deeper", r#"{"prompt":"?"}"#)]);
     sim.skip_trace();
-    stop(&mut sim, "call_R1", AfterTurn);
+    cancel_task(&mut sim, "call_R1", AfterTurn);
     sim.model_turn([model_text("so it is")]);
     sim.expect_trace(
         "call_R1/cancelling{after_turn} call_R2/msg_R3 call_R2/step.done{1,stop} call_R2/completed
@@ -179,15 +179,15 @@ fn after_turn_those_below_a_sub_agent_stop_too_and_a_last_answer_counts() {
 }
 
 #[test]
-fn now_overrides_after_turn_and_the_runs_own_cancel_either() {
-    let mut sim = twins();
-    stop(&mut sim, "call_R1", AfterTurn);
-    stop(&mut sim, "call_R1", Immediate);
+fn now_overrides_after_turn_and_a_cancel_of_the_run_overrides_both() {
+    let mut sim = two_sub_agents();
+    cancel_task(&mut sim, "call_R1", AfterTurn);
+    cancel_task(&mut sim, "call_R1", Immediate);
     sim.expect_trace(
         "call_R1/cancelling{after_turn} call_R1/step.done{1,cancelled} call_R1/cancelled{immediate,user}
          fco_R1{incomplete,cancelled}",
     );
-    stop(&mut sim, "call_R2", AfterTurn);
+    cancel_task(&mut sim, "call_R2", AfterTurn);
     sim.cancel(Immediate);
     sim.expect_trace(
         "call_R2/cancelling{after_turn} call_R2/step.done{1,cancelled} call_R2/cancelled{immediate,user}
@@ -196,24 +196,24 @@ fn now_overrides_after_turn_and_the_runs_own_cancel_either() {
 }
 
 #[test]
-fn a_run_that_stops_after_its_turn_has_stopped_its_sub_agents_already() {
-    let mut sim = twins();
+fn a_run_that_stops_after_its_turn_needs_no_cancel_of_its_sub_agents() {
+    let mut sim = two_sub_agents();
     sim.cancel(AfterTurn);
     sim.skip_trace();
-    stop(&mut sim, "call_R1", AfterTurn);
+    cancel_task(&mut sim, "call_R1", AfterTurn);
     sim.expect_trace("");
-    stop(&mut sim, "call_R1", Immediate);
+    cancel_task(&mut sim, "call_R1", Immediate);
     sim.expect_trace("call_R1/step.done{1,cancelled} call_R1/cancelled{immediate,user} fco_R1{incomplete,cancelled}");
 }
 
 #[test]
-fn one_that_has_ended_or_never_was_is_not_stopped() {
-    let mut sim = twins();
+fn cancelling_an_ended_or_unknown_sub_agent_does_nothing() {
+    let mut sim = two_sub_agents();
     sim.model_turn([model_text("I am b")]);
     sim.skip_trace();
     for mode in [Immediate, AfterTurn] {
         for nobody in ["call_R2", "call_R9", "task_other"] {
-            stop(&mut sim, nobody, mode);
+            cancel_task(&mut sim, nobody, mode);
         }
     }
     sim.expect_trace("");
@@ -222,9 +222,9 @@ fn one_that_has_ended_or_never_was_is_not_stopped() {
 
 #[test]
 fn after_turn_a_crash_cancels_that_sub_agent_alone() {
-    let mut sim = twins();
+    let mut sim = two_sub_agents();
     sim.model_outputs([model_text("I am b")]);
-    stop(&mut sim, "call_R2", AfterTurn);
+    cancel_task(&mut sim, "call_R2", AfterTurn);
     sim.skip_trace();
     sim.crash();
     sim.expect_trace(

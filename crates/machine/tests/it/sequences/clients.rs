@@ -1,4 +1,4 @@
-//! Tools that the client runs: the run waits for it.
+//! Client tools: the run waits for their results.
 
 use super::result_of;
 use crate::fixtures::{
@@ -14,7 +14,7 @@ use model::event::{CancelMode, ClientTool};
 use serde_json::json;
 
 /// A run whose caller declared `pick`.
-fn picking() -> Sim {
+fn run_with_client_tool() -> Sim {
     let mut sim = Sim::new(demo_definitions([tool("look")]));
     let parameters = json!({"type": "object", "properties": {"of": {"type": "integer"}}});
     sim.start(vec![ClientTool { name: "pick".to_owned(), description: String::new(), parameters }]);
@@ -23,7 +23,7 @@ fn picking() -> Sim {
 
 #[test]
 fn client() {
-    let mut sim = picking();
+    let mut sim = run_with_client_tool();
     assert!(sim.model_requests[0].tools.iter().any(|tool| tool.name == "pick"));
     sim.model_turn([model_call("pick", "{}")]);
     sim.submit_client_result("call_R1", "red");
@@ -35,8 +35,8 @@ fn client() {
 }
 
 #[test]
-fn a_client_that_could_not_says_why() {
-    let mut sim = picking();
+fn a_failed_client_tool_reports_its_error() {
+    let mut sim = run_with_client_tool();
     sim.model_turn([model_call("pick", "{}")]);
     sim.skip_trace();
     let error = Some(ErrorInfo::external("closed", "The dialog was closed."));
@@ -47,16 +47,16 @@ fn a_client_that_could_not_says_why() {
 }
 
 #[test]
-fn a_client_is_asked_only_for_what_it_can_do() {
-    let mut sim = picking();
+fn only_declared_client_tools_are_requested() {
+    let mut sim = run_with_client_tool();
     sim.skip_trace();
     sim.model_turn([model_call("pick", r#"{"of":"many"}"#)]);
     sim.expect_trace("fc_R1 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} step.started{2}");
 }
 
 #[test]
-fn two_calls_are_answered_one_by_one_or_twice_in_one_breath() {
-    let mut sim = picking();
+fn two_client_calls_are_answered_separately_or_together() {
+    let mut sim = run_with_client_tool();
     sim.model_turn([model_call("pick", "{}"), model_call("pick", "{}"), model_call("look", "{}")]);
     sim.skip_trace();
     sim.submit_client_result("call_R2", "before the pause");
@@ -75,24 +75,24 @@ fn two_calls_are_answered_one_by_one_or_twice_in_one_breath() {
     );
 }
 
-/// What a client is known to be waited for, paused or not.
-fn waits(sim: &Sim) -> Vec<String> {
+/// The pending client calls, whether the run is paused or not.
+fn pending_client_calls(sim: &Sim) -> Vec<String> {
     let waits = pending_requests(&sim.run.fold).into_iter().map(|pending| pending.call_id);
     waits.map(|call| call.to_string().replace(crate::fixtures::run_id().run_suffix(), "R")).collect()
 }
 
 #[test]
-fn a_client_is_waited_for_while_others_still_work() {
+fn the_run_waits_for_the_client_while_other_tools_run() {
     let helper = agent("helper", &["pick", "look"]);
     let tools = [with_kind(tool("pick"), ToolExecutor::Client), tool("look"), agent_tool("ask", "helper")];
     let mut sim = Sim::started(build_definitions([agent("demo", &["pick", "look", "ask"]), helper], tools));
     sim.model_outputs([model_call("pick", "{}")]);
-    assert_eq!(waits(&sim), [""; 0], "not before the turn has ended: it might be cut");
+    assert_eq!(pending_client_calls(&sim), [""; 0], "not before the turn has ended: it might be cut");
     sim.model_outputs([model_call("look", "{}"), model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.end_turn(model::event::StopReason::Stop);
-    assert_eq!(waits(&sim), ["call_R1"]);
+    assert_eq!(pending_client_calls(&sim), ["call_R1"]);
     sim.model_turn([model_call("pick", "{}"), model_call("look", "{}")]);
-    assert_eq!(waits(&sim), ["call_R1", "call_R4"], "a sub-agent's as well");
+    assert_eq!(pending_client_calls(&sim), ["call_R1", "call_R4"], "a sub-agent's as well");
     sim.skip_trace();
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text("red")], error: None };
@@ -101,12 +101,12 @@ fn a_client_is_waited_for_while_others_still_work() {
         inputs: Vec::new(),
     });
     sim.expect_trace("call_R3/fco_R4{completed} fco_R1{completed}");
-    assert_eq!(waits(&sim), [""; 0]);
+    assert_eq!(pending_client_calls(&sim), [""; 0]);
 }
 
 #[test]
-fn all_that_one_request_brings_is_one_resume_and_one_turn() {
-    let mut sim = picking();
+fn all_results_of_one_request_cause_one_resume_and_one_turn() {
+    let mut sim = run_with_client_tool();
     sim.model_turn([model_call("pick", "{}"), model_call("pick", "{}"), model_call("pick", "{}")]);
     sim.skip_trace();
     let gave =
@@ -122,8 +122,8 @@ fn all_that_one_request_brings_is_one_resume_and_one_turn() {
 }
 
 #[test]
-fn nobody_answers_for_a_tool_that_the_server_runs() {
-    let mut sim = picking();
+fn a_client_result_for_a_server_tool_is_ignored() {
+    let mut sim = run_with_client_tool();
     sim.model_turn([model_call("look", "{}")]);
     sim.skip_trace();
     sim.submit_client_result("call_R1", "mine");
@@ -133,7 +133,7 @@ fn nobody_answers_for_a_tool_that_the_server_runs() {
 }
 
 #[test]
-fn a_cancel_answers_what_the_client_never_did() {
+fn a_cancel_gives_unanswered_client_calls_a_result() {
     for (mode, ending) in [
         (CancelMode::Immediate, "resumed{cancel} fco_R1{incomplete,cancelled} cancelled{immediate,user}"),
         (
@@ -141,7 +141,7 @@ fn a_cancel_answers_what_the_client_never_did() {
             "resumed{cancel} cancelling{after_turn} fco_R1{incomplete,cancelled} cancelled{after_turn,user}",
         ),
     ] {
-        let mut sim = picking();
+        let mut sim = run_with_client_tool();
         sim.model_turn([model_call("pick", "{}")]);
         sim.skip_trace();
         sim.cancel(mode);

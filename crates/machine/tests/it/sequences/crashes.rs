@@ -1,4 +1,4 @@
-//! The process dies: what was said is said again, what ran is not run again in silence.
+//! After a crash, turns are repeated and tools are not run again unannounced.
 
 use crate::fixtures::{
     agent, agent_tool, approval_key, approve, build_definitions, call_id, demo_definitions, edit, idempotent,
@@ -14,12 +14,12 @@ use model::model_turn::ModelDelta;
 use model::usage::Usage;
 use serde_json::json;
 
-fn asks_after_a_crash(tool: Tool) -> Tool {
+fn definitions_with_crash_approval(tool: Tool) -> Tool {
     Tool { on_crash: OnCrash::Ask, ..tool }
 }
 
 /// A run whose tool was running when the process died.
-fn lost(tool: Tool) -> Sim {
+fn run_with_lost_tool(tool: Tool) -> Sim {
     let name = tool.spec.name.clone();
     let mut sim = Sim::started(demo_definitions([tool]));
     sim.model_turn([model_call(&name, r#"{"n":1}"#)]);
@@ -28,7 +28,7 @@ fn lost(tool: Tool) -> Sim {
     sim
 }
 
-/// A turn that a crash lost is tried again with what the first try was given: what the user said is there once.
+/// A turn lost in a crash is retried with the same request: the user's input is in it once.
 #[test]
 fn recover() {
     let mut sim = Sim::started(demo_definitions([]));
@@ -56,7 +56,7 @@ fn recover() {
 }
 
 #[test]
-fn everything_of_a_lost_attempt_is_done_again_also_what_was_whole() {
+fn a_lost_attempt_is_repeated_including_its_complete_items() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     sim.skip_trace();
     sim.model_outputs([model_text("Let me"), model_call("t", "{}"), model_call("t", r#"{"n":"#)]);
@@ -70,7 +70,7 @@ fn everything_of_a_lost_attempt_is_done_again_also_what_was_whole() {
 }
 
 #[test]
-fn the_third_time_that_a_turn_is_lost_fails_the_task() {
+fn losing_a_turn_three_times_fails_the_task() {
     let mut sim = Sim::started(demo_definitions([]));
     for _ in 0..2 {
         sim.model_outputs([model_text("boom")]);
@@ -83,7 +83,7 @@ fn the_third_time_that_a_turn_is_lost_fails_the_task() {
 }
 
 #[test]
-fn crashes_of_different_turns_do_not_add_up() {
+fn crashes_are_counted_per_turn() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     for turn in 1..5 {
         sim.model_outputs([model_text("hm")]);
@@ -97,7 +97,7 @@ fn crashes_of_different_turns_do_not_add_up() {
 }
 
 #[test]
-fn a_sub_agent_that_was_lost_three_times_is_a_failed_result() {
+fn losing_a_sub_agents_turn_three_times_gives_a_failed_result() {
     let mut sim =
         Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
@@ -111,7 +111,7 @@ fn a_sub_agent_that_was_lost_three_times_is_a_failed_result() {
 }
 
 #[test]
-fn a_crash_is_taken_up_newest_task_first() {
+fn recovery_starts_with_the_newest_task() {
     let tools = [agent_tool("ask", "helper"), tool("look")];
     let mut sim = Sim::started(build_definitions([agent("demo", &["ask", "look"]), agent("helper", &[])], tools));
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("look", "{}")]);
@@ -125,8 +125,8 @@ fn a_crash_is_taken_up_newest_task_first() {
 }
 
 #[test]
-fn a_tool_that_may_is_started_again() {
-    let mut sim = lost(idempotent(tool("t")));
+fn an_idempotent_tool_is_started_again() {
+    let mut sim = run_with_lost_tool(idempotent(tool("t")));
     sim.expect_trace("recovered{1,1} tool.started{call_R1,2}");
     assert_eq!(sim.tool_requests[0].call_id, sim.tool_requests[1].call_id, "under the same key");
     sim.crash();
@@ -136,7 +136,7 @@ fn a_tool_that_may_is_started_again() {
 }
 
 #[test]
-fn what_the_lost_try_says_later_is_not_heard() {
+fn late_events_of_a_lost_attempt_are_ignored() {
     let mut sim = Sim::started(demo_definitions([idempotent(tool("t"))]));
     sim.model_turn([model_call("t", "{}")]);
     let lost = sim.running_tool(&call_id("call_R1"));
@@ -149,22 +149,22 @@ fn what_the_lost_try_says_later_is_not_heard() {
 }
 
 #[test]
-fn a_tool_that_may_not_has_an_unknown_result() {
-    let mut sim = lost(tool("t"));
+fn a_tool_that_is_not_idempotent_gets_an_unknown_result() {
+    let mut sim = run_with_lost_tool(tool("t"));
     sim.expect_trace("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
     assert_eq!(sim.tool_requests.len(), 1);
     assert!(sim.request_summary().contains("may or may not have done its work"), "{}", sim.request_summary());
 }
 
 #[test]
-fn a_tool_may_count_as_failed_after_a_crash() {
-    let mut sim = lost(Tool { on_crash: OnCrash::Fail, ..tool("t") });
+fn a_tool_can_be_configured_to_fail_after_a_crash() {
+    let mut sim = run_with_lost_tool(Tool { on_crash: OnCrash::Fail, ..tool("t") });
     sim.expect_trace("recovered{1,1} fco_R1{failed,outcome_unknown} step.started{2}");
 }
 
 #[test]
-fn a_person_may_have_a_lost_tool_run_again() {
-    let mut sim = lost(asks_after_a_crash(tool("t")));
+fn a_person_can_approve_a_rerun_of_a_lost_tool() {
+    let mut sim = run_with_lost_tool(definitions_with_crash_approval(tool("t")));
     sim.expect_trace("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
     sim.decide("apr_R1", approve());
     sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1,2}");
@@ -173,8 +173,8 @@ fn a_person_may_have_a_lost_tool_run_again() {
 }
 
 #[test]
-fn a_person_may_say_what_became_of_a_lost_tool() {
-    let mut sim = lost(asks_after_a_crash(tool("t")));
+fn a_person_can_supply_the_result_of_a_lost_tool() {
+    let mut sim = run_with_lost_tool(definitions_with_crash_approval(tool("t")));
     sim.skip_trace();
     sim.decide("apr_R1", reject("It went through, I looked."));
     sim.expect_trace(
@@ -184,14 +184,14 @@ fn a_person_may_say_what_became_of_a_lost_tool() {
 }
 
 #[test]
-fn when_nobody_says_what_became_of_a_lost_tool_nobody_knows() {
-    let mut sim = lost(asks_after_a_crash(tool("t")));
+fn a_lost_tool_without_a_decision_gets_an_unknown_result() {
+    let mut sim = run_with_lost_tool(definitions_with_crash_approval(tool("t")));
     sim.skip_trace();
     sim.fire_timer(TimerId::Approval(approval_key("apr_R1")));
     sim.expect_trace(
         "resumed{timeout} approval.resolved{apr_R1,reject,timeout} fco_R1{unknown,outcome_unknown} step.started{2}",
     );
-    let mut sim = lost(asks_after_a_crash(tool("t")));
+    let mut sim = run_with_lost_tool(definitions_with_crash_approval(tool("t")));
     sim.skip_trace();
     sim.cancel(CancelMode::AfterTurn);
     sim.expect_trace(
@@ -201,8 +201,8 @@ fn when_nobody_says_what_became_of_a_lost_tool_nobody_knows() {
 }
 
 #[test]
-fn what_somebody_changed_is_what_runs_again() {
-    let mut sim = Sim::started(demo_definitions([asks_after_a_crash(needs_approval(tool("t")))]));
+fn edited_arguments_are_used_for_the_rerun() {
+    let mut sim = Sim::started(demo_definitions([definitions_with_crash_approval(needs_approval(tool("t")))]));
     sim.model_turn([model_call("t", r#"{"n":100}"#)]);
     sim.decide("apr_R1", edit(json!({"n": 1})));
     sim.crash();
@@ -216,7 +216,7 @@ fn what_somebody_changed_is_what_runs_again() {
 }
 
 #[test]
-fn a_paused_run_notices_nothing() {
+fn a_crash_does_not_affect_a_paused_run() {
     let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
     sim.model_turn([model_call("t", "{}")]);
     sim.skip_trace();
@@ -228,7 +228,7 @@ fn a_paused_run_notices_nothing() {
 }
 
 #[test]
-fn what_waits_for_a_person_is_not_asked_again() {
+fn a_pending_approval_is_not_requested_again_after_a_crash() {
     let mut sim = Sim::started(demo_definitions([needs_approval(tool("t")), tool("look")]));
     sim.model_turn([model_call("t", "{}"), model_call("look", "{}")]);
     sim.skip_trace();
@@ -237,10 +237,10 @@ fn what_waits_for_a_person_is_not_asked_again() {
 }
 
 #[test]
-fn what_had_no_room_starts_after_the_crash() {
-    let mut house = demo_definitions([tool("t")]);
-    house.limits.parallel_tools_max = 1;
-    let mut sim = Sim::started(house);
+fn queued_calls_start_after_the_crash() {
+    let mut definitions = demo_definitions([tool("t")]);
+    definitions.limits.parallel_tools_max = 1;
+    let mut sim = Sim::started(definitions);
     sim.model_turn([model_call("t", "{}"), model_call("t", "{}")]);
     sim.skip_trace();
     sim.crash();
@@ -248,7 +248,7 @@ fn what_had_no_room_starts_after_the_crash() {
 }
 
 #[test]
-fn a_steer_in_a_lost_turn_is_read_by_the_next_try() {
+fn a_steer_in_a_lost_turn_is_read_by_the_next_attempt() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.model_outputs([model_text("hm")]);
     sim.steer("quickly");
@@ -259,13 +259,13 @@ fn a_steer_in_a_lost_turn_is_read_by_the_next_try() {
     sim.expect_trace("msg_R3 step.done{1,stop} completed");
 }
 
-/// A turn that is tried again counts with what it had used up. (Of a try for which the provider named no tokens the log
-/// says that there was one, and makes no number up.)
+/// A retried turn counts what its lost attempt had used. (Where the provider had reported no tokens, the log has the
+/// attempt without a number.)
 #[test]
 fn tokens_of_a_lost_turn_are_counted() {
-    let mut house = demo_definitions([]);
-    house.prices.insert("scripted/demo".to_owned(), Price { input: 1_000_000.0, ..Price::default() });
-    let mut sim = Sim::started(house);
+    let mut definitions = demo_definitions([]);
+    definitions.prices.insert("scripted/demo".to_owned(), Price { input: 1_000_000.0, ..Price::default() });
+    let mut sim = Sim::started(definitions);
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     sim.delta(ModelDelta::Usage(usage));
     sim.model_outputs([model_text("hm")]);

@@ -1,4 +1,4 @@
-//! Hand-offs: after the ordinary tools of its turn, another agent goes on in the same task.
+//! Hand-offs: after the ordinary tools of its turn, another agent continues the same task.
 
 use crate::fixtures::{
     agent, agent_tool, approve, build_definitions, edit, model_call, model_text, needs_approval, reject, tool,
@@ -9,20 +9,20 @@ use model::definition::{Definitions, HandoffHistory, ToolExecutor};
 use model::event::Event;
 use serde_json::json;
 
-/// `demo` hands over to `specialist`, which is given this much, and `specialist` to `third`.
-fn relay(first: HandoffHistory, second: HandoffHistory) -> Definitions {
+/// `demo` hands off to `specialist` with this history filter, and `specialist` to `third`.
+fn handoff_definitions(first: HandoffHistory, second: HandoffHistory) -> Definitions {
     let demo = with_handoffs(agent("demo", &["look"]), &[("specialist", first), ("third", HandoffHistory::All)]);
     let specialist = with_handoffs(agent("specialist", &["dig"]), &[("third", second)]);
     build_definitions([demo, specialist, agent("third", &[])], [tool("look"), tool("dig")])
 }
 
-fn plain() -> Definitions {
-    relay(HandoffHistory::All, HandoffHistory::All)
+fn unfiltered_handoffs() -> Definitions {
+    handoff_definitions(HandoffHistory::All, HandoffHistory::All)
 }
 
 #[test]
 fn handoff() {
-    let mut sim = Sim::started(plain());
+    let mut sim = Sim::started(unfiltered_handoffs());
     sim.model_turn([model_call("transfer_to_specialist", "{}")]);
     sim.model_turn([model_text("specialist here")]);
     sim.expect_trace(
@@ -40,10 +40,10 @@ fn handoff() {
     assert_eq!(sim.run.fold.reference_count, 0, "there is nothing to cite in it");
 }
 
-/// An ordinary tool that is called beside a hand-off is announced and run all the same.
+/// An ordinary tool that is called together with a hand-off is announced and run as usual.
 #[test]
 fn a_handoff_waits_for_the_ordinary_tools_of_its_turn() {
-    let mut sim = Sim::started(plain());
+    let mut sim = Sim::started(unfiltered_handoffs());
     sim.skip_trace();
     sim.model_turn([model_call("transfer_to_specialist", "{}"), model_call("look", "{}")]);
     sim.expect_trace("fc_R1 fc_R2 step.done{1,tool_calls} tool.started{call_R2}");
@@ -58,8 +58,8 @@ fn a_handoff_waits_for_the_ordinary_tools_of_its_turn() {
 }
 
 #[test]
-fn of_two_handoffs_in_one_turn_the_first_counts() {
-    let mut sim = Sim::started(plain());
+fn only_the_first_of_two_handoffs_in_one_turn_counts() {
+    let mut sim = Sim::started(unfiltered_handoffs());
     sim.skip_trace();
     sim.model_turn([model_call("transfer_to_third", "{}"), model_call("transfer_to_specialist", "{}")]);
     sim.expect_trace(
@@ -69,8 +69,8 @@ fn of_two_handoffs_in_one_turn_the_first_counts() {
 }
 
 #[test]
-fn who_took_over_has_their_own_tools_and_no_others() {
-    let mut sim = Sim::started(plain());
+fn after_a_handoff_the_agent_has_only_its_own_tools() {
+    let mut sim = Sim::started(unfiltered_handoffs());
     sim.model_turn([model_call("transfer_to_specialist", "{}")]);
     let names: Vec<&str> = sim.model_requests[1].tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["dig", "transfer_to_third"]);
@@ -79,8 +79,8 @@ fn who_took_over_has_their_own_tools_and_no_others() {
     sim.expect_trace("fc_R2 fc_R3 step.done{2,tool_calls} fco_R2{failed,unknown_tool} tool.started{call_R3}");
 }
 
-/// `demo` hands over only when somebody says yes.
-fn asking_first() -> Sim {
+/// `demo` hands off only after an approval.
+fn handoff_with_approval() -> Sim {
     let transfer =
         needs_approval(with_kind(tool("escalate"), ToolExecutor::Handoff { agent: "specialist".to_owned() }));
     let mut sim = Sim::started(build_definitions([agent("demo", &["escalate"]), agent("specialist", &[])], [transfer]));
@@ -92,8 +92,8 @@ fn asking_first() -> Sim {
 }
 
 #[test]
-fn a_handoff_may_wait_for_a_yes() {
-    let mut sim = asking_first();
+fn a_handoff_may_need_approval() {
+    let mut sim = handoff_with_approval();
     sim.decide("apr_R1", approve());
     sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1} fco_R1{completed}
@@ -102,16 +102,16 @@ fn a_handoff_may_wait_for_a_yes() {
 }
 
 #[test]
-fn a_handoff_that_is_refused_leaves_the_agent_as_it_is() {
-    let mut sim = asking_first();
+fn a_rejected_handoff_keeps_the_agent() {
+    let mut sim = handoff_with_approval();
     sim.decide("apr_R1", reject("stay"));
     sim.expect_trace("resumed{user} approval.resolved{apr_R1,reject,user} fco_R1{rejected,rejected} step.started{2}");
     assert_eq!(sim.model_requests[1].model, "scripted/demo");
 }
 
 #[test]
-fn a_handoff_that_was_edited_starts_with_the_other_arguments() {
-    let mut sim = asking_first();
+fn an_edited_handoff_uses_the_edited_arguments() {
+    let mut sim = handoff_with_approval();
     sim.decide("apr_R1", edit(json!({"n": 2})));
     let started = sim.drafts.iter().find_map(|draft| match &draft.event {
         Event::ToolStarted(e) => Some(e.arguments.clone()),
@@ -121,7 +121,7 @@ fn a_handoff_that_was_edited_starts_with_the_other_arguments() {
 }
 
 #[test]
-fn who_takes_over_is_given_what_the_handoff_says() {
+fn the_history_filter_of_a_handoff_selects_the_history() {
     for (history, given) in [
         (
             HandoffHistory::All,
@@ -131,7 +131,7 @@ fn who_takes_over_is_given_what_the_handoff_says() {
         (HandoffHistory::Messages, "user:go | said:One moment. | user:quickly | said:I hand over."),
         (HandoffHistory::Input, "user:quickly"),
     ] {
-        let mut sim = Sim::started(relay(history, HandoffHistory::All));
+        let mut sim = Sim::started(handoff_definitions(history, HandoffHistory::All));
         sim.model_turn([model_text("One moment."), model_call("look", "{}")]);
         sim.steer("quickly");
         sim.finish_tool("call_R2", tool_text("seen"));
@@ -145,8 +145,8 @@ fn who_takes_over_is_given_what_the_handoff_says() {
 }
 
 #[test]
-fn what_was_kept_from_one_is_not_given_to_the_next() {
-    let mut sim = Sim::started(relay(HandoffHistory::Input, HandoffHistory::All));
+fn filtered_history_does_not_reappear_at_the_next_handoff() {
+    let mut sim = Sim::started(handoff_definitions(HandoffHistory::Input, HandoffHistory::All));
     sim.model_turn([model_text("a secret"), model_call("transfer_to_specialist", "{}")]);
     assert_eq!(sim.request_summary(), "user:go");
     sim.model_turn([model_call("transfer_to_third", "{}")]);
@@ -154,7 +154,7 @@ fn what_was_kept_from_one_is_not_given_to_the_next() {
 }
 
 #[test]
-fn a_sub_agent_may_hand_over_too() {
+fn a_sub_agent_may_hand_off_too() {
     let helper = with_handoffs(agent("helper", &[]), &[("third", HandoffHistory::All)]);
     let agents = [agent("demo", &["ask"]), helper, agent("third", &[])];
     let mut sim = Sim::started(build_definitions(agents, [agent_tool("ask", "helper")]));
@@ -170,8 +170,8 @@ fn a_sub_agent_may_hand_over_too() {
 }
 
 #[test]
-fn a_turn_that_was_lost_after_a_handoff_is_done_again_by_who_took_over() {
-    let mut sim = Sim::started(relay(HandoffHistory::Messages, HandoffHistory::All));
+fn a_turn_lost_after_a_handoff_is_repeated_by_the_new_agent() {
+    let mut sim = Sim::started(handoff_definitions(HandoffHistory::Messages, HandoffHistory::All));
     sim.model_turn([model_text("Hold on."), model_call("transfer_to_specialist", "{}")]);
     sim.model_outputs([model_text("spec")]);
     sim.crash();

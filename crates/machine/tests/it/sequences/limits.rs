@@ -1,4 +1,4 @@
-//! Limits: turns, tokens, money, time.
+//! Limits: turns, tokens, cost, time.
 
 use crate::fixtures::{
     agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, needs_approval, run_id, tool,
@@ -13,13 +13,13 @@ use model::limits::{CostMicros, RunLimits};
 use model::ports::Spend;
 use model::usage::Usage;
 
-/// A run under these limits that has taken one turn of 13 tokens and waits for its tool.
-fn after_one_turn(limits: RunLimits, spent: Spend) -> Sim {
-    let mut house = demo_definitions([tool("t")]);
-    // 9 tokens read and 4 written: 17 millionths.
-    house.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
-    house.limits = limits;
-    let mut sim = Sim::new(house);
+/// A run under these limits that has used one turn of 13 tokens and waits for its tool.
+fn run_after_one_turn(limits: RunLimits, spent: Spend) -> Sim {
+    let mut definitions = demo_definitions([tool("t")]);
+    // 9 input tokens and 4 output tokens: 17 millionths.
+    definitions.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
+    definitions.limits = limits;
+    let mut sim = Sim::new(definitions);
     sim.run.prior_spend = spent;
     sim.start(Vec::new());
     sim.model_turn([model_call("t", "{}")]);
@@ -27,11 +27,11 @@ fn after_one_turn(limits: RunLimits, spent: Spend) -> Sim {
     sim
 }
 
-/// A run that has had its last turn ends incomplete, on the same path as any other end, and keeps all that it did. (No
-/// handler makes up a last answer in its place: without input the thread goes on from there.)
+/// A run at its turn limit ends incomplete, on the same path as any other end, and keeps its output. (No handler
+/// invents a final answer; a request without input continues the thread from there.)
 #[test]
 fn too_many_steps_end_the_task() {
-    let mut sim = after_one_turn(RunLimits { steps_max: 2, ..RunLimits::default() }, Spend::default());
+    let mut sim = run_after_one_turn(RunLimits { steps_max: 2, ..RunLimits::default() }, Spend::default());
     sim.finish_tool("call_R1", tool_text("ok"));
     sim.model_turn([model_call("t", "{}")]);
     sim.finish_tool("call_R2", tool_text("ok"));
@@ -42,11 +42,11 @@ fn too_many_steps_end_the_task() {
 }
 
 #[test]
-fn a_turn_that_was_lost_is_not_one_more() {
+fn a_lost_turn_does_not_count_as_a_step() {
     let mut sim = Sim::started({
-        let mut house = demo_definitions([]);
-        house.limits.steps_max = 1;
-        house
+        let mut definitions = demo_definitions([]);
+        definitions.limits.steps_max = 1;
+        definitions
     });
     sim.model_outputs([model_text("hm")]);
     sim.crash();
@@ -56,7 +56,7 @@ fn a_turn_that_was_lost_is_not_one_more() {
 }
 
 #[test]
-fn what_is_used_up_ends_the_run_before_the_next_turn() {
+fn an_exhausted_budget_ends_the_run_before_the_next_turn() {
     let none = RunLimits::default();
     let spent = Spend { usage: Usage { input_tokens: 100, ..Usage::default() }, cost: CostMicros(1_000) };
     for (limits, spent_before, ends) in [
@@ -69,7 +69,7 @@ fn what_is_used_up_ends_the_run_before_the_next_turn() {
         (RunLimits { user_day_cost_max: Some(CostMicros(1_017)), ..none }, spent, true),
         (RunLimits { user_day_cost_max: Some(CostMicros(1_018)), ..none }, spent, false),
     ] {
-        let mut sim = after_one_turn(limits, spent_before);
+        let mut sim = run_after_one_turn(limits, spent_before);
         sim.finish_tool("call_R1", tool_text("ok"));
         let next = if ends { "incomplete{budget}" } else { "step.started{2}" };
         sim.expect_trace(&format!("fco_R1{{completed}} {next}"));
@@ -77,21 +77,21 @@ fn what_is_used_up_ends_the_run_before_the_next_turn() {
 }
 
 #[test]
-fn nothing_begins_when_the_day_is_used_up() {
-    let mut house = demo_definitions([]);
-    house.limits.user_day_tokens_max = Some(100);
-    let mut sim = Sim::new(house);
+fn no_run_starts_when_the_daily_budget_is_exhausted() {
+    let mut definitions = demo_definitions([]);
+    definitions.limits.user_day_tokens_max = Some(100);
+    let mut sim = Sim::new(definitions);
     sim.run.prior_spend = Spend { usage: Usage { output_tokens: 100, ..Usage::default() }, cost: CostMicros(0) };
     sim.start(Vec::new());
     sim.expect_trace("created started incomplete{budget}");
 }
 
 #[test]
-fn a_sub_agent_uses_up_its_runs_budget() {
-    let mut house =
+fn a_sub_agent_counts_against_the_budget_of_its_run() {
+    let mut definitions =
         build_definitions([agent("demo", &["ask"]), agent("helper", &["t"])], [agent_tool("ask", "helper"), tool("t")]);
-    house.limits.run_tokens_max = Some(26);
-    let mut sim = Sim::started(house);
+    definitions.limits.run_tokens_max = Some(26);
+    let mut sim = Sim::started(definitions);
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.model_turn([model_call("t", "{}")]);
     sim.skip_trace();
@@ -122,7 +122,7 @@ fn the_deadline_ends_a_pause_too() {
 }
 
 #[test]
-fn the_deadline_ends_everybody() {
+fn the_deadline_ends_all_tasks() {
     let tools = [agent_tool("ask", "helper"), tool("t")];
     let mut sim = Sim::started(build_definitions([agent("demo", &["ask", "t"]), agent("helper", &[])], tools));
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("t", "{}")]);
@@ -135,7 +135,7 @@ fn the_deadline_ends_everybody() {
 }
 
 #[test]
-fn another_runs_deadline_is_not_this_ones() {
+fn the_deadline_of_another_run_is_ignored() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.skip_trace();
     sim.input(MachineInput::Timer(TimerId::Run(TaskId::from("task_before"))));
@@ -145,7 +145,7 @@ fn another_runs_deadline_is_not_this_ones() {
 }
 
 #[test]
-fn a_filter_ends_the_task() {
+fn a_content_filter_ends_the_task() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.skip_trace();
     sim.model_outputs([model_text("Once")]);

@@ -1,4 +1,4 @@
-//! A provider fails: who is asked again, when, and when nobody is.
+//! Provider failures: which model is retried, when, and when none is.
 
 use crate::fixtures::{
     agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, run_id, task_id,
@@ -13,14 +13,14 @@ use model::model_turn::{ModelDelta, ModelItemKind};
 use model::usage::Usage;
 use serde_json::json;
 
-/// An agent that may ask two models.
+/// An agent with two models.
 fn two_models() -> Definitions {
     let models = vec!["scripted/first".to_owned(), "other/second".to_owned()];
     build_definitions([Agent { models, ..agent("demo", &[]) }], [])
 }
 
-/// The last `task.retrying`, and when it was recorded.
-fn retrying(sim: &Sim) -> (StepRetrying, Millis) {
+/// The last `task.retrying`, and its time.
+fn last_retry(sim: &Sim) -> (StepRetrying, Millis) {
     let found = sim.drafts.iter().rev().find_map(|draft| match &draft.event {
         Event::Retrying(e) => Some((e.clone(), draft.at)),
         _ => None,
@@ -28,8 +28,8 @@ fn retrying(sim: &Sim) -> (StepRetrying, Millis) {
     found.expect("it is tried again")
 }
 
-fn wait_of(sim: &Sim) -> u64 {
-    let (e, at) = retrying(sim);
+fn last_retry_delay(sim: &Sim) -> u64 {
+    let (e, at) = last_retry(sim);
     e.not_before - at
 }
 
@@ -46,13 +46,13 @@ fn step_done(sim: &Sim) -> StepDone {
     found.expect("a step ended")
 }
 
-/// The models that were asked, by the second half of their names.
-fn asked(sim: &Sim) -> Vec<&str> {
+/// The models that were called, by the second half of their names.
+fn called_models(sim: &Sim) -> Vec<&str> {
     sim.model_requests.iter().filter_map(|request| Some(request.model.split_once('/')?.1)).collect()
 }
 
 #[test]
-fn a_provider_that_fails_before_anything_is_shown_is_asked_the_same_again() {
+fn a_provider_that_fails_before_showing_anything_gets_the_same_request_again() {
     let mut sim = Sim::started(demo_definitions([]));
     let first = sim.last_model();
     sim.fail_turn();
@@ -61,7 +61,7 @@ fn a_provider_that_fails_before_anything_is_shown_is_asked_the_same_again() {
     assert_eq!((again.step, again.attempt), (1, 2));
     again.attempt = 1;
     assert_eq!(again, before);
-    let (e, _) = retrying(&sim);
+    let (e, _) = last_retry(&sim);
     assert_eq!(sim.model_due.get(&sim.last_model()), Some(&e.not_before));
     sim.input(model_end(first, StopReason::Stop));
     sim.expect_trace("");
@@ -70,11 +70,11 @@ fn a_provider_that_fails_before_anything_is_shown_is_asked_the_same_again() {
 }
 
 #[test]
-fn a_model_is_asked_again_so_often_and_its_last_error_is_the_tasks() {
+fn retries_are_limited_and_the_last_error_is_the_tasks() {
     for retries in 0..4 {
-        let mut house = demo_definitions([]);
-        house.limits.model_retries_max = retries;
-        let mut sim = Sim::started(house);
+        let mut definitions = demo_definitions([]);
+        definitions.limits.model_retries_max = retries;
+        let mut sim = Sim::started(definitions);
         for number in 0..retries {
             sim.fail_turn_with(&format!("e{number}"), true, None);
         }
@@ -88,7 +88,7 @@ fn a_model_is_asked_again_so_often_and_its_last_error_is_the_tasks() {
 }
 
 #[test]
-fn each_turn_has_its_own_tries() {
+fn each_turn_has_its_own_attempts() {
     let mut sim = Sim::started(demo_definitions([crate::fixtures::tool("t")]));
     sim.fail_turn();
     sim.fail_turn();
@@ -102,7 +102,7 @@ fn each_turn_has_its_own_tries() {
 }
 
 #[test]
-fn once_something_was_shown_nobody_is_asked_again() {
+fn after_the_first_shown_delta_nothing_is_retried() {
     let item = |item: ModelItemKind| ModelDelta::Started { slot: 0, item };
     for shown in [
         item(ModelItemKind::Reasoning),
@@ -120,7 +120,7 @@ fn once_something_was_shown_nobody_is_asked_again() {
 }
 
 #[test]
-fn what_is_no_item_has_shown_nothing() {
+fn events_outside_items_count_as_nothing_shown() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.delta(ModelDelta::Unknown(json!({"type": "ping"})));
     sim.skip_trace();
@@ -129,37 +129,37 @@ fn what_is_no_item_has_shown_nothing() {
 }
 
 #[test]
-fn when_a_model_stays_down_the_next_is_asked_at_once_and_has_as_many_tries() {
+fn the_fallback_model_is_called_at_once_with_its_own_attempts() {
     let mut sim = Sim::started(two_models());
     for _ in 0..3 {
         sim.fail_turn();
     }
-    assert_eq!(asked(&sim), ["first", "first", "first", "second"]);
-    assert_eq!(wait_of(&sim), 0);
+    assert_eq!(called_models(&sim), ["first", "first", "first", "second"]);
+    assert_eq!(last_retry_delay(&sim), 0);
     assert_eq!(sim.model_due.get(&sim.last_model()), None, "it does not wait");
     for _ in 0..2 {
         sim.fail_turn();
-        assert!(wait_of(&sim) > 0);
+        assert!(last_retry_delay(&sim) > 0);
     }
     sim.skip_trace();
     sim.fail_turn();
     sim.expect_trace("step.done{1,error} failed{provider_error}");
-    assert_eq!(asked(&sim), ["first", "first", "first", "second", "second", "second"]);
+    assert_eq!(called_models(&sim), ["first", "first", "first", "second", "second", "second"]);
     assert_eq!(error(&sim).details, Some(json!({"attempts": 6})));
     assert_eq!(step_done(&sim).model, "other/second");
 }
 
 #[test]
-fn the_step_says_which_model_answered() {
+fn the_step_names_the_model_that_answered() {
     let mut sim = Sim::started(two_models());
     sim.fail_turn_with("provider_auth", false, None);
     sim.model_turn([model_text("Hi")]);
     assert_eq!(step_done(&sim).model, "other/second");
 }
 
-/// What a failure leads to while there is another model, and when there is none.
+/// The effect of a failure with and without another model.
 #[test]
-fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
+fn permanent_failures_switch_models_at_once_and_rejected_requests_fail() {
     let cases = [
         ("unknown_provider", false, "other", "failed"),
         ("provider_auth", false, "other", "failed"),
@@ -176,8 +176,8 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
         ("no_scenario", false, "failed", "failed"),
     ];
     for (code, retryable, of_two, of_one) in cases {
-        for (house, wanted) in [(two_models(), of_two), (demo_definitions([]), of_one)] {
-            let mut sim = Sim::started(house);
+        for (definitions, wanted) in [(two_models(), of_two), (demo_definitions([]), of_one)] {
+            let mut sim = Sim::started(definitions);
             sim.fail_turn_with(code, retryable, None);
             let found = match sim.model_requests.last() {
                 _ if sim.run.fold.has_ended() => "failed",
@@ -190,7 +190,7 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
 }
 
 #[test]
-fn a_failure_that_says_nothing_of_a_retry_is_not_retried() {
+fn a_failure_without_a_retry_flag_is_not_retried() {
     let mut sim = Sim::started(two_models());
     let id = sim.last_model();
     let failure = model::model_turn::ModelFailure { error: ErrorInfo::external("odd", "?"), retry_after_ms: None };
@@ -199,59 +199,59 @@ fn a_failure_that_says_nothing_of_a_retry_is_not_retried() {
     sim.expect_trace("step.done{1,error} failed{odd}");
 }
 
-fn waits() -> Vec<u64> {
-    let mut house = demo_definitions([]);
-    house.limits.model_retries_max = 9;
-    let mut sim = Sim::started(house);
+fn retry_delays() -> Vec<u64> {
+    let mut definitions = demo_definitions([]);
+    definitions.limits.model_retries_max = 9;
+    let mut sim = Sim::started(definitions);
     let mut waits = Vec::new();
     for _ in 0..9 {
         sim.fail_turn();
-        waits.push(wait_of(&sim));
+        waits.push(last_retry_delay(&sim));
     }
     waits
 }
 
 #[test]
-fn waits_double_up_to_a_bound_with_a_jitter_that_is_the_same_for_everybody() {
-    let (found, plain) = (waits(), [500, 1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000]);
+fn backoff_doubles_up_to_a_limit_with_deterministic_jitter() {
+    let (found, plain) = (retry_delays(), [500, 1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000]);
     for (wait, plain) in found.iter().zip(plain) {
         let most = (plain * 5 / 4).min(20_000);
         assert!((plain * 3 / 4..=most).contains(wait), "{wait} ms for {plain} ms");
     }
     let exact = found.iter().zip(plain).filter(|(wait, plain)| *wait == plain).count();
     assert!(exact < 9 && found[0] * 2 != found[1], "there is a jitter: {found:?}");
-    assert_eq!(found, waits(), "another node decides the same");
+    assert_eq!(found, retry_delays(), "another node decides the same");
 }
 
 #[test]
-fn a_provider_that_asks_for_more_time_gets_it_and_one_that_asks_for_too_much_is_left() {
+fn retry_after_is_respected_up_to_a_limit() {
     for (asked_for, waited) in [(0, None), (10, None), (5_000, Some(5_000)), (60_000, Some(60_000))] {
         let mut sim = Sim::started(two_models());
         sim.fail_turn_with("rate_limited", true, Some(asked_for));
-        let wait = wait_of(&sim);
+        let wait = last_retry_delay(&sim);
         assert!(waited.map_or((375..=625).contains(&wait), |waited| wait == waited), "{asked_for}: {wait}");
-        assert_eq!(asked(&sim), ["first", "first"]);
+        assert_eq!(called_models(&sim), ["first", "first"]);
     }
     let mut sim = Sim::started(two_models());
     sim.fail_turn_with("rate_limited", true, Some(60_001));
-    assert_eq!(asked(&sim), ["first", "second"]);
+    assert_eq!(called_models(&sim), ["first", "second"]);
     sim.skip_trace();
     sim.fail_turn_with("rate_limited", true, Some(60_001));
     sim.expect_trace("step.done{1,error} failed{rate_limited}");
 }
 
 #[test]
-fn nothing_is_waited_for_beyond_the_runs_deadline() {
+fn no_retry_waits_beyond_the_deadline_of_the_run() {
     let fails = |left: u64| {
-        let mut house = two_models();
-        house.limits.run_deadline_ms = 5_000 + left;
-        let mut sim = Sim::started(house);
-        // One input later, five seconds are to be waited.
+        let mut definitions = two_models();
+        definitions.limits.run_deadline_ms = 5_000 + left;
+        let mut sim = Sim::started(definitions);
+        // One input later, the delay is five seconds.
         sim.fail_turn_with("overloaded", true, Some(5_000));
         sim
     };
-    assert_eq!(asked(&fails(1)), ["first", "second"], "the run would be over then");
-    assert_eq!(asked(&fails(2)), ["first", "first"]);
+    assert_eq!(called_models(&fails(1)), ["first", "second"], "the run would be over then");
+    assert_eq!(called_models(&fails(2)), ["first", "first"]);
     let mut sim = fails(1);
     sim.skip_trace();
     sim.fail_turn_with("overloaded", true, Some(5_000));
@@ -259,11 +259,11 @@ fn nothing_is_waited_for_beyond_the_runs_deadline() {
 }
 
 #[test]
-fn a_wait_is_measured_by_the_clock_also_when_the_log_is_ahead_of_it() {
+fn a_retry_delay_follows_the_clock_even_when_the_log_is_ahead_of_it() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.now = 10;
     sim.fail_turn();
-    let (e, at) = retrying(&sim);
+    let (e, at) = last_retry(&sim);
     assert_eq!((at, sim.now), (1_001, 11));
     assert_eq!(sim.model_due.get(&sim.last_model()), Some(&(11 + e.not_before - at)));
 }
@@ -272,7 +272,7 @@ const SEVEN: Usage =
     Usage { input_tokens: 7, cached_tokens: 0, cache_write_tokens: 0, output_tokens: 0, reasoning_tokens: 0 };
 
 #[test]
-fn tokens_of_tries_that_failed_are_counted() {
+fn tokens_of_failed_attempts_are_counted() {
     let mut sim = Sim::started(two_models());
     for _ in 0..2 {
         sim.delta(ModelDelta::Usage(SEVEN));
@@ -286,7 +286,7 @@ fn tokens_of_tries_that_failed_are_counted() {
 }
 
 #[test]
-fn tokens_of_tries_that_failed_are_counted_also_when_nothing_more_comes_of_them() {
+fn tokens_of_failed_attempts_are_counted_even_when_the_run_ends() {
     let failed = || {
         let mut sim = Sim::started(two_models());
         sim.delta(ModelDelta::Usage(SEVEN));
@@ -311,7 +311,7 @@ fn tokens_of_tries_that_failed_are_counted_also_when_nothing_more_comes_of_them(
 }
 
 #[test]
-fn a_cancel_between_two_tries_ends_the_run_at_once_and_nobody_is_asked() {
+fn a_cancel_between_two_attempts_ends_the_run_without_another_call() {
     for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
         let mut sim = Sim::started(two_models());
         sim.fail_turn();
@@ -329,7 +329,7 @@ fn a_cancel_between_two_tries_ends_the_run_at_once_and_nobody_is_asked() {
 }
 
 #[test]
-fn a_try_that_has_begun_is_heard_out_after_an_after_turn_cancel_and_is_the_last() {
+fn after_turn_lets_a_started_attempt_finish_as_the_last_one() {
     let mut sim = Sim::started(two_models());
     sim.fail_turn();
     sim.now = sim.model_due[&sim.last_model()] - 1; // an input takes a millisecond
@@ -346,7 +346,7 @@ fn a_try_that_has_begun_is_heard_out_after_an_after_turn_cancel_and_is_the_last(
 }
 
 #[test]
-fn a_sub_agent_is_tried_again_too_and_can_be_stopped_meanwhile() {
+fn a_sub_agent_is_retried_too_and_can_be_cancelled_meanwhile() {
     let mut sim =
         Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
     sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("ask", r#"{"prompt":"!"}"#)]);
@@ -366,7 +366,7 @@ fn a_sub_agent_is_tried_again_too_and_can_be_stopped_meanwhile() {
 }
 
 #[test]
-fn what_is_said_between_two_tries_is_for_the_next_turn() {
+fn a_steer_between_two_attempts_is_for_the_next_turn() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.fail_turn();
     sim.steer("and two?");
@@ -379,7 +379,7 @@ fn what_is_said_between_two_tries_is_for_the_next_turn() {
 }
 
 #[test]
-fn a_deadline_between_two_tries_ends_the_run() {
+fn a_deadline_between_two_attempts_ends_the_run() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.fail_turn();
     sim.skip_trace();
@@ -388,7 +388,7 @@ fn a_deadline_between_two_tries_ends_the_run() {
 }
 
 #[test]
-fn after_a_crash_between_two_tries_the_turn_begins_with_the_first_model() {
+fn after_a_crash_between_two_attempts_the_turn_restarts_with_the_first_model() {
     let mut sim = Sim::started(two_models());
     sim.fail_turn_with("provider_auth", false, None);
     sim.fail_turn();
@@ -396,7 +396,7 @@ fn after_a_crash_between_two_tries_the_turn_begins_with_the_first_model() {
     sim.crash();
     sim.expect_trace("step.done{1,lost} recovered{1,4} step.started{1,4}");
     assert_eq!(step_done(&sim).model, "other/second", "who was asked stands in the log");
-    assert_eq!(asked(&sim), ["first", "second", "second", "first"]);
+    assert_eq!(called_models(&sim), ["first", "second", "second", "first"]);
     assert_eq!(sim.model_due.get(&sim.last_model()), None);
     for _ in 0..2 {
         sim.fail_turn();

@@ -1,4 +1,4 @@
-//! One turn: what a provider may send in disorder, what a user says in between.
+//! One turn: provider events out of order, and input during the turn.
 
 use crate::fixtures::{demo_definitions, model_call, model_text, run_id, tool, tool_text};
 use crate::sim::{Sim, start_command};
@@ -10,7 +10,7 @@ use model::item::Item;
 use model::model_turn::ModelDelta;
 
 #[test]
-fn a_steer_is_read_after_the_turn_and_makes_one_more() {
+fn a_steer_is_read_after_the_turn_and_adds_another() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.skip_trace();
     sim.model_outputs([model_text("One")]);
@@ -36,7 +36,7 @@ fn a_steer_while_tools_run_is_read_after_their_results() {
 }
 
 #[test]
-fn a_steer_is_not_taken_while_the_run_is_paused_or_over() {
+fn a_steer_is_refused_while_the_run_is_paused_or_ended() {
     let mut sim = Sim::started(demo_definitions([crate::fixtures::needs_approval(tool("t"))]));
     sim.model_turn([model_call("t", "{}")]);
     sim.skip_trace();
@@ -49,7 +49,7 @@ fn a_steer_is_not_taken_while_the_run_is_paused_or_over() {
 }
 
 #[test]
-fn a_run_begins_once() {
+fn a_run_starts_once() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.skip_trace();
     sim.start(Vec::new());
@@ -57,7 +57,7 @@ fn a_run_begins_once() {
 }
 
 #[test]
-fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
+fn a_run_that_may_not_start_reports_why_and_calls_no_model() {
     let mut sim = Sim::new(demo_definitions([]));
     let refused = Some(ErrorInfo::new(ErrorCode::HookFailed, "The hook did not answer."));
     sim.input(MachineInput::Start(Box::new(StartCommand { hook_error: refused, ..start_command(Vec::new()) })));
@@ -66,14 +66,14 @@ fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
 }
 
 #[test]
-fn a_turn_that_says_nothing_completes() {
+fn an_empty_turn_completes() {
     let mut sim = Sim::started(demo_definitions([]));
     sim.model_turn([]);
     sim.expect_trace("created started step.started{1} step.done{1,stop} completed");
 }
 
 #[test]
-fn a_providers_disorder_does_not_become_ours() {
+fn out_of_order_provider_events_give_an_ordered_log() {
     let mut sim = Sim::started(demo_definitions([tool("t")]));
     sim.text(3, &["a"]);
     sim.finish_item(3);
@@ -98,7 +98,7 @@ fn a_providers_disorder_does_not_become_ours() {
 }
 
 #[test]
-fn a_long_text_is_logged_in_pieces_and_not_repeated() {
+fn a_long_text_is_logged_in_several_records_and_not_repeated() {
     let mut sim = Sim::started(demo_definitions([]));
     let long = "é".repeat(70 * 1024);
     sim.text(0, &[&long]);

@@ -12,12 +12,12 @@ fn with(fields: &Value) -> Result<StatelessRequest, InvalidField> {
     read(&body)
 }
 
-fn said(what: InputKind) -> ClientInput {
+fn input_of_kind(what: InputKind) -> ClientInput {
     ClientInput { id: None, kind: what }
 }
 
 #[test]
-fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
+fn request_fields_become_provider_neutral_settings() {
     let schema = json!({"type": "object", "properties": {}});
     let asked = with(&json!({
         "max_tokens": 5,
@@ -74,7 +74,7 @@ fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
 }
 
 #[test]
-fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
+fn leading_system_messages_are_instructions_and_later_ones_are_history() {
     let asked = with(&json!({"messages": [
         {"role": "system", "content": "Be kind."},
         {"role": "developer", "content": [{"type": "text", "text": "Be short."}]},
@@ -99,13 +99,13 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
     assert_eq!(
         asked.input,
         [
-            said(InputKind::User(vec![ContentPart::text("a")])),
-            said(InputKind::Assistant("No.".to_owned())),
-            said(InputKind::Assistant("b".to_owned())),
-            said(InputKind::ToolCall { call_id: call_id.clone(), name, arguments: r#"{"n":1}"#.to_owned() }),
-            said(InputKind::ToolResult { call_id, content: vec![ContentPart::text("here")], failed: false }),
-            said(InputKind::System("Now in French.".to_owned())),
-            said(InputKind::User(vec![
+            input_of_kind(InputKind::User(vec![ContentPart::text("a")])),
+            input_of_kind(InputKind::Assistant("No.".to_owned())),
+            input_of_kind(InputKind::Assistant("b".to_owned())),
+            input_of_kind(InputKind::ToolCall { call_id: call_id.clone(), name, arguments: r#"{"n":1}"#.to_owned() }),
+            input_of_kind(InputKind::ToolResult { call_id, content: vec![ContentPart::text("here")], failed: false }),
+            input_of_kind(InputKind::System("Now in French.".to_owned())),
+            input_of_kind(InputKind::User(vec![
                 ContentPart::text("d"),
                 ContentPart::ImageUrl {
                     image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(ImageDetail::Low) },
@@ -131,7 +131,7 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_refused_by_name() {
+fn unsupported_fields_are_refused_by_name() {
     let part = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
     let call = json!({"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "n", "arguments": "{}"}}]});
     let user = json!({"role": "user", "content": "a"});

@@ -29,7 +29,7 @@ fn result(id: &str, text: &str, failed: bool) -> ClientInput {
 }
 
 #[test]
-fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
+fn request_fields_become_provider_neutral_settings() {
     let schema = json!({"type": "object", "properties": {}});
     let asked = with(&json!({
         "system": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "Be short."}],
@@ -112,7 +112,7 @@ fn a_history_is_one_list_and_ends_with_the_user() {
 }
 
 #[test]
-fn pictures_and_documents_are_parts() {
+fn images_and_documents_are_parts() {
     let file = |url: &str, name: Option<&str>| ContentPart::File {
         file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
     };
@@ -148,7 +148,7 @@ fn pictures_and_documents_are_parts() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_refused_by_name() {
+fn unsupported_fields_are_refused_by_name() {
     let block = |block: Value| json!({"messages": [{"role": "user", "content": [block]}]});
     let source = |source: Value| block(json!({"type": "image", "source": source}));
     let ends_with = |content: Value| json!({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": content}]});
@@ -191,7 +191,7 @@ fn what_cannot_be_taken_is_refused_by_name() {
 }
 
 #[test]
-fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
+fn text_next_to_tool_results_becomes_input() {
     let ours = format!("call_{:032x}1", 7);
     for (id, is_ours) in [(ours.as_str(), true), ("toolu_1", false)] {
         let call = json!({"type": "tool_use", "id": id, "name": "find", "input": {}});
@@ -208,7 +208,7 @@ fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
         let (here, quick) = (ContentPart::text("here"), ContentPart::text("Quick!"));
         let wanted = if is_ours { vec![vec![here, quick]] } else { vec![vec![here], vec![quick]] };
         assert_eq!(last, wanted);
-        // They are the same when they come back with the answer and what is said then.
+        // A later request resends them with the answer and the new input.
         let mut messages = messages;
         let more = [json!({"role": "assistant", "content": "Done."}), json!({"role": "user", "content": "Thanks."})];
         messages.as_array_mut().unwrap().extend(more);
@@ -219,7 +219,7 @@ fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
 }
 
 #[test]
-fn what_is_said_about_a_document_stands_before_it() {
+fn the_context_of_a_document_comes_before_it() {
     let sources = [
         json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}),
         json!({"type": "url", "url": "https://x.example/a.pdf"}),
@@ -236,7 +236,7 @@ fn what_is_said_about_a_document_stands_before_it() {
 }
 
 #[test]
-fn pictures_and_files_of_an_assistant_are_not_lost_unsaid() {
+fn images_and_files_of_an_assistant_leave_a_note() {
     for block in [
         json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}),
         json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}),
@@ -248,7 +248,7 @@ fn pictures_and_files_of_an_assistant_are_not_lost_unsaid() {
 }
 
 #[test]
-fn a_result_of_the_servers_own_is_not_the_clients_last_word() {
+fn a_result_of_a_server_tool_is_no_client_result() {
     let blocks = json!([
         {"type": "mcp_tool_use", "id": "a", "name": "find", "server_name": "headwater", "input": {}},
         {"type": "mcp_tool_result", "tool_use_id": "a", "is_error": false, "content": "here"},

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_logged_without_its_name_gets_it_back() {
+    fn a_hosted_call_logged_without_a_name_gets_one() {
         let search = hosted_item(&call("web_search", json!({"query": "x"})), ItemPhase::Done);
         assert_eq!(search["action"], json!({"type": "search", "query": "x"}));
         let page = json!({"type": "open_page", "url": "https://example.org"});
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_wire_has_no_type_for_is_a_call_of_a_server() {
+    fn a_hosted_tool_without_a_wire_type_is_an_mcp_call() {
         let shell = hosted_item(&call("shell", json!({"commands": ["ls"]})), ItemPhase::Done);
         assert_eq!((&shell["type"], &shell["name"]), (&json!("mcp_call"), &json!("shell")));
         assert_eq!(shell["arguments"], r#"{"commands":["ls"]}"#);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_given_as_base64_or_by_its_address() {
+    fn an_image_is_base64_or_a_url() {
         assert_eq!(image_base64_or_url("data:image/png;base64,AAAA"), "AAAA");
         assert_eq!(image_base64_or_url("/v1/blobs/ab12"), "/v1/blobs/ab12");
         assert_eq!(image_base64_or_url("https://example.org/a.png"), "https://example.org/a.png");

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_request_says_is_shown_back_in_the_forms_of_a_response() {
+    fn request_fields_are_echoed_in_the_response() {
         let echo = json!({
             "conversation": "conv_1", "text": {"verbosity": "low"}, "temperature": 0.5, "instructions": null,
             "tools": [{"type": "function", "name": "pick"}, {"type": "web_search"}], "input": "not shown", "status": "?",

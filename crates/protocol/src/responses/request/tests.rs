@@ -17,7 +17,7 @@ fn start(input: &[ContentPart]) -> StartCommand {
 }
 
 #[test]
-fn a_text_is_what_a_person_says_now() {
+fn a_plain_text_input_is_a_user_message() {
     let asked = read(&json!({"model": "demo", "input": "hello", "stream": true, "store": false, "later": 1})).unwrap();
     assert_eq!(asked.input, [ClientInput { id: None, kind: InputKind::User(vec![ContentPart::text("hello")]) }]);
     assert!(asked.stream && !asked.store && !asked.background);
@@ -26,7 +26,7 @@ fn a_text_is_what_a_person_says_now() {
 }
 
 #[test]
-fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
+fn prior_history_is_separated_from_new_input() {
     let asked = read(&json!({"input": [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": [{"type": "input_text", "text": "look"},
@@ -57,7 +57,7 @@ fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
 }
 
 #[test]
-fn files_have_names_and_what_is_shown_of_them_is_read_again() {
+fn files_have_names_and_echoed_files_parse_again() {
     let content = json!([
         {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"},
         {"type": "input_image", "image_url": "/v1/blobs/00"},
@@ -87,7 +87,7 @@ fn files_have_names_and_what_is_shown_of_them_is_read_again() {
 }
 
 #[test]
-fn what_an_operator_shows_and_what_a_model_drew_elsewhere_is_not_lost() {
+fn images_of_system_messages_and_foreign_models_are_kept() {
     let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
     let whats =
         |items: &Value| parse_conversation_items(items).unwrap().into_iter().map(|said| said.kind).collect::<Vec<_>>();
@@ -105,7 +105,7 @@ fn what_an_operator_shows_and_what_a_model_drew_elsewhere_is_not_lost() {
 }
 
 #[test]
-fn a_file_of_our_own_store_is_shown_by_its_name() {
+fn a_stored_file_is_shown_by_its_name() {
     let file = |name: Option<&str>| ContentPart::File {
         file: FileRef {
             bucket: Some("b".to_owned()),
@@ -120,7 +120,7 @@ fn a_file_of_our_own_store_is_shown_by_its_name() {
 }
 
 #[test]
-fn ids_of_ours_name_their_run() {
+fn our_ids_contain_their_run() {
     let run = "0123456789abcdef0123456789abcdef";
     let asked = read(&json!({"input": [
         {"type": "item_reference", "id": format!("msg_{run}3")},
@@ -137,7 +137,7 @@ fn ids_of_ours_name_their_run() {
 }
 
 #[test]
-fn wishes_are_read_and_shown_back() {
+fn model_settings_are_parsed_and_echoed() {
     let body = json!({
         "instructions": "Short.", "max_output_tokens": 100, "temperature": 0, "top_p": 0.5,
         "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false, "reasoning": {"effort": "low"},
@@ -164,7 +164,7 @@ fn wishes_are_read_and_shown_back() {
 }
 
 #[test]
-fn several_allowed_tools_leave_only_these() {
+fn allowed_tools_restrict_the_tools() {
     let asked = read(&json!({
         "tools": [{"type": "function", "name": "f"}, {"type": "function", "name": "g"}],
         "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]},
@@ -175,7 +175,7 @@ fn several_allowed_tools_leave_only_these() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_field() {
     for (body, field) in [
         (json!({"model": 7}), "model"),
         (json!({"input": 7}), "input"),

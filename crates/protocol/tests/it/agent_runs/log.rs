@@ -1,4 +1,4 @@
-//! Logs that are written by hand, in a few words, and how frames are told.
+//! A builder for short logs, and a summary of their frames.
 
 use crate::resumes::frames;
 use model::event::Event;
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 use sse::{DecodeLimits, Decoder};
 use std::collections::HashMap;
 
-/// The run's suffix. In what tests expect it is `R`.
+/// The suffix of the run. Expected texts write it as `R`.
 const SUFFIX: &str = "0123456789abcdef0123456789abcdef";
 
-/// A log of one run that is being written. `R` in any text is the run's suffix.
+/// A log of one run under construction. `R` in any text is the suffix of the run.
 pub(crate) struct Log {
     records: Vec<Record>,
     task: String,
-    /// How many items each task has.
+    /// The number of items of each task.
     items: HashMap<String, u32>,
 }
 
 impl Log {
-    /// The run has begun.
+    /// A started run.
     pub(crate) fn new() -> Self {
         Self::with(json!({}))
     }
 
-    /// The same, with more said when it was asked for.
+    /// The same, with additional request fields.
     pub(crate) fn with(more: Value) -> Self {
         let log = Self { records: Vec::new(), task: "task_R".to_owned(), items: HashMap::new() };
         let mut task = json!({
@@ -38,7 +38,7 @@ impl Log {
         log.event("task.created", json!({ "task": task })).event("task.started", json!({}))
     }
 
-    /// One more event of the task at hand.
+    /// Adds an event of the current task.
     pub(crate) fn event(mut self, kind: &str, fields: Value) -> Self {
         let mut event = json!({ "type": kind, "task_id": self.task });
         merge(&mut event, fields);
@@ -51,7 +51,7 @@ impl Log {
         self
     }
 
-    /// From here on it is another task's.
+    /// Switches the current task.
     pub(crate) fn at(mut self, task: &str) -> Self {
         self.task = task.to_owned();
         self
@@ -71,7 +71,7 @@ impl Log {
         *count - 1
     }
 
-    /// A message in pieces, which ends like this.
+    /// A message in several deltas with this status.
     pub(crate) fn message(mut self, id: &str, pieces: &[&str], end: Value) -> Self {
         let index = self.next_item();
         let place = json!({ "item_id": id, "output_index": index, "block_index": 0 });
@@ -86,12 +86,12 @@ impl Log {
         log.event("task.output_item.done", json!({ "output_index": index, "item": merged(item, end) }))
     }
 
-    /// A whole message.
+    /// A complete message.
     pub(crate) fn say(self, id: &str, pieces: &[&str]) -> Self {
         self.message(id, pieces, json!({ "status": "completed" }))
     }
 
-    /// The `number`-th thing of the run is a call.
+    /// A call with this number in the run.
     pub(crate) fn call(mut self, number: u32, name: &str, arguments: &Value, more: Value) -> Self {
         let index = self.next_item();
         let id = format!("fc_R{number}");
@@ -104,14 +104,13 @@ impl Log {
             .event("task.output_item.done", json!({ "output_index": index, "item": merged(item, said) }))
     }
 
-    /// The tool of a call starts.
     pub(crate) fn start(self, number: u32, arguments: &Value) -> Self {
         let call = format!("call_R{number}");
         let fields = json!({ "call_id": call, "arguments": arguments.to_string(), "attempt": 1 });
         self.event("task.tool.started", fields)
     }
 
-    /// A call's result with these blocks (a text is one), which ends like this.
+    /// A call's result with these blocks (a string is a text block) and this status.
     pub(crate) fn result(mut self, number: u32, blocks: &[Value], end: Value) -> Self {
         let index = self.next_item();
         let id = format!("fco_R{number}");
@@ -125,7 +124,7 @@ impl Log {
         log.event("task.output_item.done", json!({ "output_index": index, "item": merged(item, end) }))
     }
 
-    /// A person is asked about a call.
+    /// Requests approval of a call.
     pub(crate) fn ask(self, number: u32, name: &str, args: &Value) -> Self {
         self.event(
             "task.approval.requested",
@@ -137,7 +136,7 @@ impl Log {
         )
     }
 
-    /// The run waits for one call, and goes on.
+    /// The run pauses for one call, and resumes.
     pub(crate) fn pause(self, kind: &str, number: u32, by: &str) -> Self {
         let task = self.task.clone();
         let pending = json!([{ "kind": kind, "call_id": format!("call_R{number}"), "task_id": task }]);
@@ -164,13 +163,12 @@ impl Log {
         self.records
     }
 
-    /// What a viewer sees of it.
+    /// The records as a viewer gets them.
     pub(crate) fn told(self) -> String {
         tell(&self.records)
     }
 }
 
-/// A text block.
 pub(crate) fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
@@ -185,13 +183,12 @@ fn merged(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// One frame.
 pub(crate) struct Frame {
     pub(crate) kind: String,
     pub(crate) data: Value,
 }
 
-/// The frames that a viewer gets who calls the thread `mine`.
+/// The frames for a viewer that calls the thread `mine`.
 pub(crate) fn shown(records: &[Record]) -> Vec<Frame> {
     let bytes = frames(Box::new(AgentRunsProjection::new("mine".to_owned())), records);
     let mut decoder = Decoder::new(DecodeLimits::default());
@@ -204,7 +201,7 @@ pub(crate) fn shown(records: &[Record]) -> Vec<Frame> {
     shown
 }
 
-/// A line for each frame: its type, and what it says beside the names of thread and run.
+/// One line per frame: its type and its fields, without thread and run.
 pub(crate) fn tell(records: &[Record]) -> String {
     let lines = shown(records).into_iter().map(|Frame { kind, mut data }| {
         let fields = data.as_object_mut().expect("an object");

@@ -1,4 +1,4 @@
-//! What each event must look like, as a client's interfaces say it.
+//! The schema of each event, as declared by client interfaces.
 
 use super::log::Frame;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 type Verdict = Result<(), String>;
 
-/// Has the event exactly the fields of its type, each of the right kind?
+/// Checks that the event has exactly the fields of its type, each of the right JSON type.
 pub(crate) fn check(kind: &str, data: &Value) -> Verdict {
     is(data["type"] == kind, "`type` is the type")?;
     let fields: &[&str] = match kind {
@@ -67,7 +67,8 @@ fn error(error: &Value) -> Verdict {
     is(error.get("details").is_none_or(Value::is_object), "details by name")
 }
 
-/// Does what begins end, once, and are the pieces of a message its answer? The run must have ended.
+/// Checks that everything that starts ends once, and that the deltas of a message add up to its answer. The run must
+/// have ended.
 pub(crate) fn check_story(frames: &[Frame]) -> Verdict {
     let kinds: Vec<&str> = frames.iter().map(|frame| frame.kind.as_str()).collect();
     is(kinds.first() == Some(&"RUN_STARTED"), "a run begins first")?;

@@ -1,4 +1,4 @@
-//! Over random logs: every turn is well formed, whoever comes back misses nothing, and both reducers have what the log has.
+//! Over random logs: every turn is well formed, a resumed stream misses nothing, and both reducers agree with the log.
 
 use super::lines;
 use super::reducer::{Flutter, React};
@@ -21,7 +21,7 @@ fn laws_4_and_5_hold() {
     });
 }
 
-/// The runs of a seed's log, each with its records and with its frames as a viewer of the whole thread gets them.
+/// The runs of a seed's log, each with its records and with its frames for a viewer of the whole thread.
 fn turns(seed: u64) -> Vec<(RunFold, Vec<Value>)> {
     let (_, records) = generate_thread_log(seed, LogOptions::default());
     let frames = lines(&resumes::frames(Box::new(BlocksProjection::new("s1".to_owned())), &records));
@@ -72,8 +72,8 @@ fn every_turn_is_well_formed() {
     }
 }
 
-/// What a log says, in the form in which reducers can be asked for it.
-fn said(run: &RunFold) -> Vec<String> {
+/// The content of a log in the form that reducers return.
+fn log_content(run: &RunFold) -> Vec<String> {
     let mut said = Vec::new();
     let thinks = run.root().unwrap().spec.display_mode == DisplayMode::Agent;
     for task in &run.tasks {
@@ -110,7 +110,7 @@ fn texts(fold: &ItemFold) -> impl Iterator<Item = &str> {
     })
 }
 
-fn heard(blocks: &[Value]) -> Vec<String> {
+fn reducer_content(blocks: &[Value]) -> Vec<String> {
     let mut heard: Vec<String> = blocks
         .iter()
         .map(|block| {
@@ -131,7 +131,7 @@ fn heard(blocks: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn law_6_both_reducers_have_what_the_log_has() {
+fn law_6_both_reducers_agree_with_the_log() {
     for seed in test_seeds() {
         for (run, frames) in turns(seed) {
             let (mut react, mut flutter) = (React::default(), Flutter::default());
@@ -141,13 +141,13 @@ fn law_6_both_reducers_have_what_the_log_has() {
             }
             let at = format!("SEED={seed}, {}", run.root().unwrap().id);
             assert!(!react.is_streaming, "{at}");
-            assert_eq!(heard(&react.blocks), said(&run), "{at}: React");
-            assert_eq!(heard(&flutter.blocks), said(&run), "{at}: Flutter");
+            assert_eq!(reducer_content(&react.blocks), log_content(&run), "{at}: React");
+            assert_eq!(reducer_content(&flutter.blocks), log_content(&run), "{at}: Flutter");
         }
     }
 }
 
-/// The last text of a root whose last word it was, and which came to an end of its own.
+/// The last text of a root task that ended by itself with a text.
 fn answer(root: &TaskFold) -> Option<&str> {
     let ended = matches!(root.status, TaskStatus::Completed | TaskStatus::Incomplete);
     let last = root.items.last().filter(|fold| matches!(fold.item, Item::Message(_)) && ended)?;

@@ -1,4 +1,4 @@
-//! Logs by hand: `Log::new().step(1).say(&["Hi"]).stop().completed()`. Ids are `task_R`, `msg_R1`, `call_R2`…
+//! A builder for logs: `Log::new().step(1).say(&["Hi"]).stop().completed()`. Ids are `task_R`, `msg_R1`, `call_R2`…
 
 use model::record::RecordDraft;
 use model::seq::Epoch;
@@ -6,17 +6,17 @@ use model::{Event, Record, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// When the log begins: 1710000000.01 s.
+/// The start time of the log: 1710000000.01 s.
 const BEGAN: u64 = 1_710_000_000_010;
 
 pub(super) struct Log {
     thread: ThreadId,
     run: TaskId,
-    /// Whose events these are now.
+    /// The current task.
     task: String,
-    /// How many items each task has.
+    /// The number of items of each task.
     items: BTreeMap<String, u32>,
-    /// How many things were numbered.
+    /// The next number for an id.
     numbers: u32,
     records: Vec<Record>,
 }
@@ -70,13 +70,13 @@ impl Log {
         self.records.push(Record::seal(&self.thread, &self.run, Epoch(1), draft));
     }
 
-    /// An event as it is. Its task is the one that is spoken of.
+    /// Adds an event to the current task as it is.
     pub(super) fn event(mut self, event: Value) -> Self {
         self.push(event);
         self
     }
 
-    /// The next item's place in its task's output.
+    /// The index of the next item in its task's output.
     fn place(&mut self) -> u32 {
         let count = self.items.entry(self.task.clone()).or_default();
         *count += 1;
@@ -115,7 +115,7 @@ impl Log {
         self.step_done(step, why)
     }
 
-    /// A reasoning item of these parts, each in its pieces.
+    /// A reasoning item with these parts, each in several deltas.
     pub(super) fn think(mut self, parts: &[&[&str]]) -> Self {
         let (id, at) = (self.number("rs"), self.place());
         self.push(json!({"type": "task.output_item.added", "output_index": at,
@@ -136,12 +136,12 @@ impl Log {
             "item": {"type": "reasoning", "id": id, "summary": whole, "status": "completed"}}))
     }
 
-    /// A message of one text in these pieces.
+    /// A message of one text in these deltas.
     pub(super) fn say(self, pieces: &[&str]) -> Self {
         self.message(&[pieces], json!({"status": "completed"}))
     }
 
-    /// A message of these texts, each in its pieces, that ends like this.
+    /// A message of these texts, each in several deltas, with this status.
     pub(super) fn message(mut self, texts: &[&[&str]], end: Value) -> Self {
         let (id, at) = (self.number("msg"), self.place());
         let item = json!({"type": "message", "id": id, "role": "assistant"});
@@ -163,7 +163,7 @@ impl Log {
         self.event(json!({"type": "task.output_item.done", "output_index": at, "item": done}))
     }
 
-    /// A call with whole arguments. It is `call_R<n>`, where `n` counts everything that has a number.
+    /// A call with complete arguments. It is `call_R<n>`, where `n` counts everything that has a number.
     pub(super) fn call(mut self, name: &str, arguments: &str, more: Value) -> Self {
         let (id, at) = (self.number("fc"), self.place());
         let call_id = id.replacen("fc_", "call_", 1);
@@ -180,7 +180,7 @@ impl Log {
         self.event(json!({"type": "task.tool.started", "call_id": call_id, "arguments": "{}", "attempt": 1}))
     }
 
-    /// A result of these blocks, and whatever else its end says.
+    /// A result with these blocks and these further fields.
     pub(super) fn result(self, call_id: &str, blocks: &[Value], end: Value) -> Self {
         let mut log = self.result_begins(call_id);
         let (id, at) = (result_id(call_id), log.items[&log.task] - 1);
@@ -202,14 +202,14 @@ impl Log {
         self.event(json!({"type": "task.output_item.done", "output_index": at, "item": merged(item, [end])}))
     }
 
-    /// An item of a shape of its own, added.
+    /// Adds an item of any shape.
     pub(super) fn item(mut self, item: &Value) -> Self {
         self.numbers += 1;
         let at = self.place();
         self.event(json!({"type": "task.output_item.added", "output_index": at, "item": item}))
     }
 
-    /// What follows is said of the sub-agent that this call asks for.
+    /// Switches to the sub-agent of this call.
     pub(super) fn child(mut self, call_id: &str, agent: &str) -> Self {
         let parent = std::mem::replace(&mut self.task, call_id.to_owned());
         let task = json!({"thread_id": "thr_1", "agent": agent, "model": "scripted/demo", "input": [],
@@ -217,7 +217,7 @@ impl Log {
         self.event(json!({"type": "task.created", "task": task})).event(json!({"type": "task.started"}))
     }
 
-    /// What follows is said of this task.
+    /// Switches to this task.
     pub(super) fn of(mut self, task: &str) -> Self {
         task.clone_into(&mut self.task);
         self
@@ -230,7 +230,7 @@ impl Log {
             "review_configs": [{"require_approval": true}], "timeout_seconds": 300, "expires_at": 1_710_000_300_000_u64}))
     }
 
-    /// The pause for a decision, and what follows it.
+    /// The pause for a decision and the resumption.
     pub(super) fn decided(self, call_id: &str, decision: &Value) -> Self {
         let key = call_id.replacen("call_", "apr_", 1);
         let pending = json!([{"kind": "approval", "key": key, "call_id": call_id, "task_id": self.task}]);
@@ -239,7 +239,7 @@ impl Log {
             .event(json!({"type": "task.approval.resolved", "key": key, "decisions": [decision], "by": "user"}))
     }
 
-    /// The task ends: `completed`, or what `more` makes of it.
+    /// Ends the task: `completed`, or as `more` says.
     pub(super) fn end(self, kind: &str, more: Value) -> Self {
         let usage = json!({"input_tokens": 2, "cached_tokens": 0, "cache_write_tokens": 0, "output_tokens": 2,
             "reasoning_tokens": 0});

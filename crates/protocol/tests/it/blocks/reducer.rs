@@ -1,10 +1,10 @@
-//! The two reducers that clients have, written again: one keeps what is whole and what grows apart (React), the other
-//! counts on the list that it shows (Flutter).
+//! Ports of the two client reducers: one keeps complete and growing blocks apart (React), the other relies on the list
+//! that it shows (Flutter).
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The React hook, its updaters run at once.
+/// The React hook, with its updaters run at once.
 #[derive(Default)]
 pub(super) struct React {
     pub(super) blocks: Vec<Value>,
@@ -79,8 +79,8 @@ fn grow(block: &mut Value, delta: &Value) {
     }
 }
 
-/// The Flutter class. One step of it is left out: after each delta it shows only the blocks that grow, and so forgets
-/// the others, which no stream can make good.
+/// The Flutter class. One of its steps is left out: after each delta it shows only growing blocks and forgets the
+/// others, which no stream can repair.
 #[derive(Default)]
 pub(super) struct Flutter {
     pub(super) blocks: Vec<Value>,

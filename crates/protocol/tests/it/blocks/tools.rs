@@ -1,4 +1,4 @@
-//! Calls and what they gave, tools of the provider's, and files.
+//! Calls and results, hosted tools, and files.
 
 use super::log::{Log, image, text};
 use super::{bare, story};
@@ -8,7 +8,7 @@ fn called(arguments: &str) -> Log {
     Log::new().step(1).call("tool_a", arguments, json!({})).calls(1)
 }
 
-/// The block that a log's last start begins.
+/// The block of a log's last start event.
 fn last_block(log: &Log) -> Value {
     let frames = bare(log);
     let start = frames.iter().rev().find(|frame| frame["type"] == "content_block_start").unwrap();
@@ -20,7 +20,7 @@ fn result_of(blocks: &[Value], end: Value) -> Value {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_shown_as_they_came() {
+fn non_object_arguments_are_shown_unchanged() {
     for (arguments, input) in [
         (r#"{"b":1,"a":[2]}"#, json!({"b": 1, "a": [2]})),
         ("{}", json!({})),
@@ -35,7 +35,7 @@ fn arguments_that_are_no_object_are_shown_as_they_came() {
 }
 
 #[test]
-fn a_call_whose_arguments_broke_off_is_never_shown() {
+fn a_call_with_truncated_arguments_is_never_shown() {
     let call = json!({"type": "tool_call", "id": "fc_R1", "call_id": "call_R1", "name": "tool_a", "arguments": ""});
     let mut cut = call.clone();
     cut["arguments"] = json!("{\"a\":");
@@ -51,7 +51,7 @@ fn a_call_whose_arguments_broke_off_is_never_shown() {
 }
 
 #[test]
-fn a_long_result_is_cut_and_the_rest_is_in_the_artifact() {
+fn a_long_result_is_truncated_and_complete_in_the_artifact() {
     let (fits, long) = ("ạ".repeat(500), "ạ".repeat(501));
     assert_eq!(result_of(&[text(&fits)], json!({})), {
         json!({"type": "tool_result", "tool_use_id": "call_R1", "name": "tool_a", "status": "success",
@@ -59,7 +59,7 @@ fn a_long_result_is_cut_and_the_rest_is_in_the_artifact() {
     });
     let cut = result_of(&[text(&long)], json!({}));
     assert_eq!((&cut["content"], &cut["artifact"]), (&json!(fits), &json!({"blocks": [text(&long)]})));
-    // Characters beyond the first plane count once, and lines of several texts count with what joins them.
+    // Characters outside the basic plane count once, and texts count with their separators.
     let smiles = result_of(&[text(&"🙂".repeat(501))], json!({}));
     assert_eq!(smiles["content"], "🙂".repeat(500));
     let lines = result_of(&[text(&"a".repeat(250)), text(&"b".repeat(249))], json!({}));
@@ -72,20 +72,20 @@ fn a_long_result_is_cut_and_the_rest_is_in_the_artifact() {
 }
 
 #[test]
-fn a_tools_own_artifact_goes_before_ours() {
+fn a_tools_own_artifact_takes_precedence() {
     let own = json!({"chart": [1, 2]});
     let block = result_of(&[text("x"), image("/v1/blobs/1")], json!({"artifact": own}));
     assert_eq!(block["artifact"], own);
 }
 
 #[test]
-fn a_summary_stands_for_the_text_which_is_then_in_the_artifact() {
+fn a_summary_replaces_the_text_which_moves_to_the_artifact() {
     let block = result_of(&[text("a long table")], json!({"summary": "3 rows"}));
     assert_eq!((&block["content"], &block["artifact"]), (&json!("3 rows"), &json!({"blocks": [text("a long table")]})));
 }
 
 #[test]
-fn a_result_that_is_not_good_is_an_error_in_words() {
+fn a_failed_result_is_an_error_with_text() {
     for status in ["failed", "rejected", "incomplete", "unknown"] {
         let block = result_of(&[], json!({"status": status, "error": {"code": "x", "message": "It broke."}}));
         assert_eq!((&block["status"], &block["content"]), (&json!("error"), &json!("It broke.")), "{status}");
@@ -93,7 +93,7 @@ fn a_result_that_is_not_good_is_an_error_in_words() {
 }
 
 #[test]
-fn a_tool_of_the_providers_is_a_use_and_a_result() {
+fn a_hosted_tool_is_a_use_and_a_result() {
     let call = |more: Value| {
         let mut call = json!({"type": "hosted_call", "id": "hc_R1", "name": "image_generation", "block_list": []});
         call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -130,7 +130,7 @@ fn a_tool_of_the_providers_is_a_use_and_a_result() {
 }
 
 #[test]
-fn a_picture_in_a_message_leaves_its_text_final() {
+fn an_image_in_a_message_leaves_its_text_final() {
     let item = json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": []});
     let blocks = [text("Look."), image("/v1/blobs/1")];
     let mut done = item.clone();
@@ -148,7 +148,7 @@ fn a_picture_in_a_message_leaves_its_text_final() {
 }
 
 #[test]
-fn files_are_the_first_block_and_say_how_they_came_out() {
+fn files_are_the_first_block_with_their_outcome() {
     let item = |files: &[(&str, &str)]| {
         let files: Vec<Value> = files.iter().map(|(url, status)| json!({"url": url, "status": status})).collect();
         json!({"type": "file_processing", "id": "fp_R1", "files": files})

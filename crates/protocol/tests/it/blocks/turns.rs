@@ -33,7 +33,7 @@ fn thinking(index: u32, pieces: [&str; 2]) -> Vec<Value> {
 }
 
 #[test]
-fn a_turn_with_thoughts_a_tool_and_an_answer_has_every_field() {
+fn a_turn_with_reasoning_a_tool_and_an_answer_has_every_field() {
     let mut expected = vec![json!({"type": "message_start", "session_id": "s1", "timestamp": 1_710_000_000.01,
         "display_mode": "agent", "is_new_session_from_share": false})];
     expected.extend(thinking(0, ["Thinking about the weather ", "in Paris."]));
@@ -64,7 +64,7 @@ fn a_turn_with_thoughts_a_tool_and_an_answer_has_every_field() {
 }
 
 #[test]
-fn in_chat_mode_nobody_is_shown_thinking() {
+fn chat_mode_shows_no_reasoning() {
     let log = Log::begun("chat")
         .step(1)
         .think(&[&["Hm."]])
@@ -150,7 +150,7 @@ fn a_sub_agent_is_named_in_its_blocks_and_its_text_is_never_final() {
 }
 
 #[test]
-fn a_question_is_a_block_and_the_turn_stays_open_over_the_pause() {
+fn an_approval_is_a_block_and_the_turn_stays_open_during_the_pause() {
     let asked = || {
         Log::new()
             .step(1)

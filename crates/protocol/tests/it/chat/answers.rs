@@ -1,9 +1,9 @@
-//! What we answer in this protocol: the demo's scenarios chunk by chunk, and the laws over random logs.
+//! Answers in this protocol: the demo's scenarios chunk by chunk, and the laws over random logs.
 
-use super::collects::{Collected, collect, read};
-use super::words;
+use super::accumulator::{Collected, collect, read};
+use super::event_lines;
 use crate::responses::log::{Log, run};
-use crate::responses::scenes;
+use crate::responses::scenario_logs;
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection as _};
@@ -30,7 +30,7 @@ fn answer(records: &[Record], run: TaskId, segment: u32) -> ChatProjection {
     answer
 }
 
-/// A chunk in a few words.
+/// A chunk in short.
 fn line(chunk: &Value) -> String {
     match chunk["choices"].get(0) {
         Some(choice) if choice["finish_reason"].is_null() => choice["delta"].to_string(),
@@ -40,7 +40,7 @@ fn line(chunk: &Value) -> String {
 }
 
 #[track_caller]
-fn tells(log: &Log, number: u32, lines: &[&str]) {
+fn assert_lines(log: &Log, number: u32, lines: &[&str]) {
     let chunks = segment(log, number);
     let told: Vec<String> = chunks.iter().map(line).collect();
     assert_eq!(told, lines, "\n{}", told.join("\n"));
@@ -48,10 +48,10 @@ fn tells(log: &Log, number: u32, lines: &[&str]) {
 }
 
 #[test]
-fn thoughts_and_words_are_told_and_the_servers_tools_are_not() {
+fn reasoning_and_text_are_streamed_and_server_tools_are_not() {
     let cited = r#"{"annotations":[{"type":"url_citation","url_citation":{"end_index":60,"start_index":56,"title":"[1]","url":"headwater:/threads/thr_1/references/1"}}]}"#;
-    tells(
-        &scenes::weather(),
+    assert_lines(
+        &scenario_logs::weather(),
         1,
         &[
             r#"{"content":null,"role":"assistant"}"#,
@@ -68,20 +68,20 @@ fn thoughts_and_words_are_told_and_the_servers_tools_are_not() {
             "usage 30",
         ],
     );
-    let chunk = &segment(&scenes::weather(), 1)[0];
+    let chunk = &segment(&scenario_logs::weather(), 1)[0];
     let envelope = json!({"id": "chatcmpl-R", "object": "chat.completion.chunk", "created": 1_710_000_000, "model": "demo",
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": null}, "logprobs": null, "finish_reason": null}],
         "usage": null});
     assert_eq!(*chunk, envelope);
     let without =
-        read(&frames(Box::new(ChatProjection::new(run(), 1, StreamUsage::Omitted)), &scenes::weather().records));
+        read(&frames(Box::new(ChatProjection::new(run(), 1, StreamUsage::Omitted)), &scenario_logs::weather().records));
     assert!(without.iter().all(|chunk| chunk.get("usage").is_none()), "nobody asked what it costs");
     assert_eq!(line(without.last().unwrap()), "finish stop");
 }
 
 #[test]
-fn the_whole_completion_is_what_the_chunks_come_to() {
-    let log = scenes::weather();
+fn the_completion_equals_the_accumulated_chunks() {
+    let log = scenario_logs::weather();
     let object = answer(&log.records, run(), 1).object();
     assert_eq!((&object["object"], &object["created"]), (&json!("chat.completion"), &json!(1_710_000_000)));
     let usage = json!({"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30,
@@ -91,8 +91,8 @@ fn the_whole_completion_is_what_the_chunks_come_to() {
 }
 
 #[test]
-fn messages_between_tools_are_one_text() {
-    let object = answer(&scenes::trade_approved().records, run(), 1).object();
+fn messages_between_tool_calls_form_one_text() {
+    let object = answer(&scenario_logs::trade_approved().records, run(), 1).object();
     let message = &object["choices"][0]["message"];
     assert_eq!(message["content"], "I will place the order.\n\nDone: bought VNM.[^1]");
     let place = &message["annotations"][0]["url_citation"];
@@ -106,17 +106,17 @@ fn messages_between_tools_are_one_text() {
 }
 
 #[test]
-fn an_answer_stays_open_while_people_decide() {
-    let open = segment(&scenes::trade(), 1);
+fn an_answer_stays_open_during_an_approval() {
+    let open = segment(&scenario_logs::trade(), 1);
     assert!(matches!(collect(&open), Ok(Collected::Open(_))), "{open:?}");
-    assert!(segment(&scenes::trade_approved(), 1).starts_with(&open));
-    assert_eq!(segment(&scenes::trade_approved(), 2), [] as [Value; 0], "a decision begins nothing");
+    assert!(segment(&scenario_logs::trade_approved(), 1).starts_with(&open));
+    assert_eq!(segment(&scenario_logs::trade_approved(), 2), [] as [Value; 0], "a decision begins nothing");
 }
 
 #[test]
-fn a_clients_tool_ends_the_answer_and_its_result_begins_the_next() {
-    let log = scenes::client();
-    tells(
+fn a_client_tool_ends_the_answer_and_its_result_starts_the_next() {
+    let log = scenario_logs::client();
+    assert_lines(
         &log,
         1,
         &[
@@ -139,9 +139,9 @@ fn a_clients_tool_ends_the_answer_and_its_result_begins_the_next() {
 }
 
 #[test]
-fn limits_have_a_reason_and_what_went_wrong_is_an_error() {
+fn limits_have_a_finish_reason_and_failures_are_errors() {
     let finish = |log: &Log| answer(&log.records, run(), 1).object()["choices"][0]["finish_reason"].clone();
-    assert_eq!(finish(&scenes::limit()), "length");
+    assert_eq!(finish(&scenario_logs::limit()), "length");
     let mut filtered = Log::new();
     filtered.step().cut_message("msg_R1", &["Here is"], "limit").step_done("content_filter");
     filtered.ended("incomplete", json!({"reason": "content_filter"}));
@@ -152,14 +152,14 @@ fn limits_have_a_reason_and_what_went_wrong_is_an_error() {
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(error(&scenes::fail("provider_error")), "server_error run_failed");
-    assert_eq!(error(&scenes::fail("overloaded")), "server_error overloaded");
-    assert_eq!(error(&scenes::fail("rate_limited")), "rate_limit_error rate_limited");
-    assert_eq!(error(&scenes::cancel()), "server_error cancelled");
+    assert_eq!(error(&scenario_logs::fail("provider_error")), "server_error run_failed");
+    assert_eq!(error(&scenario_logs::fail("overloaded")), "server_error overloaded");
+    assert_eq!(error(&scenario_logs::fail("rate_limited")), "rate_limit_error rate_limited");
+    assert_eq!(error(&scenario_logs::cancel()), "server_error cancelled");
 }
 
 #[test]
-fn a_model_that_declines_says_so_beside_the_text() {
+fn a_refusal_is_separate_from_the_text() {
     let mut log = Log::new();
     log.step();
     let item =
@@ -180,20 +180,20 @@ fn a_model_that_declines_says_so_beside_the_text() {
 }
 
 #[test]
-fn our_own_client_understands_us() {
+fn our_own_ingest_accepts_the_stream() {
     let story = |log: &Log| {
         let mut bytes = bytes(&log.records, run(), 1);
         bytes.extend_from_slice(b"data: [DONE]\n\n");
-        words::tell(&words::read([bytes.as_slice()]))
+        event_lines::tell(&event_lines::read([bytes.as_slice()]))
     };
-    let told = story(&scenes::weather());
+    let told = story(&scenario_logs::weather());
     assert!(told.starts_with("0 reasoning\n0.0 thinks Let me see.\n\nA tool knows."), "{told}");
     assert!(told.contains("says The weather in Paris is sunny with a temperature of 15C.[^1]"), "{told}");
     assert!(told.contains("end Stop 20/8/0/10/4 demo"), "{told}");
-    let told = story(&scenes::client());
+    let told = story(&scenario_logs::client());
     assert!(told.contains("0 call pick call_R1\n0 with {}"), "{told}");
     assert!(told.contains("end ToolCalls 10/4/0/5/2 demo"), "{told}");
-    assert!(story(&scenes::fail("rate_limited")).contains("failed rate_limited true"));
+    assert!(story(&scenario_logs::fail("rate_limited")).contains("failed rate_limited true"));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn law_6_the_client_agrees() {
         }
     }
     let all = ["content_filter", "error", "length", "stop", "tool_calls"];
-    // A seed of one's own need not meet them all.
+    // A seed given by the user need not cover them all.
     if test_seeds().count() >= DEFAULT_SEEDS.count() {
         assert_eq!(reasons, all.map(str::to_owned).into(), "every end was met");
     }

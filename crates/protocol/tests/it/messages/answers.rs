@@ -1,10 +1,10 @@
-//! What we answer in this protocol: the demo's scenarios frame by frame, and the laws over random logs.
+//! Answers in this protocol: the demo's scenarios frame by frame, and the laws over random logs.
 
-use super::collects::{Collected, collect};
-use super::words;
+use super::accumulator::{Collected, collect};
+use super::event_lines;
 use crate::responses::log::{Log, run};
 use crate::responses::order::Frame;
-use crate::responses::{scenes, shown};
+use crate::responses::{scenario_frames, scenario_logs};
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection as _};
@@ -20,7 +20,7 @@ fn bytes(records: &[Record], run: TaskId, segment: u32) -> Vec<u8> {
 }
 
 fn segment(log: &Log, number: u32) -> Vec<Frame> {
-    shown::read(&bytes(&log.records, run(), number))
+    scenario_frames::read(&bytes(&log.records, run(), number))
 }
 
 fn answer(records: &[Record], run: TaskId, segment: u32) -> MessagesProjection {
@@ -31,7 +31,7 @@ fn answer(records: &[Record], run: TaskId, segment: u32) -> MessagesProjection {
     answer
 }
 
-/// A frame in a few words.
+/// A frame in short.
 fn line((event, data): &Frame) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let more = match event.as_str() {
@@ -52,7 +52,7 @@ fn line((event, data): &Frame) -> String {
 }
 
 #[track_caller]
-fn tells(log: &Log, number: u32, lines: &[&str]) {
+fn assert_lines(log: &Log, number: u32, lines: &[&str]) {
     let frames = segment(log, number);
     let told: Vec<String> = frames.iter().map(line).collect();
     assert_eq!(told, lines, "\n{}", told.join("\n"));
@@ -60,13 +60,13 @@ fn tells(log: &Log, number: u32, lines: &[&str]) {
 }
 
 #[test]
-fn thoughts_tools_and_words_are_blocks_one_after_the_other() {
+fn reasoning_tools_and_text_are_consecutive_blocks() {
     let citation = json!({"type": "search_result_location", "source": "headwater:/threads/thr_1/references/1", "title": "[1]",
         "cited_text": "", "search_result_index": 0, "start_block_index": 0, "end_block_index": 1});
     let used = r#"start 2 {"id":"call_R2","input":{"location":"Paris, France"},"name":"get_weather","server_name":"headwater","type":"mcp_tool_use"}"#;
     let given = r#"start 3 {"content":[{"text":"{\"temperature\":15}\n[image /v1/blobs/ab12]","type":"text"}],"is_error":false,"tool_use_id":"call_R2","type":"mcp_tool_result"}"#;
-    tells(
-        &scenes::weather(),
+    assert_lines(
+        &scenario_logs::weather(),
         1,
         &[
             "message_start msg_R",
@@ -97,8 +97,8 @@ fn thoughts_tools_and_words_are_blocks_one_after_the_other() {
 }
 
 #[test]
-fn the_whole_message_is_what_the_frames_come_to() {
-    let log = scenes::weather();
+fn the_message_equals_the_accumulated_frames() {
+    let log = scenario_logs::weather();
     let object = answer(&log.records, run(), 1).object();
     assert_eq!(
         (&object["id"], &object["type"], &object["role"], &object["model"], &object["stop_sequence"]),
@@ -111,8 +111,8 @@ fn the_whole_message_is_what_the_frames_come_to() {
 }
 
 #[test]
-fn a_sub_agent_is_one_call_and_its_last_words_are_the_result() {
-    let frames = segment(&scenes::help(), 1);
+fn a_sub_agent_is_one_call_with_its_last_text_as_result() {
+    let frames = segment(&scenario_logs::help(), 1);
     let Ok(Collected::Message(message)) = collect(&frames) else { panic!("{frames:?}") };
     let kinds: Vec<&str> =
         message["content"].as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
@@ -124,8 +124,8 @@ fn a_sub_agent_is_one_call_and_its_last_words_are_the_result() {
 }
 
 #[test]
-fn tools_that_run_side_by_side_are_told_as_they_start_and_end() {
-    let frames = segment(&scenes::parallel(), 1);
+fn parallel_tools_are_shown_as_they_start_and_end() {
+    let frames = segment(&scenario_logs::parallel(), 1);
     let about = |frame: &Frame| {
         let block = &frame.1["content_block"];
         let id = block.get("id").or(block.get("tool_use_id"))?.as_str()?.to_owned();
@@ -146,10 +146,10 @@ fn tools_that_run_side_by_side_are_told_as_they_start_and_end() {
 }
 
 #[test]
-fn an_answer_stays_open_while_people_decide() {
-    let open = segment(&scenes::trade(), 1);
+fn an_answer_stays_open_during_an_approval() {
+    let open = segment(&scenario_logs::trade(), 1);
     assert!(matches!(collect(&open), Ok(Collected::Open(_))), "{open:?}");
-    let log = scenes::trade_approved();
+    let log = scenario_logs::trade_approved();
     let approved = segment(&log, 1);
     assert!(approved.starts_with(&open));
     let object = answer(&log.records, run(), 1).object();
@@ -157,15 +157,15 @@ fn an_answer_stays_open_while_people_decide() {
     assert_eq!((&object["content"][2]["is_error"], &object["stop_reason"]), (&json!(false), &json!("end_turn")));
     assert_eq!(segment(&log, 2), [], "a decision begins nothing");
 
-    let refused = answer(&scenes::trade_refused("user").records, run(), 1).object();
+    let refused = answer(&scenario_logs::trade_refused("user").records, run(), 1).object();
     assert_eq!((&refused["content"][1]["id"], &refused["content"][2]["is_error"]), (&json!("call_R2"), &json!(true)));
     assert_eq!(refused["content"][2]["content"][0]["text"], "too risky");
 }
 
 #[test]
-fn a_clients_tool_ends_the_answer_and_its_result_begins_the_next() {
-    let log = scenes::client();
-    tells(
+fn a_client_tool_ends_the_answer_and_its_result_starts_the_next() {
+    let log = scenario_logs::client();
+    assert_lines(
         &log,
         1,
         &[
@@ -177,7 +177,7 @@ fn a_clients_tool_ends_the_answer_and_its_result_begins_the_next() {
             "message_stop",
         ],
     );
-    tells(
+    assert_lines(
         &log,
         2,
         &[
@@ -193,7 +193,7 @@ fn a_clients_tool_ends_the_answer_and_its_result_begins_the_next() {
 }
 
 #[test]
-fn a_clients_call_that_does_not_wait_for_the_client_is_not_told() {
+fn a_client_call_that_is_not_pending_is_not_shown() {
     let mut log = Log::new();
     log.step().call(1, "pick", ["client", "never"], &["[1]"]).step_done("tool_calls");
     log.no_result(1, "failed", "invalid_arguments", "They are no object.");
@@ -203,7 +203,7 @@ fn a_clients_call_that_does_not_wait_for_the_client_is_not_told() {
 }
 
 #[test]
-fn a_sub_agents_call_of_a_clients_tool_reaches_the_client() {
+fn a_client_tool_call_of_a_sub_agent_reaches_the_client() {
     let mut log = Log::new();
     log.step().call(1, "ask_for_help", ["agent", "never"], &["{}"]).step_done("tool_calls").started(1, "{}");
     let at = log.result_added(1);
@@ -222,9 +222,9 @@ fn a_sub_agents_call_of_a_clients_tool_reaches_the_client() {
 }
 
 #[test]
-fn limits_have_a_reason_and_what_went_wrong_is_an_error() {
+fn limits_have_a_finish_reason_and_failures_are_errors() {
     let stop = |log: &Log| answer(&log.records, run(), 1).object()["stop_reason"].clone();
-    assert_eq!(stop(&scenes::limit()), "max_tokens");
+    assert_eq!(stop(&scenario_logs::limit()), "max_tokens");
     let mut filtered = Log::new();
     filtered.step().cut_message("msg_R1", &["Here is"], "limit").step_done("content_filter");
     filtered.ended("incomplete", json!({"reason": "content_filter"}));
@@ -233,18 +233,18 @@ fn limits_have_a_reason_and_what_went_wrong_is_an_error() {
         Ok(Collected::Error(error)) => error["type"].as_str().unwrap().to_owned(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(error(&scenes::fail("provider_error")), "api_error");
-    assert_eq!(error(&scenes::fail("overloaded")), "overloaded_error");
-    assert_eq!(error(&scenes::fail("rate_limited")), "rate_limit_error");
-    assert_eq!(error(&scenes::cancel()), "api_error");
-    assert_eq!(error(&scenes::trade_cancelled()), "api_error");
-    let failure = answer(&scenes::cancel().records, run(), 1).failure().cloned().unwrap();
+    assert_eq!(error(&scenario_logs::fail("provider_error")), "api_error");
+    assert_eq!(error(&scenario_logs::fail("overloaded")), "overloaded_error");
+    assert_eq!(error(&scenario_logs::fail("rate_limited")), "rate_limit_error");
+    assert_eq!(error(&scenario_logs::cancel()), "api_error");
+    assert_eq!(error(&scenario_logs::trade_cancelled()), "api_error");
+    let failure = answer(&scenario_logs::cancel().records, run(), 1).failure().cloned().unwrap();
     assert!(!failure.retryable, "whoever stopped it would not have it begin again");
-    assert!(answer(&scenes::fail("overloaded").records, run(), 1).failure().unwrap().retryable);
+    assert!(answer(&scenario_logs::fail("overloaded").records, run(), 1).failure().unwrap().retryable);
 }
 
 #[test]
-fn a_model_that_declines_says_so_and_why() {
+fn a_refusal_has_its_stop_reason_and_explanation() {
     let mut log = Log::new();
     log.step();
     let item =
@@ -260,8 +260,8 @@ fn a_model_that_declines_says_so_and_why() {
 }
 
 #[test]
-fn what_a_crash_cut_was_told_but_is_not_in_the_message() {
-    let log = scenes::recover();
+fn output_lost_in_a_crash_was_streamed_but_is_not_in_the_message() {
+    let log = scenario_logs::recover();
     let Ok(Collected::Message(told)) = collect(&segment(&log, 1)) else { panic!() };
     assert_eq!(told["content"].as_array().unwrap().len(), 2);
     let object = answer(&log.records, run(), 1).object();
@@ -269,17 +269,17 @@ fn what_a_crash_cut_was_told_but_is_not_in_the_message() {
 }
 
 #[test]
-fn what_a_provider_runs_itself_is_a_call_and_its_result() {
-    let object = answer(&scenes::image().records, run(), 1).object();
+fn a_hosted_tool_is_a_call_and_its_result() {
+    let object = answer(&scenario_logs::image().records, run(), 1).object();
     let used = json!({"type": "mcp_tool_use", "id": "hc_R1", "name": "image_generation", "server_name": "headwater", "input": {}});
     assert_eq!(object["content"][0], used);
     assert_eq!(object["content"][1]["content"][0]["text"], "[image /v1/blobs/ab12]");
 }
 
 #[test]
-fn our_own_client_understands_us() {
-    let story = |log: &Log| words::tell(&words::read([bytes(&log.records, run(), 1).as_slice()]));
-    let told = story(&scenes::weather());
+fn our_own_ingest_accepts_the_stream() {
+    let story = |log: &Log| event_lines::tell(&event_lines::read([bytes(&log.records, run(), 1).as_slice()]));
+    let told = story(&scenario_logs::weather());
     let lines = [
         "usage 0/0/0/0/0",
         "0 reasoning",
@@ -291,10 +291,10 @@ fn our_own_client_understands_us() {
     assert!(told.starts_with(&lines.join("\n")), "{told}");
     assert!(told.contains(r#"3.0 says "The weather in Paris is sunny with a temperature of 15C.[^1]""#), "{told}");
     assert!(told.ends_with("end Stop 20/8/0/10/4 demo -"), "{told}");
-    let told = story(&scenes::client());
+    let told = story(&scenario_logs::client());
     assert!(told.contains("0 call pick call_R1\n0 with \"{}\""), "{told}");
     assert!(told.ends_with("end ToolCalls 10/4/0/5/2 demo -"), "{told}");
-    let told = story(&scenes::fail("overloaded"));
+    let told = story(&scenario_logs::fail("overloaded"));
     assert!(told.contains("failed overloaded true"), "{told}");
 }
 
@@ -317,7 +317,7 @@ fn law_6_the_client_agrees() {
             for segment in 1..=pauses + 2 {
                 let at = format!("SEED={seed}, {run}, segment {segment}");
                 let answer = answer(&records, run.clone(), segment);
-                let frames = shown::read(&bytes(&records, run.clone(), segment));
+                let frames = scenario_frames::read(&bytes(&records, run.clone(), segment));
                 let object = answer.object();
                 match collect(&frames).unwrap_or_else(|why| panic!("{at}: {why}")) {
                     Collected::Nothing => assert!(segment > pauses, "{at}: nothing is told"),
@@ -338,7 +338,7 @@ fn law_6_the_client_agrees() {
         }
     }
     let all = ["end_turn", "error", "max_tokens", "refusal", "tool_use"];
-    // A seed of one's own need not meet them all.
+    // A seed given by the user need not cover them all.
     if test_seeds().count() >= DEFAULT_SEEDS.count() {
         assert_eq!(reasons, all.map(str::to_owned).into(), "every end was met");
     }

@@ -1,9 +1,9 @@
-//! Responses at the edges: what people answer only in part, what is lost, and what has no place in a response.
+//! Edge cases of responses: partial answers, lost turns, and content without a representation.
 
 use super::log::{Log, text};
 use super::order::check;
-use super::scenes;
-use super::shown::{dropped, segment, story};
+use super::scenario_frames::{dropped, segment, story};
+use super::scenario_logs;
 use serde_json::{Value, json};
 
 fn output(log: &Log, number: u32) -> Value {
@@ -19,7 +19,7 @@ fn of_item(log: &Log, index: usize, names: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_still_pending_is_listed_again_at_the_next_pause() {
+fn pending_requests_are_listed_again_at_the_next_pause() {
     let (tool, client) = (["tool", "always"], ["client", "never"]);
     let mut log = Log::new();
     log.step().call(1, "execute_trade", tool, &["{}"]).call(2, "execute_trade", tool, &["{}"]);
@@ -36,18 +36,18 @@ fn what_is_still_pending_is_listed_again_at_the_next_pause() {
 }
 
 #[test]
-fn a_person_may_change_the_arguments_and_those_that_ran_are_shown() {
-    let mut log = scenes::trade();
+fn edited_arguments_are_the_ones_shown() {
+    let mut log = scenario_logs::trade();
     let less = json!({"symbol": "VNM", "quantity": 1});
     log.resume("user").decide(2, json!({"type": "edit", "args": less}), "user").started(2, &less.to_string());
     log.result(2, json!([text("Order placed: VNM x1")]));
     log.step().message("msg_R3", &["Done."], None).step_done("stop").completed();
     assert_eq!(output(&log, 2)[0]["arguments"], less.to_string());
-    assert_eq!(output(&log, 1)[1]["arguments"], scenes::ORDER);
+    assert_eq!(output(&log, 1)[1]["arguments"], scenario_logs::ORDER);
 }
 
 #[test]
-fn a_gate_that_let_a_call_pass_is_not_seen() {
+fn an_automatic_approval_is_not_shown() {
     let mut log = Log::new();
     log.step().call(1, "execute_trade", ["tool", "maybe"], &["{}"]).step_done("tool_calls");
     assert_eq!(segment(&log, 1).len(), 2, "nothing is known of it yet");
@@ -58,9 +58,9 @@ fn a_gate_that_let_a_call_pass_is_not_seen() {
 }
 
 #[test]
-fn calls_of_a_turn_that_was_lost_never_ran() {
+fn calls_of_a_lost_turn_never_ran() {
     let mut log = Log::new();
-    log.step().call(1, "get_weather", ["tool", "never"], &[scenes::PARIS]);
+    log.step().call(1, "get_weather", ["tool", "never"], &[scenario_logs::PARIS]);
     log.call(2, "execute_trade", ["tool", "always"], &["{}"]).step_done("lost");
     log.add(json!({"type": "task.recovered", "step": 1, "attempt": 2, "cut": ["fc_R1", "fc_R2"]}));
     log.step_again().message("msg_R3", &["No need."], None).step_done("stop").completed();
@@ -83,7 +83,7 @@ fn calls_of_a_limited_turn_end_incomplete() {
     assert_eq!(last["response"]["incomplete_details"], json!({"reason": "content_filter"}));
 }
 
-/// A message of one text, a picture and a refusal.
+/// A message of a text, an image and a refusal.
 fn mixed() -> Log {
     let mut log = Log::new();
     log.step();
@@ -118,7 +118,7 @@ fn mixed() -> Log {
 }
 
 #[test]
-fn a_message_has_texts_and_refusals_and_no_pictures() {
+fn a_message_has_texts_and_refusals_and_no_images() {
     let log = mixed();
     let expected = [
         "content_part.added 0.0",
@@ -140,7 +140,7 @@ fn a_message_has_texts_and_refusals_and_no_pictures() {
 }
 
 #[test]
-fn probabilities_come_with_their_words_and_with_the_whole() {
+fn logprobs_come_with_their_deltas_and_with_the_complete_text() {
     let mut log = Log::new();
     log.step();
     let item = |blocks: Value, status: &str| json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": blocks, "status": status});
@@ -170,7 +170,7 @@ fn probabilities_come_with_their_words_and_with_the_whole() {
     assert_eq!(output(&log, 1)[0]["content"][0]["logprobs"], json!([likely("a"), likely("c")]));
 }
 
-/// A hosted call: its name, its states with what it does, and how it ends.
+/// A hosted call: its name, its states with their actions, and its final status.
 fn hosted(name: &str, states: &[(&str, Value)], status: &str) -> Log {
     let mut log = Log::new();
     log.step();
@@ -201,7 +201,7 @@ fn hosted(name: &str, states: &[(&str, Value)], status: &str) -> Log {
 }
 
 #[test]
-fn code_is_written_in_pieces_and_then_run() {
+fn code_is_streamed_and_then_run() {
     let code = |code: &str| json!({ "code": code });
     let whole = json!({"code": "1 + 1", "container_id": "c_1"});
     let log = hosted(
@@ -228,13 +228,13 @@ fn code_is_written_in_pieces_and_then_run() {
 }
 
 #[test]
-fn hosted_calls_end_in_words_of_their_type() {
+fn hosted_calls_end_with_the_events_of_their_type() {
     let search = [("searching", json!({"query": "rivers"}))];
     let whole = &output(&hosted("web_search", &search, "completed"), 1)[0];
     let action = json!({"type": "search", "query": "rivers"});
     let id = json!("hc_R1");
     assert_eq!(*whole, json!({"type": "web_search_call", "id": id, "status": "completed", "action": action}));
-    // The wire has no other word for a search that was cut.
+    // The protocol has no other status for an interrupted search.
     assert_eq!(output(&hosted("web_search", &search, "incomplete"), 1)[0]["status"], "failed");
     assert_eq!(output(&hosted("file_search", &search, "incomplete"), 1)[0]["status"], "incomplete");
     let unknown = hosted("telepathy", &[("in_progress", json!({"to": "all"}))], "completed");

@@ -1,4 +1,4 @@
-//! Logs by hand: a few words for each record, with the ids of a run whose suffix is `R`.
+//! A builder for logs with the ids of a run whose suffix is `R`.
 
 use model::event::Event;
 use model::record::{PrivatePayload, RecordDraft};
@@ -16,7 +16,7 @@ pub(crate) fn run() -> TaskId {
     TaskId::from("task_R")
 }
 
-/// A log in the making. It speaks of one task at a time.
+/// A log under construction, with one current task.
 #[derive(Clone)]
 pub(crate) struct Log {
     pub(crate) records: Vec<Record>,
@@ -26,12 +26,12 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A run of the agent `demo` that has begun.
+    /// A started run of the agent `demo`.
     pub(crate) fn new() -> Self {
         Self::asked(None)
     }
 
-    /// The same, with what its request said.
+    /// The same, with its request.
     pub(crate) fn asked(echo: Option<Value>) -> Self {
         let mut log =
             Self { records: Vec::new(), task: "task_R".to_owned(), outputs: BTreeMap::new(), steps: BTreeMap::new() };
@@ -51,7 +51,7 @@ impl Log {
         self.add(json!({"type": "task.started"}));
     }
 
-    /// One record of the current task.
+    /// Adds a record of the current task.
     pub(crate) fn add(&mut self, event: Value) -> &mut Self {
         self.with(event, PrivatePayload::default())
     }
@@ -67,7 +67,7 @@ impl Log {
         self
     }
 
-    /// From here on of this task. A child begins with its first words.
+    /// Switches to this task. A child starts with its first item.
     pub(crate) fn of(&mut self, task: &str) -> &mut Self {
         let is_new = task != "task_R" && !self.outputs.contains_key(task);
         let parent = std::mem::replace(&mut self.task, task.to_owned());
@@ -94,7 +94,7 @@ impl Log {
         self.add(json!({"type": "task.step.started", "step": step, "attempt": 1}))
     }
 
-    /// The same turn once more.
+    /// Repeats the turn.
     pub(crate) fn step_again(&mut self) -> &mut Self {
         let step = self.step_number();
         self.add(json!({"type": "task.step.started", "step": step, "attempt": 2}))
@@ -110,7 +110,7 @@ impl Log {
         }))
     }
 
-    /// Thoughts in parts of two pieces each.
+    /// Reasoning in parts of two deltas each.
     pub(crate) fn reasoning(&mut self, id: &str, parts: &[[&str; 2]]) -> &mut Self {
         let at = self.next();
         let item = json!({"type": "reasoning", "id": id, "summary": [], "status": "in_progress"});
@@ -129,12 +129,12 @@ impl Log {
         self.add(json!({"type": "task.output_item.done", "output_index": at, "item": item}))
     }
 
-    /// A message in pieces, whole, with what it cites.
+    /// A complete message in several deltas, with citations.
     pub(crate) fn message(&mut self, id: &str, pieces: &[&str], cites: Option<[u32; 3]>) -> &mut Self {
         self.said(id, pieces, cites, json!({"status": "completed"}))
     }
 
-    /// A message in pieces that was cut.
+    /// An interrupted message in several deltas.
     pub(crate) fn cut_message(&mut self, id: &str, pieces: &[&str], reason: &str) -> &mut Self {
         self.said(id, pieces, None, json!({"status": "incomplete", "reason": reason}))
     }
@@ -162,7 +162,7 @@ impl Log {
         self.add(json!({"type": "task.output_item.done", "output_index": at, "item": item}))
     }
 
-    /// A call of one tool, whole: its number, name, kind and gate, and its arguments in pieces.
+    /// A complete call: its number, name, kind and approval, and its arguments in several deltas.
     pub(crate) fn call(&mut self, number: u32, name: &str, how: [&str; 2], arguments: &[&str]) -> &mut Self {
         let at = self.next();
         let id = format!("fc_R{number}");
@@ -190,12 +190,12 @@ impl Log {
         self.add(json!({"type": "task.tool.started", "call_id": call, "arguments": arguments, "attempt": 1}))
     }
 
-    /// A result that comes at once, with its blocks.
+    /// A complete result with its blocks.
     pub(crate) fn result(&mut self, number: u32, blocks: Value) -> &mut Self {
         self.answer(number, blocks, json!({"status": "completed"}))
     }
 
-    /// A result that says what went wrong.
+    /// A result with an error.
     pub(crate) fn no_result(&mut self, number: u32, status: &str, code: &str, message: &str) -> &mut Self {
         let error = json!({"code": code, "message": message});
         self.answer(number, json!([]), json!({"status": status, "error": error}))
@@ -213,7 +213,7 @@ impl Log {
         self.result_done(number, at, end)
     }
 
-    /// A result that a sub-agent will fill. Gives its place.
+    /// A result that a sub-agent will complete. Returns its index.
     pub(crate) fn result_added(&mut self, number: u32) -> u32 {
         let at = self.next();
         let (id, call) = (format!("fco_R{number}"), format!("call_R{number}"));
@@ -245,7 +245,7 @@ impl Log {
         self.add(event)
     }
 
-    /// The run waits for these: the kind, the call's number, and its task.
+    /// The run pauses for these: the kind, the call's number, and its task.
     pub(crate) fn pause(&mut self, pending: &[(&str, u32, &str)]) -> &mut Self {
         let pending = pending.iter().map(|(kind, number, task)| {
             let key = (*kind == "approval").then(|| format!("apr_R{number}"));
@@ -283,7 +283,7 @@ fn extend(event: &mut Value, more: Value) {
     event.as_object_mut().unwrap().extend(more);
 }
 
-/// A block of words of reference group 1.
+/// A text block of reference group 1.
 pub(crate) fn text(text: &str) -> Value {
     json!({"type": "text", "text": text, "id": 1})
 }

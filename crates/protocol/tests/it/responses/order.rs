@@ -1,5 +1,5 @@
-//! What a client may rely on in the stream of a response. [`Client`] follows one, frame by frame, and objects to the first
-//! that it could not make sense of.
+//! What a client may rely on in the stream of a response. [`Client`] follows one frame by frame and fails at the first
+//! invalid one.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ pub(crate) type Frame = (String, Value);
 
 type Verdict = Result<(), String>;
 
-/// Follows a whole stream. `dropped` are the items that were done again, and are not in the final output.
+/// Follows a whole stream. `dropped` are the repeated items, which are not in the final output.
 pub(crate) fn check(frames: &[Frame], dropped: &BTreeSet<String>) -> Verdict {
     let mut client = Client { dropped: dropped.clone(), ..Client::default() };
     for (event, data) in frames {
@@ -24,7 +24,7 @@ pub(crate) fn check(frames: &[Frame], dropped: &BTreeSet<String>) -> Verdict {
     if client.over { Ok(()) } else { Err("no terminal frame".to_owned()) }
 }
 
-/// A client that puts a response together.
+/// A client that accumulates a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
     pub(crate) items: Vec<Item>,
@@ -34,13 +34,13 @@ pub(crate) struct Client {
     over: bool,
 }
 
-/// An item, as its frames made it.
+/// An item accumulated from its frames.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
     pub(crate) id: String,
     kind: String,
     call_id: Value,
-    /// Texts, refusals and summaries, in their order.
+    /// Texts, refusals and summaries in order.
     pub(crate) parts: Vec<Part>,
     pub(crate) arguments: String,
     arguments_done: bool,
@@ -67,7 +67,6 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 impl Client {
-    /// Takes the next frame.
     pub(crate) fn take(&mut self, event: &str, data: &Value) -> Verdict {
         ensure(data["type"] == event, "the event is not the data's type")?;
         ensure(data["sequence_number"] == self.frames, "sequence numbers do not go up by one")?;
@@ -89,7 +88,7 @@ impl Client {
         }
     }
 
-    /// Takes a frame of an item, whatever its number.
+    /// Processes a frame of an item, whatever its sequence number.
     pub(crate) fn take_unnumbered(&mut self, event: &str, data: &Value) -> Verdict {
         self.frames = data["sequence_number"].as_u64().unwrap_or_default();
         self.take(event, data)
@@ -205,7 +204,7 @@ impl Client {
 }
 
 impl Item {
-    /// The part that a frame is about.
+    /// The part that a frame belongs to.
     fn part(&mut self, data: &Value) -> Result<&mut Part, String> {
         let key = if self.kind == "reasoning" { "summary_index" } else { "content_index" };
         let index = data[key].as_u64().and_then(|index| usize::try_from(index).ok()).ok_or("no index of the part")?;
@@ -265,7 +264,7 @@ impl Item {
         Ok(())
     }
 
-    /// A tool says where it is.
+    /// A hosted tool reports its state.
     fn moved(&mut self, name: &str) -> Verdict {
         let (kind, state) = name.split_once('.').ok_or("an event that nobody knows")?;
         if kind == "code_interpreter_call_code" {

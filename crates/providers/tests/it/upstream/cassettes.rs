@@ -1,4 +1,4 @@
-//! What services answered is kept without secrets, and played again as it was.
+//! Recorded responses contain no secrets and replay unchanged.
 
 use super::service::{KEY, Service, answer, send, stream, turn};
 use super::{hello, streams, without_place};
@@ -11,12 +11,12 @@ use providers::http::{HttpProviderSettings, UpstreamDialect};
 use std::time::Duration;
 use tokio::time::Instant;
 
-fn saying(said: &str, step: u32) -> ModelRequest {
+fn user_request(said: &str, step: u32) -> ModelRequest {
     ModelRequest { step, task: format!("task_{step}").as_str().into(), ..asked("up/m/1", [user(said)], &[]) }
 }
 
 #[tokio::test]
-async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
+async fn every_stream_replays_from_its_cassette_unchanged() {
     for kind in UpstreamDialect::ALL {
         for (path, bytes) in streams(kind) {
             let folder = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
             let came = turn(settings, hello()).await;
             let cassettes = CassetteProvider::open(folder.path(), PlaybackSpeed::Fast).unwrap();
             let played: Vec<ModelEvent> = cassettes.stream_turn(hello()).collect().await;
-            // Where it was heard is not where it is played.
+            // The URL of the recording is not the URL of the replay.
             assert_eq!(without_place(played), without_place(came), "{}", path.display());
         }
     }
@@ -44,7 +44,7 @@ async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
             cassette_dir: Some(folder.path().to_owned()),
             ..service.settings(UpstreamDialect::Chat)
         };
-        turn(settings, saying(&format!("my key is {KEY}"), step)).await;
+        turn(settings, user_request(&format!("my key is {KEY}"), step)).await;
     }
     let mut files = 0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
@@ -57,7 +57,7 @@ async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
 }
 
 #[tokio::test]
-async fn a_refusal_plays_as_the_same_failure() {
+async fn an_error_response_replays_as_the_same_failure() {
     let folder = tempfile::tempdir().unwrap();
     let service = Service::start(vec![answer("429 Too Many", "application/json", "retry-after: 3\r\n", "{}")]).await;
     let settings = HttpProviderSettings {
@@ -84,7 +84,7 @@ fn words(events: &[ModelEvent]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_its_own_time_is_kept() {
+async fn user_text_step_and_attempt_select_a_cassette_which_keeps_its_timing() {
     let folder = tempfile::tempdir().unwrap();
     let kept =
         [("a", "one", 1, "first"), ("b", "one", 2, "second"), ("c", "two", 1, "other"), ("d", "one", 1, "again")];
@@ -100,7 +100,7 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
         ("one", 1, 2, "again"),
         ("one", 1, 9, "again"),
     ] {
-        let request = ModelRequest { attempt, ..saying(said, step) };
+        let request = ModelRequest { attempt, ..user_request(said, step) };
         let began = Instant::now();
         let events: Vec<_> = fast.stream_turn(request).collect().await;
         assert!(words(&events).contains(word), "{events:?}");
@@ -109,9 +109,9 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
     }
     let slow = CassetteProvider::open(folder.path(), PlaybackSpeed::Original).unwrap();
     let began = Instant::now();
-    let _events: Vec<_> = slow.stream_turn(saying("one", 1)).collect().await;
+    let _events: Vec<_> = slow.stream_turn(user_request("one", 1)).collect().await;
     assert_eq!(began.elapsed(), Duration::from_millis(1_500));
-    let nothing: Vec<_> = slow.stream_turn(saying("three", 1)).collect().await;
+    let nothing: Vec<_> = slow.stream_turn(user_request("three", 1)).collect().await;
     assert!(
         matches!(&nothing[..], [ModelEvent::Failed(failure)] if failure.error.code == "no_cassette"),
         "{nothing:?}"
@@ -119,7 +119,7 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
 }
 
 #[test]
-fn a_folder_that_holds_no_cassette_or_a_broken_one_is_refused_with_its_place() {
+fn a_missing_or_damaged_cassette_is_refused_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(CassetteProvider::open(folder.path(), PlaybackSpeed::Fast), Err(CassetteError::Empty(_))));
     let missing = folder.path().join("missing");

@@ -1,4 +1,4 @@
-//! What a service may do to us: time-outs, refusals, wrong answers, too much of everything, and our own key.
+//! Hostile services: time-outs, error responses, wrong formats, oversized data, and leaks of our own key.
 
 use super::hello;
 use super::service::{Act, KEY, PATIENCE, Service, answer, failure, head, send, settings, stream, turn, upstream};
@@ -19,7 +19,7 @@ fn timeouts(first_byte: Duration, idle: Duration, total: Duration) -> HttpTimeou
 }
 
 #[tokio::test]
-async fn every_wait_has_an_end_that_says_what_was_waited_for() {
+async fn every_wait_has_a_time_out_that_names_it() {
     let cases: [(HttpTimeouts, Vec<Act>, &str); 6] = [
         (timeouts(SHORT, PATIENCE, PATIENCE), vec![Act::Hold], "did not begin its response within 60 ms."),
         (timeouts(SHORT, PATIENCE, PATIENCE), vec![stream(), Act::Hold], "did not begin its response within 60 ms."),
@@ -38,7 +38,7 @@ async fn every_wait_has_an_end_that_says_what_was_waited_for() {
             vec![stream(), send(EVENT), Act::Hold],
             "did not complete its response within 60 ms.",
         ),
-        // It is never silent, and never done.
+        // It never falls silent and never ends.
         (
             timeouts(PATIENCE, PATIENCE, SHORT),
             vec![stream(), Act::Flood(b": still here\n\n".repeat(1000))],
@@ -55,7 +55,7 @@ async fn every_wait_has_an_end_that_says_what_was_waited_for() {
     }
 }
 
-/// A listener whose queue is full: whoever connects now waits.
+/// A listener with a full backlog: new connections wait.
 fn full() -> (socket2::Socket, SocketAddr, Vec<std::net::TcpStream>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -70,7 +70,7 @@ fn full() -> (socket2::Socket, SocketAddr, Vec<std::net::TcpStream>) {
 }
 
 #[tokio::test]
-async fn nobody_there_and_nobody_who_opens_are_told_apart() {
+async fn connection_refused_and_connect_time_out_are_distinguished() {
     let (_socket, address, _waiting) = full();
     let error = failure(settings(UpstreamDialect::Chat, &format!("http://{address}")), hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("upstream_timeout", Some(true)));
@@ -83,7 +83,7 @@ async fn nobody_there_and_nobody_who_opens_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_event_stream_is_told_for_what_it_is() {
+async fn a_response_that_is_no_event_stream_is_reported_as_such() {
     let page = "<html><head><title>502 Bad Gateway</title></head></html>";
     let json_error = r#"{"error": {"message": "no such model", "type": "not_found_error"}}"#;
     let cases = [
@@ -117,7 +117,7 @@ async fn an_answer_that_is_no_event_stream_is_told_for_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_not_an_end_unless_all_was_said() {
+async fn a_broken_connection_fails_unless_the_terminal_event_came() {
     let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = |text: &str| send(format!("{:x}\r\n{text}\r\n", text.len()));
     let service = Service::start(vec![vec![send(begun), chunk(EVENT)]]).await;
@@ -136,7 +136,7 @@ async fn a_connection_that_breaks_is_not_an_end_unless_all_was_said() {
 }
 
 #[tokio::test]
-async fn what_was_asked_is_not_held_while_the_answer_comes() {
+async fn the_request_body_is_freed_while_the_response_streams() {
     let service = Service::start(vec![vec![stream(), send(EVENT), Act::Hold]]).await;
     let request = hello();
     let history = Arc::downgrade(&request.history);
@@ -147,7 +147,7 @@ async fn what_was_asked_is_not_held_while_the_answer_comes() {
 }
 
 #[tokio::test]
-async fn too_long_a_line_an_event_or_an_answer_ends_the_turn() {
+async fn an_oversized_line_event_or_response_ends_the_turn() {
     let line = || vec![stream(), Act::Flood(vec![b'x'; 4096])];
     let event = || vec![stream(), Act::Flood(b"data: xxxxxxxxxxxxxxxx\n".repeat(100))];
     let endless = || vec![stream(), Act::Flood(b": x\n\n".repeat(1000))];
@@ -164,8 +164,8 @@ async fn too_long_a_line_an_event_or_an_answer_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_said_back_is_taken_out_wherever_it_is_said() {
-    // `turn` looks for it in everything that comes.
+async fn an_echoed_key_is_redacted_everywhere() {
+    // `turn` searches all events for it.
     let complaint =
         json!({"error": {"message": format!("bad{KEY}. no"), "code": KEY, "param": format!("x {KEY}")}}).to_string();
     let long = json!({"error": {"message": format!("{} {KEY}", "x".repeat(480))}}).to_string();

@@ -1,4 +1,4 @@
-//! A service that does not take back what it said is told so once in a thread, not in every turn.
+//! A service that refuses its own items costs one retry per thread, not one per turn.
 
 use super::service::{Act, PATIENCE, Service, answer, send, stream, upstream};
 use super::{REFUSED, spoken, streams};
@@ -19,7 +19,7 @@ fn words() -> Vec<Act> {
     vec![stream(), send(bytes)]
 }
 
-/// Takes a turn to its end, and tells whether its history had to be sent twice.
+/// Runs a turn to its end, and returns whether its history was sent twice.
 async fn is_resent(upstream: &HttpProvider, request: ModelRequest) -> bool {
     let events = tokio::time::timeout(PATIENCE, upstream.stream_turn(request).collect::<Vec<_>>()).await.unwrap();
     assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
@@ -30,13 +30,13 @@ async fn is_resent(upstream: &HttpProvider, request: ModelRequest) -> bool {
     events.iter().any(is_note)
 }
 
-/// How many thoughts the service was given.
+/// The number of reasoning items in the last request.
 async fn blobs(service: &mut Service) -> usize {
     service.request().await.1["input"].to_string().matches("blob").count()
 }
 
 #[tokio::test]
-async fn later_turns_of_a_thread_leave_out_what_was_refused_and_other_threads_do_not() {
+async fn later_turns_of_a_thread_omit_refused_items_and_other_threads_do_not() {
     let mut service = Service::start(vec![refusal(), words(), words(), words()]).await;
     let upstream = upstream(service.settings(UpstreamDialect::Responses));
     let old = spoken(&service.address);
@@ -61,7 +61,7 @@ async fn later_turns_of_a_thread_leave_out_what_was_refused_and_other_threads_do
 }
 
 #[tokio::test]
-async fn a_refusal_is_remembered_although_the_second_try_fails() {
+async fn a_refusal_is_remembered_even_if_the_second_attempt_fails() {
     let broken = || answer("503 Service Unavailable", "application/json", "", "{}");
     let mut service = Service::start(vec![refusal(), broken(), words()]).await;
     let upstream = upstream(service.settings(UpstreamDialect::Responses));

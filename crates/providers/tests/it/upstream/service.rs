@@ -1,4 +1,4 @@
-//! A service on loopback, and few words to say what it does: it answers every request with the next of its answers.
+//! A fake service on loopback that answers every request with the next scripted response.
 
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::ModelClient;
@@ -15,20 +15,20 @@ use tokio::sync::mpsc;
 
 use futures_util::StreamExt;
 
-/// Nothing here may take longer; a test that hangs says where.
+/// Longer than anything here takes; a test that hangs reports where.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const KEY: &str = "sk-0123456789abcdefghijklmnop";
 
-/// One thing that the service does.
+/// One action of the service.
 pub(crate) enum Act {
     Send(Vec<u8>),
-    /// Waits until the other side hangs up.
+    /// Waits until the client disconnects.
     Hold,
-    /// Sends this again and again until it is not taken any more, and tells how many bytes were.
+    /// Sends this repeatedly until the socket blocks or closes, and reports the number of bytes.
     Flood(Vec<u8>),
 }
 
-/// What the service saw.
+/// The requests that the service received.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Request { head: String, body: Value },
@@ -92,7 +92,7 @@ async fn serve(mut socket: TcpStream, answer: Vec<Act>, tell: &mpsc::UnboundedSe
     for act in answer {
         match act {
             Act::Send(bytes) => {
-                // Whoever has enough hangs up.
+                // The client may disconnect early.
                 socket.write_all(&bytes).await.ok();
                 socket.flush().await.ok();
             }
@@ -122,17 +122,16 @@ pub(crate) fn send(text: impl AsRef<[u8]>) -> Act {
     Act::Send(text.as_ref().to_vec())
 }
 
-/// The head of an answer whose body ends with the connection.
+/// The head of a response that ends with the connection.
 pub(crate) fn head(status: &str, media_type: &str, more: &str) -> Act {
     send(format!("HTTP/1.1 {status}\r\ncontent-type: {media_type}\r\n{more}connection: close\r\n\r\n"))
 }
 
-/// The head of an event stream.
 pub(crate) fn stream() -> Act {
     head("200 OK", "text/event-stream; charset=utf-8", "")
 }
 
-/// A whole answer.
+/// A complete response.
 pub(crate) fn answer(status: &str, media_type: &str, more: &str, body: &str) -> Vec<Act> {
     vec![head(status, media_type, more), send(body)]
 }
@@ -151,7 +150,7 @@ pub(crate) fn settings(kind: UpstreamDialect, base_url: &str) -> HttpProviderSet
     }
 }
 
-/// What `env:KEY` and `env:TEAM` stand for; there is nothing else.
+/// Resolves `env:KEY` and `env:TEAM`, and nothing else.
 pub(crate) fn lookup() -> SecretResolver {
     Arc::new(|text| {
         let value = match text.as_str() {
@@ -168,7 +167,7 @@ pub(crate) fn upstream(settings: HttpProviderSettings) -> HttpProvider {
     HttpProvider::new(settings, ProviderClient::new(Duration::from_millis(300)).unwrap(), lookup())
 }
 
-/// All events of a turn: exactly one end, and it is the last.
+/// All events of a turn: exactly one terminal event, and it is the last.
 pub(crate) async fn turn(settings: HttpProviderSettings, request: ModelRequest) -> Vec<ModelEvent> {
     let events = upstream(settings).stream_turn(request).collect::<Vec<_>>();
     let events = tokio::time::timeout(PATIENCE, events).await.expect("the turn ends");
@@ -179,7 +178,6 @@ pub(crate) async fn turn(settings: HttpProviderSettings, request: ModelRequest) 
     events
 }
 
-/// The failure that a turn ended with.
 pub(crate) async fn failure(settings: HttpProviderSettings, request: ModelRequest) -> ModelFailure {
     match turn(settings, request).await.pop() {
         Some(ModelEvent::Failed(failure)) => failure,

@@ -79,7 +79,7 @@ mod tests {
         Record::from_stored(place, Bytes::new(), Bytes::new())
     }
 
-    /// Passes records, each of which has frames or none, and gives the time after the first frame at which each is due.
+    /// Passes records with or without frames, and returns the time after the first frame at which each is due.
     fn due(pace: &mut ReplayTiming, records: &[(u64, Millis, bool)]) -> Vec<u128> {
         let mut begun = None;
         let mut times = Vec::new();
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_as_they_were_and_nothing_waits_before_the_first_frame() {
+    fn gaps_are_kept_and_the_first_frame_is_immediate() {
         let records = [(1, 1_000, false), (2, 9_000, true), (3, 9_020, true), (4, 9_030, false), (5, 9_100, true)];
         assert_eq!(due(&mut ReplayTiming::original(), &records), [0, 20, 100]);
     }
 
     #[test]
-    fn a_long_pause_is_cut_and_a_long_wait_in_small_steps_is_not() {
+    fn a_long_pause_is_shortened_and_many_short_ones_are_not() {
         let minute = 60_000;
         assert_eq!(due(&mut ReplayTiming::original(), &[(1, 0, true), (2, minute, true)]), [0, u128::from(minute)]);
         assert_eq!(
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_is_not_waited_for_again() {
+    fn records_read_again_cause_no_second_delay() {
         let again = [(1, 0, true), (2, 10, true), (1, 0, false), (2, 10, false), (3, 40, true)];
         assert_eq!(due(&mut ReplayTiming::original(), &again), [0, 10, 40]);
     }
 
     #[test]
-    fn whoever_is_in_a_hurry_waits_for_nothing() {
+    fn fast_replay_has_no_delays() {
         let mut pace = ReplayTiming::fast();
         for at in [0, 1_000, 1_000_000] {
             pace.on_record(&record(at + 1, at));

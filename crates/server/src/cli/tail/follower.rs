@@ -288,14 +288,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_lies_between_half_and_all_of_its_backoff() {
+    fn a_delay_is_between_half_and_all_of_its_backoff() {
         let wait = Duration::from_secs(4);
         assert_eq!(jittered_backoff(wait, 0), Duration::from_secs(2));
         assert_eq!(jittered_backoff(wait, u32::MAX), wait);
     }
 
     #[test]
-    fn an_address_is_refused_by_its_reason() {
+    fn an_invalid_url_is_refused_with_its_reason() {
         let refusal = |base: &str| TaskEndpoint::new(base, "task_1", None).err().map(|refusal| refusal.to_string());
         let of = |base: &str| refusal(base).unwrap_or_default();
         assert_eq!(of("https://a.example"), "`https://a.example`: https is not supported yet, use an http URL");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_live_below_a_path() {
+    fn the_server_url_may_have_a_path() {
         let events = |base: &str| TaskEndpoint::new(base, "task_1", None).unwrap().events_url(Some("a-1")).to_string();
         assert_eq!(events("http://a.example:1/x/"), "http://a.example:1/x/v1/tasks/task_1/events?after=a-1");
         assert_eq!(events("http://a.example"), "http://a.example/v1/tasks/task_1/events?after=a-1");

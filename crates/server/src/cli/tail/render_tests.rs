@@ -13,7 +13,7 @@ fn event(value: &Value) -> Event {
     event
 }
 
-fn shown(palette: Palette, events: impl IntoIterator<Item = Value>) -> String {
+fn render_all(palette: Palette, events: impl IntoIterator<Item = Value>) -> String {
     let mut renderer = renderer(palette);
     let mut out: String = events.into_iter().map(|value| renderer.render(&event(&value))).collect();
     out.push_str(&renderer.finish());
@@ -66,38 +66,38 @@ fn a_run_reads_from_top_to_bottom() {
                  ← {\"temperature\":\"15C\"}\n\
                  ← [image image/png, 4 bytes encoded]\n\
                  It is sunny.[^1]\n";
-    assert_eq!(shown(Palette::Plain, weather()), plain);
+    assert_eq!(render_all(Palette::Plain, weather()), plain);
 }
 
 #[test]
-fn colours_are_around_the_same_words() {
-    let coloured = shown(Palette::Colors, weather());
+fn colours_do_not_change_the_text() {
+    let coloured = render_all(Palette::Colors, weather());
     assert!(coloured.starts_with("\u{1b}[2mThinking about \u{1b}[0m\u{1b}[2mParis.\u{1b}[0m\n"), "{coloured:?}");
     assert!(coloured.contains("→ \u{1b}[36mget_weather"), "{coloured:?}");
     assert!(coloured.ends_with("\nIt is sunny.[^1]\n"), "{coloured:?}");
 }
 
 #[test]
-fn words_that_grow_are_not_repeated_at_their_end() {
+fn streamed_text_is_not_repeated_at_its_end() {
     let whole = json!({"type": "text", "text": "Once upon"});
     let done = of("task.text.done", "msg_1", &json!({"item": whole}));
-    assert_eq!(shown(Palette::Plain, [delta("Once "), delta("upon"), done.clone()]), "Once upon\n");
-    assert_eq!(shown(Palette::Plain, [done]), "Once upon\n");
-    assert_eq!(shown(Palette::Plain, [delta("Once ")]), "Once \n");
+    assert_eq!(render_all(Palette::Plain, [delta("Once "), delta("upon"), done.clone()]), "Once upon\n");
+    assert_eq!(render_all(Palette::Plain, [done]), "Once upon\n");
+    assert_eq!(render_all(Palette::Plain, [delta("Once ")]), "Once \n");
 }
 
 #[test]
-fn what_happens_besides_is_a_line_of_its_own() {
+fn other_events_are_lines_of_their_own() {
     let progress =
         json!({"type": "task.tool.progress", "task_id": "task_1", "call_id": "call_2", "message": "half\nway"});
-    assert_eq!(shown(Palette::Plain, [delta("Once"), progress, delta(" upon")]), "Once\n· half way\n upon\n");
+    assert_eq!(render_all(Palette::Plain, [delta("Once"), progress, delta(" upon")]), "Once\n· half way\n upon\n");
 }
 
 #[test]
-fn two_who_speak_at_once_do_not_share_a_line() {
+fn interleaved_texts_do_not_share_a_line() {
     let other = json!({"output_index": 1, "delta": "B"});
     let events = [delta("A1"), of("task.text.delta", "msg_2", &other), delta("A2")];
-    assert_eq!(shown(Palette::Plain, events), "A1\nB\nA2\n");
+    assert_eq!(render_all(Palette::Plain, events), "A1\nB\nA2\n");
 }
 
 #[test]
@@ -105,19 +105,19 @@ fn a_sub_agent_is_indented() {
     let spec = json!({"thread_id": "thr_1", "agent": "a", "model": "m", "input": [], "parent_task_id": "task_1"});
     let created = json!({"type": "task.created", "task_id": "call_2", "task": spec});
     let words = json!({"task_id": "call_2", "delta": "one\ntwo"});
-    assert_eq!(shown(Palette::Plain, [created, of("task.text.delta", "msg_5", &words)]), "  one\n  two\n");
+    assert_eq!(render_all(Palette::Plain, [created, of("task.text.delta", "msg_5", &words)]), "  one\n  two\n");
 }
 
 #[test]
-fn nothing_that_a_model_says_commands_the_terminal() {
+fn model_output_cannot_contain_terminal_escapes() {
     for palette in [Palette::Plain, Palette::Colors] {
         let said = "a\u{1b}]0;owned\u{7}b\u{9b}31mc\rd\u{8}\u{7f}\u{0}\te\nf";
-        let text = shown(palette, [delta(said), delta("\u{1b}"), delta("[2J")]);
+        let text = render_all(palette, [delta(said), delta("\u{1b}"), delta("[2J")]);
         assert_eq!(text, "a\\u{1b}]0;owned\\u{7}b\\u{9b}31mc\\u{d}d\\u{8}\\u{7f}\\u{0}\te\nf\\u{1b}[2J\n");
     }
     let call =
         json!({"type": "tool_call", "id": "fc_2", "call_id": "call_2", "name": "x\u{1b}[A", "arguments": "{}\u{9d}"});
-    let line = shown(Palette::Plain, [of("task.output_item.done", "", &json!({"item": call}))]);
+    let line = render_all(Palette::Plain, [of("task.output_item.done", "", &json!({"item": call}))]);
     assert_eq!(line, "→ x\\u{1b}[A {}\\u{9d}\n");
 }
 
@@ -129,7 +129,7 @@ fn a_raw_line_is_one_line_and_the_same_json() {
 }
 
 #[test]
-fn only_the_end_of_the_task_itself_is_the_end() {
+fn only_the_terminal_event_of_the_task_itself_ends_the_output() {
     let end = |kind: &str, task: &str| {
         let rest = json!({"usage": {}, "duration_ms": 1250, "mode": "immediate", "by": "user"});
         let mut value = of(kind, "", &rest);
@@ -143,7 +143,7 @@ fn only_the_end_of_the_task_itself_is_the_end() {
 }
 
 #[test]
-fn a_task_that_has_ended_has_last_words() {
+fn an_ended_task_has_a_final_line() {
     let message = |text: &str| json!({"type": "message", "id": "msg_1", "role": "assistant", "block_list": [{"type": "text", "text": text}]});
     let object = json!({
         "task_id": "task_1", "thread_id": "thr_1", "agent": "demo", "status": "completed",

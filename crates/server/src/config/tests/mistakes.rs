@@ -1,9 +1,9 @@
-//! What is wrong with a file, in the words that an operator reads.
+//! Configuration errors, in the wording that operators read.
 
 use super::*;
 
 #[test]
-fn a_refusal_says_file_line_and_key() {
+fn an_error_has_file_line_and_key() {
     let cases = [
         ("[server]\nlisten = 5\n", "2: server.listen: expected a string, found an integer"),
         ("[server]\nlisten = \"nowhere\"\n", "2: server.listen: not a socket address"),
@@ -43,7 +43,7 @@ fn a_refusal_says_file_line_and_key() {
 }
 
 #[test]
-fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
+fn provider_errors_are_found_and_keys_are_never_shown() {
     let cases = [
         ("api_key = \"s3cret-value\"", "api_key: do not write keys into this file; use `env:NAME` or `file:PATH`"),
         ("api_key = \"Bearer {env:PATH}\"", "api_key: do not write keys into this file"),
@@ -69,7 +69,7 @@ fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
 }
 
 #[test]
-fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
+fn agent_errors_are_found_with_a_suggestion() {
     let cases = [
         (
             "model = \"mine/a\"\ntools = [\"get_wether\"]",
@@ -133,7 +133,7 @@ fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table of cases")]
-fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
+fn tool_errors_are_found_with_a_suggestion() {
     const HTTP: &str = "kind = \"http\"\nparameters = { type = \"object\", properties = { item = {} } }";
     let http = |more: &str| format!("{HTTP}\n{more}");
     let cases = [
@@ -261,7 +261,7 @@ fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
 }
 
 #[test]
-fn a_secret_that_is_not_there_is_named_and_one_that_is_written_out_is_warned_of() {
+fn a_missing_secret_is_an_error_and_a_literal_one_a_warning() {
     let header = |value: &str| {
         format!("{GOOD}[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = {{ Authorization = \"{value}\" }}\n")
     };
@@ -288,14 +288,14 @@ fn a_secret_that_is_not_there_is_named_and_one_that_is_written_out_is_warned_of(
 }
 
 #[test]
-fn a_rule_on_what_is_no_parameter_is_warned_of() {
+fn a_rule_on_an_unknown_parameter_is_a_warning() {
     let text = "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { quantity = {} } }\napproval = \"quantty > 100\"\n";
     let wanted = "tools.t.approval: warning: `quantty` is not a parameter, so every call may need approval; did you mean `quantity`?";
     assert_eq!(added(text), wanted);
 }
 
 #[test]
-fn all_mistakes_are_found_in_the_order_of_the_file() {
+fn all_errors_are_found_in_the_order_of_the_file() {
     let found = found(
         "[tools.b]\nkind = \"http\"\nurl = \"ftp://x\"\nurk = 1\n[agents.a]\nmodel = \"no/x\"\ntools = [\"c\",\n\"b\"]\n\
          [limits]\nsteps_max = \"x\"\n[providers.p]\nkind = \"scripted\"\nfile = \"none.toml\"\n[auth]\nmode = 1\n",
@@ -307,7 +307,7 @@ fn all_mistakes_are_found_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_text_that_is_no_toml_is_refused_for_that_alone() {
+fn invalid_toml_is_a_single_error() {
     let found = found("[agents.a]\nmodel = \n[tools.b\nkind = 'x'\n");
     assert!(found.len() >= 2 && found.iter().all(|line| line.starts_with("DIR/headwater.toml:")), "{found:#?}");
     assert!(found[0].starts_with("DIR/headwater.toml:2: agents.a.model: "), "{found:#?}");

@@ -1,7 +1,7 @@
-//! What was said, day by day.
+//! The history by day.
 
 use super::history_writer::{DAY, HOUR, HistoryWriter};
-use super::{end_of, say, seen};
+use super::{end_of, frames_until, say};
 use crate::harness::Server;
 use model::Millis;
 use reqwest::Method;
@@ -11,7 +11,7 @@ const HISTORY: &str = "/api/v1/agent/history";
 /// 2025-03-01T00:00:00Z.
 const MARCH: Millis = 20_148 * DAY;
 
-fn told(day: &Value) -> (Value, bool, Vec<String>) {
+fn day_summary(day: &Value) -> (Value, bool, Vec<String>) {
     let messages = day["snapshot"]["messages"].as_array().unwrap();
     let told =
         messages.iter().map(|said| format!("{} {}", said["role"].as_str().unwrap(), said["content"].as_str().unwrap()));
@@ -36,7 +36,7 @@ fn words(texts: &[(Millis, &str)]) -> Vec<(Millis, String)> {
 async fn three_days_are_paged_from_the_newest_to_the_oldest() {
     let hw = past(async |past: &mut HistoryWriter| {
         past.write_run((MARCH + HOUR, "one?"), &words(&[(MARCH + HOUR, "One.")])).await;
-        // Asked before midnight, answered on it and after it.
+        // The request is before midnight, the answer at midnight and after it.
         let night = MARCH + DAY;
         past.write_run((night - 1, "two?"), &words(&[(night - 1, "Well."), (night, "Two."), (night + HOUR, "Two!")]))
             .await;
@@ -47,26 +47,30 @@ async fn three_days_are_paged_from_the_newest_to_the_oldest() {
     let day = async |query: &str| hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json();
     let newest = day("").await;
     let expected = ["user three?", "assistant Three.", "user four?", "assistant Four."].map(str::to_owned).to_vec();
-    assert_eq!(told(&newest), (json!("2025-03-05"), true, expected));
+    assert_eq!(day_summary(&newest), (json!("2025-03-05"), true, expected));
     assert_eq!((&newest["type"], &newest["threadId"]), (&json!("STATE_SNAPSHOT"), &json!("thr_past")));
     let snapshot = &newest["snapshot"];
     assert_eq!((&snapshot["scope"], &snapshot["threadId"]), (&json!("history_day"), &json!("thr_past")));
     let middle = day("&before=2025-03-05").await;
     assert_eq!(
-        told(&middle),
+        day_summary(&middle),
         (json!("2025-03-02"), true, vec!["assistant Two.".to_owned(), "assistant Two!".to_owned()])
     );
     assert_eq!(middle["snapshot"]["messages"][0]["timestamp"], "2025-03-02T00:00:00.000Z");
-    assert_eq!(told(&day("&before=2025-03-03").await), told(&middle), "days without a word are passed over");
+    assert_eq!(
+        day_summary(&day("&before=2025-03-03").await),
+        day_summary(&middle),
+        "days without a word are passed over"
+    );
     let oldest = ["user one?", "assistant One.", "user two?", "assistant Well."].map(str::to_owned).to_vec();
-    assert_eq!(told(&day("&before=2025-03-02").await), (json!("2025-03-01"), false, oldest));
-    assert_eq!(told(&day("&before=2025-03-01").await), (Value::Null, false, Vec::new()));
+    assert_eq!(day_summary(&day("&before=2025-03-02").await), (json!("2025-03-01"), false, oldest));
+    assert_eq!(day_summary(&day("&before=2025-03-01").await), (Value::Null, false, Vec::new()));
     // The thread of the newest run is the one without a name.
     assert_eq!(hw.get(HISTORY).await.json(), newest);
     assert_eq!(hw.get(&format!("{HISTORY}?before=2025-03-05")).await.json(), middle);
-    // A message's place is one to go on from: behind it comes what followed.
+    // A message's id is a page cursor: what follows it comes next.
     let seq = middle["snapshot"]["messages"][1]["seq"].as_u64().unwrap();
-    let rest = seen(&hw, "thr_past", &seq.to_string(), "Three.").await;
+    let rest = frames_until(&hw, "thr_past", &seq.to_string(), "Three.").await;
     let kinds: Vec<&str> = rest.iter().take(2).map(|frame| frame.event.as_str()).collect();
     assert_eq!(kinds, ["RUN_FINISHED", "RUN_STARTED"]);
 }
@@ -77,7 +81,7 @@ async fn days_at_the_ends_of_months_and_years_follow_each_other() {
     let days = [19_722, 19_723, 19_781, 19_782, 19_783, 47_540, 47_541].map(|day| day * DAY);
     let hw = past(async |past: &mut HistoryWriter| {
         for day in days {
-            // The first and the last moment of each.
+            // The first and the last millisecond of each.
             past.write_run((day, "early?"), &words(&[(day + DAY - 1, "Late.")])).await;
         }
     })
@@ -90,34 +94,34 @@ async fn days_at_the_ends_of_months_and_years_follow_each_other() {
     {
         let day = hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json();
         let said = vec!["user early?".to_owned(), "assistant Late.".to_owned()];
-        assert_eq!(told(&day), (json!(written), index < 6, said), "{query}");
+        assert_eq!(day_summary(&day), (json!(written), index < 6, said), "{query}");
         let times: Vec<&str> =
             (0..2).map(|at| day["snapshot"]["messages"][at]["timestamp"].as_str().unwrap()).collect();
         assert_eq!(times, [format!("{written}T00:00:00.000Z"), format!("{written}T23:59:59.999Z")]);
         query = format!("&before={written}");
     }
     let far = |day: &str| format!("{HISTORY}?threadId=thr_past&before={day}");
-    assert_eq!(told(&hw.get(&far("9999-12-31")).await.json()).0, "2100-03-01", "a day to come");
-    assert_eq!(told(&hw.get(&far("1970-01-01")).await.json()), (Value::Null, false, Vec::new()));
+    assert_eq!(day_summary(&hw.get(&far("9999-12-31")).await.json()).0, "2100-03-01", "a day to come");
+    assert_eq!(day_summary(&hw.get(&far("1970-01-01")).await.json()), (Value::Null, false, Vec::new()));
     for no_day in ["2023-02-29", "2100-02-29", "2024-04-31", "1969-12-31", "2024-1-1", "2024-01-01T00:00:00Z", ""] {
         assert_eq!(hw.get(&far(no_day)).await.problem(), (422, "invalid_query".to_owned()), "{no_day}");
     }
 }
 
 #[tokio::test]
-async fn a_run_that_waits_in_the_queue_does_not_change_what_its_thread_is_called() {
+async fn a_queued_run_does_not_change_the_title_of_its_thread() {
     let hw = Server::demo();
     let (_, first) = say(&hw, json!({"message": "story 3000", "threadId": "mine"})).await;
-    seen(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
+    frames_until(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
     say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
     let latest = hw.get(HISTORY).await.json();
     assert_eq!((&latest["threadId"], &latest["snapshot"]["threadId"]), (&json!("mine"), &json!("mine")));
-    assert_eq!(told(&latest).2, ["user story 3000"], "what is queued was not said yet");
+    assert_eq!(day_summary(&latest).2, ["user story 3000"], "what is queued was not said yet");
     assert_eq!(latest["snapshot"]["messages"][0]["metadata"]["runId"], first);
 }
 
 #[tokio::test]
-async fn what_was_hidden_is_not_shown() {
+async fn hidden_runs_are_not_shown() {
     let hw = past(async |past: &mut HistoryWriter| {
         let first = past.write_run((MARCH, "a?"), &words(&[(MARCH, "A.")])).await;
         let second = past.write_run((MARCH + DAY, "b?"), &words(&[(MARCH + DAY, "B.")])).await;
@@ -128,7 +132,7 @@ async fn what_was_hidden_is_not_shown() {
         past.hide_run(MARCH + 3 * DAY, &first).await;
     })
     .await;
-    let day = async |query: &str| told(&hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json());
+    let day = async |query: &str| day_summary(&hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json());
     let c = || (json!("2025-03-03"), false, vec!["user c?".to_owned(), "assistant C.".to_owned()]);
     assert_eq!(day("").await, c());
     assert_eq!(day("&before=2025-03-04").await, c(), "also when what hid it is of a later day");
@@ -148,7 +152,7 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
         }
     })
     .await;
-    // What reading takes at all is taken once before it is measured.
+    // Reads once before measuring, so that one-time allocations do not count.
     hw.get(&format!("{HISTORY}?threadId=thr_past")).await;
     forget_peak(&hw);
     let before = peak(&hw);
@@ -167,17 +171,17 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
         query = format!("&before={}", snapshot["day"].as_str().unwrap());
     }
     assert_eq!(seen, DAYS * (ANSWERS + 1));
-    // All of it would be some forty megabytes, as the messages are held.
+    // All messages in memory would be about forty megabytes.
     let grown = peak(&hw) - before;
     assert!(grown < 12 * 1024, "{grown} KiB more than for one day");
 }
 
-/// From here on the peak is counted anew: starting may have taken more than reading ever will.
+/// Resets the peak: starting may have needed more memory than reading.
 fn forget_peak(hw: &Server) {
     std::fs::write(format!("/proc/{}/clear_refs", hw.pid()), "5").unwrap();
 }
 
-/// The most memory that the server has had, in KiB.
+/// The server's peak memory, in KiB.
 fn peak(hw: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", hw.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -185,7 +189,7 @@ fn peak(hw: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_days_messages_are_what_was_said_called_and_attached() {
+async fn the_messages_of_a_day_have_text_calls_and_attachments() {
     let hw = Server::demo();
     let kind = [("content-type", "application/pdf")];
     let sent = hw.request(Method::POST, "/api/v1/agent/attachments?name=a.pdf", &kind, Some(b"%PDF-".to_vec())).await;
@@ -193,7 +197,7 @@ async fn a_days_messages_are_what_was_said_called_and_attached() {
     let files = json!([{"bucket": file["bucket"], "path": file["path"]}]);
     let body = json!({"message": "weather", "threadId": "mine", "attachments": files, "metadata": {"page": 3}});
     let (_, run) = say(&hw, body).await;
-    let frames = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let frames = frames_until(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
     let answer = hw.get(&format!("{HISTORY}?threadId=mine")).await.json();
     assert_eq!(hw.get(HISTORY).await.json(), answer, "shown by the name that the client gave");
     assert_eq!((&answer["threadId"], &answer["snapshot"]["hasMore"]), (&json!("mine"), &json!(false)));

@@ -1,4 +1,4 @@
-//! A past: logs that are written into a server's folder while it is down, with whatever times they need.
+//! Writes logs with arbitrary times into the data folder of a stopped server.
 
 use crate::harness::Server;
 use model::command::{Command, StartCommand};
@@ -17,7 +17,7 @@ use store::SqliteStore;
 pub(crate) const HOUR: Millis = 60 * 60 * 1000;
 pub(crate) const DAY: Millis = 24 * HOUR;
 
-/// Somebody who writes a thread's past.
+/// Writes the history of one thread.
 pub(crate) struct HistoryWriter {
     store: SqliteStore,
     user: UserId,
@@ -29,7 +29,7 @@ pub(crate) struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    /// The server must be down.
+    /// The server must not be running.
     pub(crate) fn open(hw: &Server, thread: &str) -> Self {
         let store = SqliteStore::open(&hw.data_dir(), &store::SqliteOptions::default()).unwrap();
         let (user, thread) = (UserId::from("local"), ThreadId::from(thread));
@@ -53,7 +53,7 @@ impl HistoryWriter {
         self.push_event(at, serde_json::from_value(event).unwrap());
     }
 
-    /// Writes a run: what was asked and what was answered, each at its time.
+    /// Writes a run: its input and its answer, each at its time.
     pub(crate) async fn write_run(
         &mut self,
         (asked_at, question): (Millis, &str),
@@ -97,7 +97,7 @@ impl HistoryWriter {
         run
     }
 
-    /// A run is no longer shown.
+    /// Hides a run.
     pub(crate) async fn hide_run(&mut self, at: Millis, run: &TaskId) {
         self.push_event(at, Event::RunHidden(RunHidden { run_id: run.clone() }));
         self.append().await;

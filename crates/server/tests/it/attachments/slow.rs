@@ -1,4 +1,4 @@
-//! Files that take their time.
+//! Slow uploads.
 
 use super::{KEYS, ROUTE};
 use crate::auth::create_key;
@@ -7,10 +7,10 @@ use reqwest::Method;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// So many files of one user may be on their way.
+/// The number of concurrent uploads per user.
 const USER_MAX: usize = 96;
 
-/// Sends a file but for its last byte.
+/// Sends a file except for its last byte.
 async fn begin(hw: &Server, key: &str) -> TcpStream {
     let head =
         format!("POST {ROUTE} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n");
@@ -23,7 +23,7 @@ async fn begin(hw: &Server, key: &str) -> TcpStream {
 }
 
 #[tokio::test]
-async fn whoever_sends_many_files_slowly_stops_nobody_else() {
+async fn slow_uploads_of_one_user_do_not_block_others() {
     let hw = Server::demo_with(KEYS);
     let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let mut slow = Vec::new();
@@ -38,7 +38,7 @@ async fn whoever_sends_many_files_slowly_stops_nobody_else() {
     assert_eq!(more.problem(), (429, "too_many_uploads".to_owned()));
     assert_ne!(more.header("retry-after"), "");
     assert_eq!(send(&ben).await.status, 201);
-    // Those that were let in are not forgotten over it.
+    // The admitted uploads still finish.
     for stream in &mut slow {
         stream.write_all(b"!").await.unwrap();
         let answer = read_until_closed(stream, TEST_TIMEOUT).await;

@@ -1,4 +1,4 @@
-//! A thread is deleted while bytes for it are on their way into a bucket.
+//! A thread is deleted while bytes for it are being uploaded to a bucket.
 
 use super::{blob_path, delete, image_part, str_field, unique_png};
 use crate::documents::file_server::{FileServer, PageResponse};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// A bucket that takes nothing before it is let.
+/// A bucket that accepts nothing before it is released.
 #[derive(Clone)]
 struct Bucket {
     files: Arc<Mutex<HashMap<String, Vec<u8>>>>,
@@ -42,7 +42,7 @@ impl Bucket {
     }
 }
 
-/// Waits until it is.
+/// Waits until the condition holds.
 async fn is_so(what: &watch::Sender<bool>) {
     tokio::time::timeout(TEST_TIMEOUT, what.subscribe().wait_for(|so| *so)).await.unwrap().unwrap();
 }
@@ -66,7 +66,7 @@ async fn answer(State(bucket): State<Bucket>, request: Request) -> Response {
     }
 }
 
-/// Deletes the thread once something for it is on its way, and lets that come.
+/// Deletes the thread once an upload for it has started, and lets the upload finish.
 async fn deleted_meanwhile(hw: &Server, bucket: &Bucket, thread: &str, bringing: impl Future<Output = Option<Reply>>) {
     let deleting = async {
         is_so(&bucket.asked).await;
@@ -85,7 +85,7 @@ async fn deleted_meanwhile(hw: &Server, bucket: &Bucket, thread: &str, bringing:
 }
 
 #[tokio::test]
-async fn nothing_stays_of_what_is_said_to_a_run_whose_thread_is_deleted() {
+async fn input_to_a_run_of_a_deleted_thread_leaves_no_bytes() {
     let (bucket, endpoint) = Bucket::begin().await;
     let hw = Server::with_bucket(&endpoint, "");
     let task = hw.create_task(json!({"model": "demo", "input": "story 100000"})).await;
@@ -94,7 +94,7 @@ async fn nothing_stays_of_what_is_said_to_a_run_whose_thread_is_deleted() {
     deleted_meanwhile(&hw, &bucket, str_field(&task, "thread_id"), bringing).await;
 }
 
-/// A run that waits for a tool of the caller's.
+/// A run that waits for a client tool.
 async fn waiting(hw: &Server) -> Value {
     let tools = json!([{"name": "shoot", "description": "Takes a picture.", "parameters": {"type": "object"}}]);
     let reply = hw.post("/v1/tasks", json!({"model": "demo", "input": "client", "tools": tools, "wait": true})).await;
@@ -103,7 +103,7 @@ async fn waiting(hw: &Server) -> Value {
 }
 
 #[tokio::test]
-async fn nothing_stays_of_what_a_tool_gives_to_a_run_whose_thread_is_deleted() {
+async fn a_tool_result_for_a_deleted_thread_leaves_no_bytes() {
     let (bucket, endpoint) = Bucket::begin().await;
     let hw = Server::with_bucket(&endpoint, "");
     let task = waiting(&hw).await;
@@ -114,7 +114,7 @@ async fn nothing_stays_of_what_a_tool_gives_to_a_run_whose_thread_is_deleted() {
 }
 
 #[tokio::test]
-async fn nothing_stays_of_what_answers_a_run_whose_thread_is_deleted() {
+async fn a_client_result_for_a_deleted_thread_leaves_no_bytes() {
     let (bucket, endpoint) = Bucket::begin().await;
     let hw = Server::with_bucket(&endpoint, "");
     let task = waiting(&hw).await;
@@ -128,7 +128,7 @@ async fn nothing_stays_of_what_answers_a_run_whose_thread_is_deleted() {
 }
 
 #[tokio::test]
-async fn nothing_stays_of_what_is_read_for_a_run_whose_thread_is_deleted() {
+async fn a_file_read_for_a_deleted_thread_leaves_no_bytes() {
     let (bucket, endpoint) = Bucket::begin().await;
     let page = PageResponse::File("image/png", unique_png("late").into());
     let web = FileServer::start("127.0.0.1:0", [("/late.png", page)]).await;

@@ -1,4 +1,4 @@
-//! `headwater verify` and the place of files: it sees what is not there, what is not what it was, and what nobody knows of.
+//! `headwater verify` and files: it reports missing, changed and unknown files.
 
 use super::{image_part, run_with_parts, unique_png};
 use crate::attachments::{stored_files, str_field, upload_file};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Stops the server and looks: the exit code, and what is said.
+/// Stops the server and runs verify: the exit code and the output.
 pub(super) fn kill_and_run_verify(hw: &mut Server, args: &[&str]) -> (Option<i32>, String) {
     hw.kill9();
     run_verify(hw, args)
@@ -19,7 +19,7 @@ fn run_verify(hw: &Server, args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// What is said when all is well.
+/// The output without damage.
 pub(super) fn undamaged_report(lines: &[&str]) -> String {
     lines.iter().chain(&["no damage found"]).map(|line| format!("{line}\n")).collect()
 }
@@ -29,7 +29,7 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn damage_to_files_is_seen_and_nothing_else() {
+async fn verify_detects_damaged_files_and_nothing_else() {
     let mut hw = Server::demo();
     let bytes = unique_png("blob");
     run_with_parts(&hw, None, &[image_part(&bytes)]).await;
@@ -83,7 +83,7 @@ async fn damage_to_files_is_seen_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_is_no_damage() {
+async fn verify_ignores_uploads_in_progress() {
     let mut hw = Server::demo();
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     let head = "POST /api/v1/agent/attachments HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
@@ -95,17 +95,17 @@ async fn what_is_on_its_way_is_no_damage() {
 }
 
 #[tokio::test]
-async fn files_that_are_elsewhere_are_found_by_the_config_file() {
+async fn verify_finds_files_elsewhere_through_the_config_file() {
     let mut hw = Server::demo_with("[files]\nurl = \"elsewhere\"");
     upload_file(&hw, "", b"words").await;
-    // Whoever has not looked does not say that all is well.
+    // Without access to the files verify does not report success.
     let (code, said) = kill_and_run_verify(&mut hw, &[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.starts_with("files were not checked: the folder "), "{said}");
     let config = ["--config", "headwater.toml"];
     let (code, said) = run_verify(&hw, &config);
     assert_eq!((code, said.lines().next()), (Some(0), Some("1 files")), "{said}");
-    // Gone altogether. Looking does not make the folder again.
+    // Removed completely. Verify does not create the folder again.
     std::fs::remove_dir_all(hw.path("elsewhere")).unwrap();
     let (code, said) = run_verify(&hw, &config);
     assert_eq!(code, Some(1), "{said}");

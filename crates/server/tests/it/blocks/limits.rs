@@ -1,4 +1,4 @@
-//! What a socket may cost, and how it is let go.
+//! Limits of a socket, and how it is closed.
 
 use super::socket::{Received, Socket};
 use super::{chat_message, read_turn};
@@ -22,7 +22,7 @@ async fn only_a_websocket_is_opened() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_too_large_closes_the_socket_and_nothing_else() {
+async fn an_oversized_message_closes_only_its_socket() {
     let hw = Server::demo_with("[limits]\nbody_bytes_max = 1000");
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&chat_message("s1", "story 100")).await;
@@ -40,7 +40,7 @@ async fn a_message_that_is_too_large_closes_the_socket_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_answer_pings_is_let_go() {
+async fn a_socket_that_does_not_answer_pings_is_closed() {
     let hw = Server::demo_with("[limits]\nheartbeat_ms = 300");
     let mut silent = Socket::connect(&hw).await;
     silent.answers_pings = false;
@@ -60,7 +60,7 @@ async fn whoever_does_not_answer_pings_is_let_go() {
     assert_eq!(polite.next_event().await["type"], "pong");
 }
 
-/// A socket, as soon as there is room for one.
+/// Opens a socket as soon as the limit allows one.
 async fn admitted(hw: &Server) -> Socket {
     let asking = async {
         loop {
@@ -74,7 +74,7 @@ async fn admitted(hw: &Server) -> Socket {
 }
 
 #[tokio::test]
-async fn whoever_takes_nothing_is_closed_and_can_come_back() {
+async fn a_socket_that_reads_nothing_is_closed_and_can_resume() {
     let hw = Server::demo_with("[limits]\nwrite_stall_ms = 300\nstreams_per_user_max = 2");
     let mut stalled = Socket::connect(&hw).await;
     let mut reader = Socket::connect(&hw).await;
@@ -82,7 +82,7 @@ async fn whoever_takes_nothing_is_closed_and_can_come_back() {
     let first = stalled.next_event().await;
     reader.send_json(&chat_message("s2", "hello")).await;
     read_turn(&mut reader).await;
-    // The other one reads all the time, so it is not the one that makes room.
+    // The other one keeps reading, so it is not the one that is closed.
     let mut back = admitted(&hw).await;
     reader.send_json(&json!({"type": "ping"})).await;
     assert_eq!(reader.next_event().await["type"], "pong");
@@ -94,7 +94,7 @@ async fn whoever_takes_nothing_is_closed_and_can_come_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_says_so() {
+async fn a_stopping_server_announces_it() {
     let mut hw = Server::demo();
     let mut idle = Socket::connect(&hw).await;
     let mut busy = Socket::connect(&hw).await;

@@ -1,4 +1,4 @@
-//! Leaving and coming back: nothing is missed, nothing comes twice.
+//! Disconnecting and resuming: nothing is missed, nothing comes twice.
 
 use super::socket::Socket;
 use super::{chat_message, final_text, read_turn};
@@ -16,7 +16,7 @@ async fn resumed(hw: &Server, session: &str, after: Option<&Value>) -> Vec<Value
 }
 
 #[tokio::test]
-async fn whoever_comes_back_gets_the_rest_from_every_place() {
+async fn resuming_at_every_cursor_yields_the_rest() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&chat_message("s1", "weather")).await;
@@ -32,7 +32,7 @@ async fn whoever_comes_back_gets_the_rest_from_every_place() {
 }
 
 #[tokio::test]
-async fn leaving_changes_nothing_and_a_live_run_can_be_joined() {
+async fn disconnecting_changes_nothing_and_a_live_run_can_be_joined() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&chat_message("s1", "story 100")).await;
@@ -51,7 +51,7 @@ async fn attaching_before_the_first_token_gives_an_open_stream() {
     let hw = Server::demo();
     let mut first = Socket::connect(&hw).await;
     first.send_json(&chat_message("s1", "slow 1")).await;
-    // Two sockets, one conversation; the second comes when there is a session and nothing more.
+    // Two sockets, one conversation; the second attaches when the session exists and nothing more.
     let mut second = Socket::connect(&hw).await;
     let frames = loop {
         second.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
@@ -82,13 +82,13 @@ async fn two_resumes_on_one_socket_give_one_replay() {
 }
 
 #[tokio::test]
-async fn a_restart_in_mid_sentence_loses_nothing() {
+async fn a_restart_in_mid_text_loses_nothing() {
     let mut hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&chat_message("s1", "story 60")).await;
     let mut had = socket.read_until("content_block_delta").await;
     hw.kill9();
-    // What was on its way is still to be read.
+    // What was in flight can still be read.
     while let super::socket::Received::Event(event) = socket.receive().await {
         had.push(event);
     }

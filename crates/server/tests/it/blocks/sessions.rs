@@ -1,4 +1,4 @@
-//! Which conversation a socket is about, and what happens when it is busy.
+//! The session of a socket, and messages to a busy session.
 
 use super::socket::Socket;
 use super::{chat_message, frame_types, read_turn};
@@ -6,7 +6,7 @@ use crate::harness::Server;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn without_a_name_a_session_is_named_and_goes_on() {
+async fn a_session_without_an_id_gets_one_and_continues() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&json!({"type": "chat", "content": "hello"})).await;
@@ -37,15 +37,15 @@ async fn a_socket_follows_one_session_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_busy_session_queues_and_the_next_turn_begins_when_its_time_comes() {
+async fn a_busy_session_queues_the_next_turn() {
     let hw = Server::demo();
     let mut first = Socket::connect(&hw).await;
     first.send_json(&chat_message("s1", "story 20")).await;
     first.read_until("message_start").await;
     first.send_json(&chat_message("s1", "hello")).await;
-    // Two sockets have no order among them.
+    // The order of messages on two sockets is undefined.
     hw.wait_until("it waits", async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len() == 2).await;
-    // Whoever asks on another socket sees its own turn, and nothing of those before it.
+    // A client on another socket sees its own turn, and nothing before it.
     let mut second = Socket::connect(&hw).await;
     second.send_json(&chat_message("s1", "story 3 fast")).await;
     first.read_until("message_stop").await;
@@ -57,14 +57,14 @@ async fn a_busy_session_queues_and_the_next_turn_begins_when_its_time_comes() {
 }
 
 #[tokio::test]
-async fn whoever_joins_in_the_middle_does_not_spoil_it_for_others() {
+async fn joining_a_running_session_does_not_affect_others() {
     let hw = Server::demo();
     let mut first = Socket::connect(&hw).await;
     first.send_json(&chat_message("s1", "story 30")).await;
     let mut seen = first.read_until("content_block_delta").await;
     let mut second = Socket::connect(&hw).await;
     second.send_json(&chat_message("s1", "hello")).await;
-    // The first one comes back while the second is at the live end of the same session.
+    // The first one resumes while the second is at the live end of the same session.
     let mut third = Socket::connect(&hw).await;
     third.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
     seen.extend(first.read_until("message_stop").await);
@@ -73,7 +73,7 @@ async fn whoever_joins_in_the_middle_does_not_spoil_it_for_others() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_what_runs_and_what_waits() {
+async fn a_stop_ends_the_active_run_and_the_queue() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&chat_message("s1", "story 2000")).await;
@@ -94,7 +94,7 @@ async fn a_stop_ends_what_runs_and_what_waits() {
 }
 
 #[tokio::test]
-async fn a_deleted_session_is_said_to_be_gone() {
+async fn a_deleted_session_is_reported_as_gone() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
     socket.send_json(&chat_message("s1", "hello")).await;
@@ -108,7 +108,7 @@ async fn a_deleted_session_is_said_to_be_gone() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_named_is_whoever_answered_last_else_whom_no_other_agent_knows() {
+async fn the_default_agent_is_the_last_one_or_the_entry_agent() {
     let agent_of = async |hw: &Server, frames: &[Value]| {
         hw.get(&format!("/v1/tasks/{}", frames[0]["message_id"].as_str().unwrap())).await.json()["agent"].clone()
     };

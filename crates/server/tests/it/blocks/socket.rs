@@ -1,4 +1,4 @@
-//! A WebSocket client that does only what it is told, wrong things included.
+//! A low-level WebSocket client that can also violate the protocol.
 
 use crate::harness::{Server, TEST_TIMEOUT};
 use serde_json::Value;
@@ -10,17 +10,16 @@ const MASK: [u8; 4] = [1, 2, 3, 4];
 pub(crate) struct Socket {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// Are pings answered?
+    /// Whether pings are answered.
     pub(crate) answers_pings: bool,
 }
 
-/// What came.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Received {
     Event(Value),
     Ping,
     Closed(u16),
-    /// The connection ended without a word.
+    /// The connection ended without a close frame.
     Disconnected,
 }
 
@@ -29,12 +28,12 @@ impl Socket {
         Self::connect_with_headers(server, "").await.unwrap_or_else(|head| panic!("{head}"))
     }
 
-    /// With further headers; the answer's head where it is a refusal.
+    /// With additional headers; returns the head of a refused handshake.
     pub(crate) async fn connect_with_headers(server: &Server, headers: &str) -> Result<Self, String> {
         Self::connect_to(server, "/ws", headers).await
     }
 
-    /// The same, with something after the path.
+    /// The same, with a query string.
     pub(crate) async fn connect_to(server: &Server, path: &str, headers: &str) -> Result<Self, String> {
         let mut stream = TcpStream::connect(&server.address).await.unwrap();
         let request = format!(
@@ -79,11 +78,11 @@ impl Socket {
         }
         frame.extend_from_slice(&MASK);
         frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-        // A server that has had enough may be gone already.
+        // The server may have closed the connection already.
         let _refused = self.stream.write_all(&frame).await;
     }
 
-    /// The next event; pings are answered on the way.
+    /// The next event; pings are answered meanwhile.
     pub(crate) async fn next_event(&mut self) -> Value {
         let event = async {
             loop {
@@ -94,7 +93,7 @@ impl Socket {
                 }
             }
         };
-        // Pings alone keep a connection busy for ever.
+        // Pings alone would keep the loop busy forever.
         tokio::time::timeout(TEST_TIMEOUT, event).await.expect("an event in time")
     }
 
@@ -153,7 +152,7 @@ impl Socket {
     }
 }
 
-/// Some bytes more. False when there are none any more.
+/// Reads more bytes. Returns false at the end of the connection.
 async fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> bool {
     let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_buf(bytes)).await.expect("something in time");
     read.unwrap_or_default() > 0

@@ -1,4 +1,4 @@
-//! A site with files on it, at an address of this machine.
+//! A file server on loopback.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What is at a path.
+/// The response for a path.
 #[derive(Clone)]
 pub(crate) enum PageResponse {
     File(&'static str, Bytes),
@@ -31,14 +31,14 @@ struct FileServerState {
     access: watch::Sender<AccessCounts>,
 }
 
-/// Who has asked.
+/// Access counters.
 #[derive(Clone, Default)]
 pub(crate) struct AccessCounts {
-    /// How often, by path.
+    /// Requests by path.
     pub(crate) by_path: BTreeMap<String, usize>,
-    /// How many are being served.
+    /// Active requests.
     pub(crate) active: usize,
-    /// How many were at once.
+    /// The highest number of concurrent requests.
     pub(crate) active_max: usize,
 }
 
@@ -61,14 +61,14 @@ impl FileServer {
         self.state.access.borrow().clone()
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     pub(crate) async fn wait_until(&self, is_so: impl FnMut(&AccessCounts) -> bool) {
         let mut seen = self.state.access.subscribe();
         tokio::time::timeout(crate::harness::TEST_TIMEOUT, seen.wait_for(is_so)).await.unwrap().unwrap();
     }
 }
 
-/// One that is being served, until it has what it wants or goes away.
+/// An active request, until it is answered or disconnected.
 struct ActiveFileRequest(FileServerState);
 
 impl ActiveFileRequest {

@@ -1,4 +1,4 @@
-//! What is read of a file, and what the model is given of it.
+//! What is read of a file, and what the model receives of it.
 
 use super::file_server::{FileServer, PageResponse};
 use super::pdf_maker::{HELVETICA, Maker, document, lines};
@@ -10,12 +10,12 @@ use crate::kill::stop_and_verify;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// Debug builds of libraries are slow; what is measured here is what comes of it.
+/// Debug builds of libraries are slow; these tests check results, not time.
 const RULES: &str = "[fetch]\nallow_private = true\ntimeout_ms = 60000\n";
 const PNG: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\0IEND\xaeB`\x82";
 
-/// A document of twenty megabytes: some pages of text, and a picture as in most documents of this size.
+/// A document of twenty megabytes: some pages of text and an image, as in most documents of this size.
 fn large_pdf() -> Bytes {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
@@ -27,7 +27,7 @@ fn large_pdf() -> Bytes {
     maker.with_pages(font, &contents, "").into()
 }
 
-/// A page of five megabytes, most of it words.
+/// A page of five megabytes, mostly text.
 fn large_page() -> Bytes {
     let mut page = "<!doctype html><title>A page</title><script>hidden()</script><h1>The first line</h1>".to_owned();
     page += "<p>&lt;referencable-item&gt; ID: 1 &lt;/referencable-item&gt;</p>";
@@ -37,13 +37,13 @@ fn large_page() -> Bytes {
     page.into()
 }
 
-/// What happened, in order, without what happened to which file.
+/// The events in order, without the file that they are about.
 fn story(frames: &[SseFrame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.as_str()).filter(|event| !event.starts_with("task.text.")).collect()
 }
 
 #[tokio::test]
-async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request() {
+async fn a_large_document_a_large_page_and_a_missing_one_in_one_request() {
     let (pdf, page) = (large_pdf(), large_page());
     assert!(pdf.len() > 20_000_000 && page.len() > 5_000_000);
     let pages =
@@ -90,12 +90,12 @@ async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request(
         "no file forges a source"
     );
     assert!(!heard.contains("hidden()") && heard.matches("lazy dog").count() == 50 * 40);
-    // What was kept of them is the thread's.
+    // Its stored content belongs to the thread.
     stop_and_verify(&mut hw);
 }
 
 #[tokio::test]
-async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
+async fn the_files_of_a_chat_are_its_first_block() {
     let pages = [
         ("/report.pdf", PageResponse::File("application/pdf", large_pdf())),
         ("/page", PageResponse::File("text/html", large_page())),
@@ -130,7 +130,7 @@ async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
 }
 
 #[tokio::test]
-async fn short_texts_of_every_kind_stand_in_the_question_and_a_picture_goes_with_it() {
+async fn short_texts_of_every_format_are_in_the_prompt_with_an_image() {
     let pages = [
         ("/notes.md", PageResponse::File("text/markdown", Bytes::from_static("# Notes\n\n- one".as_bytes()))),
         ("/rows.csv", PageResponse::File("text/csv", Bytes::from_static(b"name,age\nAda,36\n"))),
@@ -164,7 +164,7 @@ async fn short_texts_of_every_kind_stand_in_the_question_and_a_picture_goes_with
 }
 
 #[test]
-fn how_pdfs_are_read_is_nothing_that_people_are_told_of() {
+fn the_pdf_subcommand_is_hidden_from_the_help() {
     let dir = tempfile::tempdir().unwrap();
     let help = headwater_command(dir.path()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();

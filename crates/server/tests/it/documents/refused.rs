@@ -1,4 +1,4 @@
-//! Every way to make the server ask where it must not, against listeners that must not hear of it.
+//! Every way to make the server fetch a forbidden URL, against listeners that must receive no connection.
 
 use super::canary::Canary;
 use super::file_server::{FileServer, PageResponse};
@@ -6,7 +6,7 @@ use super::network::Network;
 use super::{Listener, REFUSED, begin, files, frames};
 use crate::harness::Server;
 
-/// Ways to write this machine, what else is inside, and what is no file on the web. `PORT` is where somebody listens.
+/// Notations of this machine's address, other internal addresses, and non-web URLs. `PORT` is the listener's.
 const INSIDE: &[&str] = &[
     "http://127.0.0.1:PORT/",
     "http://localhost:PORT/",
@@ -48,7 +48,7 @@ const INSIDE: &[&str] = &[
     "https://no-such-name.invalid/",
 ];
 
-/// Reads these in one run, which completes; each is refused in the same words.
+/// Reads these in one run, which completes; each is refused with the same message.
 async fn are_refused(hw: &Server, urls: &[String]) {
     let frames = frames(hw, &begin(hw, urls).await).await;
     assert_eq!(frames.last().unwrap().event, "task.completed", "{frames:#?}");
@@ -61,7 +61,7 @@ async fn are_refused(hw: &Server, urls: &[String]) {
 }
 
 #[tokio::test]
-async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
+async fn no_notation_of_an_address_reaches_a_listener_on_loopback() {
     let (model, v4, v6) = (Listener::open().await, Canary::at("127.0.0.1:0").await, Canary::at("[::1]:0").await);
     let ports = [v4.address.port(), v6.address.port()];
     let closed = model.server(&format!("[fetch]\nports = [80, 443, {}, {}]", ports[0], ports[1]));
@@ -72,11 +72,11 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
         }
     }
     assert_eq!((v4.seen().await, v6.seen().await), (0, 0));
-    // The model was told of each, and asked all the same.
+    // The model got a note about each, and was called.
     let notes = model.heard().join("\n");
     assert!(notes.contains(&format!("no-such-name.invalid/ could not be read: {REFUSED}")), "{notes}");
 
-    // The listeners would have noticed.
+    // Proves that the listeners count.
     let open = model.server(&format!("[fetch]\nallow_private = true\nports = [{}, {}]", ports[0], ports[1]));
     for canary in [&v4, &v6] {
         let url = format!("http://{}/", canary.address);
@@ -87,7 +87,7 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
 }
 
 #[tokio::test]
-async fn no_redirect_from_an_allowed_site_leads_inside() {
+async fn no_redirect_from_an_allowed_site_reaches_an_internal_address() {
     let (model, canary) = (Listener::open().await, Canary::at("127.0.0.1:0").await);
     let port = canary.address.port();
     let inside = [
@@ -111,7 +111,7 @@ async fn no_redirect_from_an_allowed_site_leads_inside() {
         let hw = model.server(&format!("[fetch]\n{rules}"));
         let urls: Vec<String> = paths.iter().map(String::as_str).chain(["/here"]).map(|path| web.url(path)).collect();
         are_refused(&hw, &urls).await;
-        // The site itself was asked, and a circle is not gone round for ever.
+        // The site itself was contacted, and a redirect loop ends.
         let asked = web.access_counts().by_path;
         assert!(paths.iter().all(|path| asked[path] == 1) && asked["/here"] == 4, "{asked:?}");
     }
@@ -119,11 +119,11 @@ async fn no_redirect_from_an_allowed_site_leads_inside() {
 }
 
 #[tokio::test]
-async fn the_server_does_not_read_itself_also_where_all_else_may_be_read() {
+async fn the_server_refuses_its_own_urls_even_when_all_others_are_allowed() {
     let (model, host, public) =
         (Listener::open().await, Canary::at("127.0.0.1:0").await, Canary::at("127.0.0.1:0").await);
     let named = [&host, &public].map(|canary| format!("localhost:{}", canary.address.port()));
-    // The server takes a free port, so all that it could take are named.
+    // The server takes a free port, so all candidate ports are allowed.
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
     let range: Vec<u16> = range.split_whitespace().map(|port| port.parse().unwrap()).collect();
     let ports: Vec<String> = (range[0]..=range[1]).map(|port| port.to_string()).collect();
@@ -139,7 +139,7 @@ async fn the_server_does_not_read_itself_also_where_all_else_may_be_read() {
     are_refused(&hw, &urls).await;
     assert_eq!((host.seen().await, public.seen().await), (0, 0));
 
-    // Under another name they are somebody else.
+    // Under another name they are another server.
     for canary in [host, public] {
         let found = files(&frames(&hw, &begin(&hw, &[format!("http://{}/", canary.address)]).await).await);
         assert_eq!((found.len(), found[0].2.as_str(), canary.seen().await), (1, "The response is damaged.", 1));
@@ -147,8 +147,8 @@ async fn the_server_does_not_read_itself_also_where_all_else_may_be_read() {
 }
 
 #[tokio::test]
-async fn a_neighbour_in_another_network_hears_nothing() {
-    let Some(network) = Network::make_or_skip("a_neighbour_in_another_network_hears_nothing") else { return };
+async fn a_neighbour_in_another_network_receives_nothing() {
+    let Some(network) = Network::make_or_skip("a_neighbour_in_another_network_receives_nothing") else { return };
     let (model, canary) = (Listener::open().await, Canary::on(network.listen(80).unwrap()));
     let neighbour = &network.neighbour;
     let number = neighbour.split('.').fold(0_u32, |number, octet| number * 256 + octet.parse::<u32>().unwrap());
@@ -162,7 +162,7 @@ async fn a_neighbour_in_another_network_hears_nothing() {
     are_refused(&hw, &urls).await;
     assert_eq!(canary.seen().await, 0);
 
-    // There is a way, and the listener would have noticed.
+    // Proves that the route exists and that the listener counts.
     let open = model.server("[fetch]\nallow_private = true");
     let found = files(&frames(&open, &begin(&open, &[inside]).await).await);
     assert_eq!((found[0].2.as_str(), canary.seen().await), ("The response is damaged.", 1));

@@ -1,7 +1,6 @@
-//! The words of the three protocols that providers speak, piece by piece, so that each piece can be bent.
+//! The events of the three provider protocols, one by one, so that each can be corrupted.
 //!
-//! A piece of text is given as the inside of a JSON string and is put there as it is: it may be an escape that no
-//! Unicode text has.
+//! A text delta is the inside of a JSON string and is inserted verbatim: it may be an escape that no Unicode text has.
 
 use serde_json::{Value, json};
 
@@ -12,13 +11,13 @@ pub(crate) enum ProviderDialect {
     Chat,
 }
 
-/// Where a piece goes into its event.
+/// Where a delta goes in its event.
 const PLACEHOLDER: &str = "@here@";
 pub(crate) const DIALECTS: [ProviderDialect; 3] =
     [ProviderDialect::Responses, ProviderDialect::Messages, ProviderDialect::Chat];
 
 impl ProviderDialect {
-    /// The provider's kind, in a config.
+    /// The provider's `kind` in a config.
     pub(crate) const fn config_kind(self) -> &'static str {
         match self {
             Self::Responses => "openai-responses",
@@ -36,7 +35,7 @@ impl ProviderDialect {
         }
     }
 
-    /// Whose words a request is in.
+    /// The protocol of a request.
     pub(crate) fn from_path(path: &str) -> Self {
         match path {
             path if path.ends_with("/responses") => Self::Responses,
@@ -46,7 +45,7 @@ impl ProviderDialect {
         }
     }
 
-    /// Does this request bring results of tools?
+    /// Whether this request has tool results.
     pub(crate) fn has_results(self, body: &Value) -> bool {
         let text = body.to_string();
         match self {
@@ -56,7 +55,7 @@ impl ProviderDialect {
         }
     }
 
-    /// The names of the calls of a request and of the results in it, each in order.
+    /// The names of the calls of a request and of its results, each in order.
     pub(crate) fn calls_and_results(self, body: &Value) -> (Vec<String>, Vec<String>) {
         let list = body[if self == Self::Responses { "input" } else { "messages" }].as_array().unwrap();
         let inner = |key: &str| list.iter().filter_map(|said| said[key].as_array()).flatten().collect::<Vec<_>>();
@@ -83,7 +82,7 @@ impl ProviderDialect {
         }
     }
 
-    /// The answer begins.
+    /// Starts the answer.
     pub(crate) fn answer_start(self) -> String {
         match self {
             Self::Responses => sse_event(&json!({"type": "response.created", "response": response("in_progress")})),
@@ -97,7 +96,7 @@ impl ProviderDialect {
         }
     }
 
-    /// A message begins at this index.
+    /// Starts a message at this index.
     pub(crate) fn message_start(self, index: u32) -> String {
         let block = json!({"type": "text", "text": ""});
         match self {
@@ -117,7 +116,7 @@ impl ProviderDialect {
         }
     }
 
-    /// More of that message.
+    /// A delta of that message.
     pub(crate) fn text_delta(self, index: u32, piece: &str) -> String {
         let event = match self {
             Self::Responses => sse_event(&json!({"type": "response.output_text.delta", "item_id": "msg_1",
@@ -129,7 +128,7 @@ impl ProviderDialect {
         event.replace(PLACEHOLDER, piece)
     }
 
-    /// The message ends.
+    /// Ends the message.
     pub(crate) fn message_end(self, index: u32, text: &str) -> String {
         match self {
             Self::Responses => {
@@ -144,7 +143,7 @@ impl ProviderDialect {
         }
     }
 
-    /// A call of `work` begins at this index. `item` tells items apart that share everything else.
+    /// Starts a call of `work` at this index. `item` distinguishes items that are otherwise equal.
     pub(crate) fn call_start(self, index: u32, item: &str, id: &str) -> String {
         match self {
             Self::Responses => sse_event(&json!({"type": "response.output_item.added", "output_index": index,
@@ -159,7 +158,7 @@ impl ProviderDialect {
         }
     }
 
-    /// More of its arguments.
+    /// A delta of its arguments.
     pub(crate) fn arguments_delta(self, index: u32, item: &str, piece: &str) -> String {
         match self {
             Self::Responses => {
@@ -174,7 +173,7 @@ impl ProviderDialect {
         }
     }
 
-    /// The call is called whole, whatever its arguments are.
+    /// Ends the call as complete, whatever its arguments are.
     pub(crate) fn call_end(self, index: u32, item: &str, id: &str, arguments: &str) -> String {
         match self {
             Self::Responses => {
@@ -214,7 +213,7 @@ impl ProviderDialect {
         }
     }
 
-    /// A whole answer that says this.
+    /// A complete answer with this text.
     pub(crate) fn full_answer(self, text: &str) -> String {
         [
             self.answer_start(),
@@ -236,7 +235,7 @@ fn response(status: &str) -> Value {
     json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": status, "output": []})
 }
 
-/// An event that has its type as its name.
+/// An event named after its type.
 pub(super) fn sse_event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }

@@ -1,4 +1,4 @@
-//! A socket that answers each request with a list of acts. One request per connection, the body ends with it.
+//! A listener that answers each request with a list of actions. One request per connection; the body ends with it.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How much is written at once where much is to be written.
+/// The chunk size of large writes.
 const WRITE_BYTES: usize = 32 * 1024;
 
 /// A request.
@@ -21,18 +21,18 @@ pub(crate) struct ReceivedRequest {
     pub(crate) body: Value,
 }
 
-/// One thing that an upstream does.
+/// One action of an upstream.
 pub(crate) enum ResponseAction {
     Send(Vec<u8>),
-    /// All of these, as fast as they are taken.
+    /// Writes all of these as fast as the client reads.
     SendAll(Box<dyn Iterator<Item = Vec<u8>> + Send>),
-    /// What was said so far has certainly left before anything else does.
+    /// Waits until everything so far has been sent.
     Pause(Duration),
-    /// Goes on when the gate opens.
+    /// Waits until the gate opens.
     Gate(watch::Receiver<bool>),
-    /// Says nothing until the other side hangs up.
+    /// Sends nothing until the client disconnects.
     WaitForClose,
-    /// Breaks the connection.
+    /// Resets the connection.
     Reset,
 }
 
@@ -49,7 +49,7 @@ impl Loopback {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let answer = answer.clone();
-                // Whoever hangs up early has had enough: that is no failure of ours.
+                // A client that disconnects early is no failure.
                 tokio::spawn(async move { serve_connection(stream, answer.as_ref()).await.unwrap_or_default() });
             }
         });
@@ -66,7 +66,7 @@ pub(crate) fn stream_head() -> ResponseAction {
     ResponseAction::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec())
 }
 
-/// A whole answer.
+/// A complete response.
 pub(crate) fn full_response(status: &str, headers: &str, body: &str) -> ResponseAction {
     let length = body.len();
     let text = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
@@ -91,7 +91,7 @@ async fn serve_connection(
                 let _hung_up = stream.read(&mut [0]).await;
             }
             ResponseAction::Reset => {
-                // Nothing lingers: the other side is told with a reset instead of an end.
+                // No linger: the client gets a reset instead of an end.
                 socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
                 return Ok(());
             }
@@ -112,7 +112,7 @@ async fn write_chunks(stream: &mut TcpStream, pieces: impl Iterator<Item = Vec<u
     stream.write_all(&buffer).await
 }
 
-/// Reads one request. `None` when the other side only looked whether somebody is there.
+/// Reads one request. `None` when the client only probed the port.
 async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<ReceivedRequest>> {
     let mut bytes = Vec::new();
     let (head, body) = loop {

@@ -1,8 +1,8 @@
-//! A Responses service that enforces what the real one enforces on items that come back.
+//! A Responses service that applies the checks of the real one to resent items.
 //!
-//! It knows every item that it ever sent: to whom, of which model, which reasoning it followed from. It answers what a
-//! client gets wrong with the real service's status and words (`rules`), and everything else with an answer of the kind
-//! that the last message asks for (`says`). Models whose name begins with `gpt-4` do not reason.
+//! It knows every item that it ever sent: the account, the model, and the reasoning before it. It answers invalid
+//! requests with the real service's status and message (`rules`), and valid ones with the kind of answer that the last
+//! message asks for (`answers`). Models whose name begins with `gpt-4` do not reason.
 
 mod answers;
 mod rules;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The service and the address where it is.
+/// The service and its URL.
 pub(crate) struct StrictResponses {
     pub(crate) server: Loopback,
     state: Arc<watch::Sender<ServiceState>>,
@@ -22,33 +22,33 @@ pub(crate) struct StrictResponses {
 /// What the service knows.
 #[derive(Default)]
 pub(crate) struct ServiceState {
-    /// Every item that was sent, by its id.
+    /// Every item that was sent, by id.
     items: BTreeMap<String, SentItem>,
-    /// What each blob is the reasoning of. A blob that is not here cannot be read.
+    /// The reasoning of each encrypted blob. A blob that is not here cannot be decrypted.
     blobs: BTreeMap<String, EncryptedReasoning>,
-    /// Messages that made it stop in the middle, which it does once for each.
+    /// Messages at which it stopped in mid-answer, once for each.
     stalled: BTreeSet<String>,
     last_number: u32,
     /// The requests that were answered.
     pub(crate) accepted_requests: Vec<Value>,
-    /// What was refused, in the words of the refusal.
+    /// The messages of error responses.
     pub(crate) refusals: Vec<String>,
-    /// Ids that came in and are of nothing that was ever sent.
+    /// Received ids that were never sent.
     pub(crate) unknown_ids: Vec<String>,
-    /// Items that came back under their own id with something else in them.
+    /// Items that came back under their own id with other content.
     pub(crate) altered_items: Vec<Value>,
     /// How often reasoning came back with its blob.
     pub(crate) returned_reasoning: usize,
-    /// The messages that were sent whole.
+    /// The messages that were sent complete.
     pub(crate) sent_messages: Vec<String>,
 }
 
 /// An item as it was sent.
 struct SentItem {
     item: Value,
-    /// The reasoning that it followed from; of reasoning, what followed from it.
+    /// The reasoning before it; for reasoning, the item after it.
     paired_item: Option<String>,
-    /// The service was allowed to keep it.
+    /// Whether the service was allowed to store it.
     is_stored: bool,
 }
 
@@ -73,7 +73,7 @@ impl StrictResponses {
         self.state.borrow()
     }
 
-    /// From now on no blob that was given out can be read.
+    /// Makes all existing blobs undecryptable.
     pub(crate) fn rotate_keys(&self) {
         self.state.send_modify(|book| book.blobs.clear());
     }
@@ -85,7 +85,7 @@ impl ServiceState {
         self.last_number
     }
 
-    /// Takes down what a request that was accepted has brought back.
+    /// Records the resent items of an accepted request.
     fn record_input(&mut self, input: &[Value]) {
         for item in input {
             let Some(id) = item["id"].as_str() else { continue };

@@ -1,6 +1,6 @@
-//! What holds for every answer and every history.
+//! Properties of every answer and every history.
 
-use super::words::{read, turn};
+use super::event_lines::{read, turn};
 use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
@@ -16,21 +16,21 @@ use upstream::RequestTarget;
 use upstream::chat;
 
 #[test]
-fn every_answer_comes_to_what_its_file_says() {
+fn every_stream_matches_its_expected_result() {
     streams::hold("chat", |bytes| read([bytes]));
 }
 
 #[test]
-fn how_a_stream_is_cut_never_shows() {
+fn chunking_never_changes_the_result() {
     dialect::cuts_never_show("chat", &|pieces| read(pieces.iter().copied()));
 }
 
 #[test]
-fn a_stream_in_disorder_ends_once_and_keeps_its_items_apart() {
+fn a_reordered_stream_ends_once_and_keeps_its_items_separate() {
     dialect::disorder_ends_once("chat", &|pieces| read(pieces.iter().copied()));
 }
 
-/// JSON that looks enough like a chunk to get far.
+/// JSON similar enough to a chunk to be processed.
 fn odd_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -98,7 +98,7 @@ fn odd_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A chunk with a choice, as odd as it may be inside.
+/// A chunk with a choice of arbitrary content.
 fn odd_chunk() -> impl Strategy<Value = Value> {
     prop_oneof![
         odd_json(),
@@ -127,13 +127,13 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_a_refusal(status: u16, body: Vec<u8>, after: Option<u64>) {
+    fn any_error_body_is_classified(status: u16, body: Vec<u8>, after: Option<u64>) {
         let failure = chat::classify_error(status, &body, after);
         prop_assert!(failure.error.retryable.is_some() && failure.retry_after_ms == after);
     }
 }
 
-/// What every service demands of the messages, as strictly as the strictest of them.
+/// The requirements of every service on the messages, as strict as the strictest of them.
 fn demands(messages: &[Value]) {
     let system = messages.iter().position(|message| message["role"] == "system");
     assert!(system.is_none_or(|place| place == 0), "the system message is the first, if there is one");
@@ -207,7 +207,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_history_becomes_a_request_that_everybody_takes(history in prop::collection::vec(odd_entry(), 0..12)) {
+    fn any_history_becomes_a_request_that_every_service_accepts(history in prop::collection::vec(odd_entry(), 0..12)) {
         let target = RequestTarget { model: "m", origin: "here", store: false };
         let body = chat::build_request(&turn(history), &target);
         demands(body["messages"].as_array().unwrap());

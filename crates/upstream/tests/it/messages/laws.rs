@@ -1,7 +1,7 @@
-//! What holds for every answer and every history.
+//! Properties of every answer and every history.
 
-use super::demands::demands;
-use super::words::{read, turn};
+use super::event_lines::{read, turn};
+use super::service_rules::demands;
 use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
@@ -17,21 +17,21 @@ use upstream::RequestTarget;
 use upstream::messages;
 
 #[test]
-fn every_answer_comes_to_what_its_file_says() {
+fn every_stream_matches_its_expected_result() {
     streams::hold("messages", |bytes| read([bytes]));
 }
 
 #[test]
-fn how_a_stream_is_cut_never_shows() {
+fn chunking_never_changes_the_result() {
     dialect::cuts_never_show("messages", &|pieces| read(pieces.iter().copied()));
 }
 
 #[test]
-fn a_stream_in_disorder_ends_once_and_keeps_its_items_apart() {
+fn a_reordered_stream_ends_once_and_keeps_its_items_separate() {
     dialect::disorder_ends_once("messages", &|pieces| read(pieces.iter().copied()));
 }
 
-/// JSON that looks enough like an event to get far.
+/// JSON similar enough to an event to be processed.
 fn odd_json() -> impl Strategy<Value = Value> {
     let words = "|a|{}|{\"a\":|end_turn|max_tokens|pause_turn|text|thinking|tool_use|server_tool_use|text_delta|\
         web_search_tool_result|redacted_thinking|thinking_delta|input_json_delta|signature_delta|citations_delta|\
@@ -56,7 +56,7 @@ fn odd_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An event with the outside of a real one, as odd as it may be inside.
+/// An event with a valid envelope and arbitrary content.
 fn odd_event() -> impl Strategy<Value = Value> {
     let kinds = "text|thinking|redacted_thinking|tool_use|server_tool_use|web_search_tool_result|new";
     let kind = prop::sample::select(kinds.split('|').collect::<Vec<_>>());
@@ -163,13 +163,13 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_a_refusal(status: u16, body: Vec<u8>, after: Option<u64>) {
+    fn any_error_body_is_classified(status: u16, body: Vec<u8>, after: Option<u64>) {
         let failure = messages::classify_error(status, &body, after);
         prop_assert!(failure.error.retryable.is_some() && failure.retry_after_ms == after);
     }
 
     #[test]
-    fn any_history_becomes_a_request_that_is_taken(
+    fn any_history_becomes_a_valid_request(
         history in prop::collection::vec(odd_entry(), 0..12),
         options in odd_options(),
     ) {

@@ -1,6 +1,6 @@
-//! What holds for every answer and every history.
+//! Properties of every answer and every history.
 
-use super::words::{read, read_with, turn};
+use super::event_lines::{read, read_with, turn};
 use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
@@ -16,24 +16,24 @@ use upstream::RequestTarget;
 use upstream::responses;
 
 #[test]
-fn every_answer_comes_to_what_its_file_says() {
+fn every_stream_matches_its_expected_result() {
     streams::hold("responses", |bytes| read([bytes]));
 }
 
 #[test]
-fn how_a_stream_is_cut_never_shows() {
+fn chunking_never_changes_the_result() {
     dialect::cuts_never_show("responses", &|pieces| read(pieces.iter().copied()));
 }
 
 #[test]
-fn a_stream_in_disorder_ends_once_and_keeps_its_items_apart() {
+fn a_reordered_stream_ends_once_and_keeps_its_items_separate() {
     dialect::disorder_ends_once("responses", &|pieces| read(pieces.iter().copied()));
     dialect::disorder_ends_once("responses", &|pieces| read_with(&["computer"], pieces.iter().copied()));
 }
 
-/// A million tiny pieces cost a million tiny steps: this would not end if a piece cost more the more came before it.
+/// A million tiny deltas: this would not end if a delta cost time in proportion to those before it.
 #[test]
-fn very_many_pieces_are_read_one_by_one() {
+fn a_million_deltas_take_linear_time() {
     let piece = r#"{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"x"}"#;
     let mut stream = format!("data: {piece}\n\n").repeat(100_000);
     stream.push_str("data: {\"type\":\"response.completed\"}\n\n");
@@ -119,13 +119,13 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_a_refusal(status: u16, body: Vec<u8>, after: Option<u64>) {
+    fn any_error_body_is_classified(status: u16, body: Vec<u8>, after: Option<u64>) {
         let failure = responses::classify_error(status, &body, after);
         prop_assert!(failure.error.retryable.is_some() && failure.retry_after_ms == after);
     }
 }
 
-/// What the service demands of the input, as it says when it refuses.
+/// The requirements of the service on the input, according to its error messages.
 fn demands(input: &[Value]) {
     assert!(!input.is_empty(), "some input is required");
     let kind = |item: &Value| item["type"].as_str().unwrap_or("message").to_owned();
@@ -223,7 +223,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_history_becomes_a_request_that_the_service_takes(history in prop::collection::vec(odd_entry(), 0..12)) {
+    fn any_history_becomes_a_request_that_the_service_accepts(history in prop::collection::vec(odd_entry(), 0..12)) {
         let target = RequestTarget { model: "gpt-5", origin: "here", store: false };
         let body = responses::build_request(&turn(history, &[]), &target);
         demands(body["input"].as_array().unwrap());

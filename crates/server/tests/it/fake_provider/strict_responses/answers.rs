@@ -1,4 +1,4 @@
-//! What the service answers, in events of the real one's shape.
+//! The answers of the service, as events in the format of the real one.
 
 use super::{EncryptedReasoning, SentItem, ServiceState};
 use crate::fake_provider::dialect::sse_event;
@@ -21,11 +21,11 @@ enum AnswerEnd {
     Completed,
     /// At the limit, in the middle of its last item.
     Limited,
-    /// It does not: nothing more comes.
+    /// It does not end: nothing more is sent.
     Stalled,
 }
 
-/// The kind of answer that the last message asks for by one of these words.
+/// The kind of answer that a keyword of the last message selects.
 fn plan_answer(words: &str, results: usize, has_stopped: bool) -> (&'static [OutputKind], AnswerEnd) {
     use OutputKind::{Call, Message, PartialMessage, Reasoning};
     let asks = |word: &str| words.split(|c: char| !c.is_alphanumeric()).any(|other| other == word);
@@ -41,7 +41,7 @@ fn plan_answer(words: &str, results: usize, has_stopped: bool) -> (&'static [Out
     }
 }
 
-/// The answer to a request that was taken.
+/// The answer to an accepted request.
 pub(super) fn build_answer(book: &mut ServiceState, account: &str, body: &Value) -> Vec<ResponseAction> {
     let (words, results) = last_user_message(body);
     let (outs, end) = plan_answer(&words, results, book.stalled.contains(&words));
@@ -77,7 +77,7 @@ pub(super) fn build_answer(book: &mut ServiceState, account: &str, body: &Value)
     acts
 }
 
-/// What the last message says, and how many results came after it.
+/// The last message, and the number of results after it.
 fn last_user_message(body: &Value) -> (String, usize) {
     let Some(input) = body["input"].as_array() else {
         return (body["input"].as_str().unwrap_or_default().to_owned(), 0);
@@ -89,7 +89,7 @@ fn last_user_message(body: &Value) -> (String, usize) {
     (words.to_owned(), results)
 }
 
-/// A new item, whole.
+/// A new complete item.
 fn new_item(book: &mut ServiceState, out: OutputKind, is_encrypted: bool) -> Value {
     let number = book.next_number();
     match out {
@@ -113,7 +113,7 @@ fn new_item(book: &mut ServiceState, out: OutputKind, is_encrypted: bool) -> Val
     }
 }
 
-/// Takes down what followed from what.
+/// Records which items followed which reasoning.
 fn record_items(book: &mut ServiceState, items: &[Value], is_kept: bool) {
     let is_reasoning = |item: &&Value| item["type"] == "reasoning";
     for (place, item) in items.iter().enumerate() {
@@ -145,7 +145,7 @@ impl EventWriter {
         match out {
             OutputKind::Reasoning => {
                 added["summary"] = json!([]);
-                // What is announced is not yet the blob that can be read.
+                // The `added` event does not have the readable blob yet.
                 if item["encrypted_content"].is_string() {
                     added["encrypted_content"] = "gAAAAbegun".into();
                 }

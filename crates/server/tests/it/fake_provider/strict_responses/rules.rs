@@ -1,4 +1,4 @@
-//! What the service does not take back, and how it says so.
+//! The checks of the service and their error messages.
 
 use super::{EncryptedReasoning, ServiceState};
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn bad_request(message: String) -> RejectedRequest {
     RejectedRequest { status: "400 Bad Request", code: None, message, param: "input".to_owned() }
 }
 
-/// Is everything in this request as the service wants it?
+/// Checks a request as the service does.
 pub(super) fn validate_request(book: &ServiceState, account: &str, body: &Value) -> Result<(), RejectedRequest> {
     let model = body["model"].as_str().unwrap_or_default();
     let include = body["include"].as_array().map_or(&[][..], Vec::as_slice);
@@ -58,7 +58,7 @@ struct InputValidator<'a> {
 }
 
 impl InputValidator<'_> {
-    /// An id has the shape of its kind.
+    /// An id has the prefix of its type.
     fn check_id(&self, place: usize, item: &Value) -> Result<(), RejectedRequest> {
         let prefix = match item_type(item) {
             "reasoning" => "rs",
@@ -73,13 +73,13 @@ impl InputValidator<'_> {
     }
 
     /// Reasoning comes with a blob that this service wrote for this account and model, or is still known by its id; and
-    /// what followed from it follows.
+    /// its following item follows.
     fn check_reasoning(&self, place: usize, item: &Value) -> Result<(), RejectedRequest> {
         let id = item["id"].as_str().unwrap_or_default();
         match item["encrypted_content"].as_str().filter(|blob| !blob.is_empty()) {
             Some(blob) => self.check_encrypted_content(id, blob)?,
             None => {
-                // The service drops the reasoning of a turn when the next one begins.
+                // The service drops the reasoning of a turn when the next one starts.
                 let is_past = self.input.iter().skip(place).any(|later| later["role"] == "user");
                 self.check_stored(id, !is_past)?;
             }
@@ -117,7 +117,7 @@ impl InputValidator<'_> {
         Err(RejectedRequest { status: "404 Not Found", ..bad_request(message) })
     }
 
-    /// What followed from reasoning comes with it, if it comes under its own id. A call is answered.
+    /// An item that followed reasoning comes with it if it has its own id. A call has a result.
     fn check_pairing(&self, place: usize, item: &Value) -> Result<(), RejectedRequest> {
         let id = item["id"].as_str().unwrap_or_default();
         if let Some(reasoning) = self.book.items.get(id).and_then(|known| known.paired_item.as_deref())

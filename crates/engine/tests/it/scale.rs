@@ -1,0 +1,85 @@
+//! Scale: long threads open quickly, and many cancels leave nothing behind.
+
+use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
+use model::event::CancelMode;
+use model::task::TaskStatus;
+use model::thread::ThreadReplay;
+
+async fn opening_a_thread_reads_only_its_last_run(kind: StoreKind, turns: usize) {
+    let test_engine = TestEngine::new(kind).await;
+    let first = test_engine.start_run_of("forgetful", None, "hello").await;
+    test_engine.wait_settled(&first).await;
+    // Several at a time, so that the thread is not opened for each of them.
+    for batch in (1..turns).collect::<Vec<_>>().chunks(37) {
+        let mut last = None;
+        for _ in batch {
+            last = Some(test_engine.start_run_of("forgetful", Some(&first.thread), "hello").await);
+        }
+        let last = last.expect("a batch is not empty");
+        assert_eq!(test_engine.wait_settled(&last).await.status, TaskStatus::Completed);
+    }
+    test_engine.wait_idle().await;
+    let log = test_engine.read_log(&first.thread).await;
+    let mut replay = ThreadReplay::default();
+    log.iter().for_each(|record| replay.push(record));
+    assert_eq!(replay.thread.runs.len(), turns);
+    let directory = &test_engine.engine.ports().directory;
+    let kept = directory.checkpoint(&test_engine.user, &first.thread).await.expect("readable").expect("there");
+    assert_eq!(kept.body, serde_json::to_string(&replay.thread).expect("JSON"), "the log alone says the same");
+
+    // After the checkpoint there is nothing but the run that has not ended.
+    let test_engine = test_engine.restart().await;
+    test_engine.journal.take_records_read();
+    let run = test_engine.start_run(Some(&first.thread), "trade").await;
+    test_engine.wait_idle().await;
+    assert_eq!(test_engine.journal.take_records_read(), 0, "everything before is in the checkpoint");
+    let paused = test_engine.wait_settled(&run).await;
+    let own = test_engine.read_log(&first.thread).await.len() - log.len();
+    let test_engine = test_engine.restart().await;
+    test_engine.journal.take_records_read();
+    test_engine.approve(&paused).await;
+    test_engine.wait_idle().await;
+    let read = test_engine.journal.take_records_read();
+    assert!((1..=own).contains(&read), "{read} records were read for a run of {own}");
+    assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Completed);
+    assert_eq!(test_engine.models.last_request().history.len(), 2 * turns + 4, "and yet the model knows it all");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_a_long_thread_in_memory_reads_only_its_last_run() {
+    opening_a_thread_reads_only_its_last_run(StoreKind::Memory, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_a_thread_of_a_thousand_turns_reads_only_its_last_run() {
+    opening_a_thread_reads_only_its_last_run(StoreKind::Sqlite, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_cancels_of_a_silent_model_leave_nothing_behind() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let mut runs = Vec::new();
+        for place in 0..1_000 {
+            let run = test_engine.start_run_of("silent", None, "hello").await;
+            if place % 2 == 0 {
+                // Half of them have a live model stream by now; the others may not have started.
+                while test_engine.task_object(&run.task).await.status == TaskStatus::Queued {
+                    tokio::task::yield_now().await;
+                }
+            }
+            test_engine.cancel(&run.task, CancelMode::Immediate).await;
+            runs.push(run);
+        }
+        test_engine.wait_idle().await;
+        assert_eq!(test_engine.models.live_streams(), 0, "{kind:?}: no stream is left");
+        assert!(test_engine.models.turn_count() >= 500, "{kind:?}");
+        for run in &runs {
+            assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Cancelled, "{kind:?}");
+        }
+        // Only the wake-up schedule is left, and it ends with the process.
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        assert!(tasks <= 2, "{kind:?}: {tasks} tasks are alive");
+        test_engine.stop().await;
+    }
+}

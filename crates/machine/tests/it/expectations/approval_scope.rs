@@ -1,0 +1,107 @@
+//! The scope of an approval.
+
+use crate::fixtures::{
+    always, approve, demo_definitions, model_call, model_text, needs_approval, reject, tool, tool_text,
+};
+use crate::sim::Sim;
+use model::definition::Definitions;
+use std::sync::Arc;
+
+fn two_pending_approvals() -> Definitions {
+    demo_definitions([needs_approval(tool("buy")), needs_approval(tool("sell"))])
+}
+
+/// `always` covers later calls of that tool in its run, also after a crash, and no other tool. (A tool has one name in
+/// a run, whoever calls it; the next run asks again.)
+#[test]
+fn always_approve_survives_a_crash_and_covers_one_tool() {
+    let mut sim = Sim::started(two_pending_approvals());
+    sim.model_turn([model_call("buy", r#"{"n":1}"#)]);
+    sim.decide("apr_R1", always(approve()));
+    sim.finish_tool("call_R1", tool_text("bought"));
+    sim.model_outputs([model_text("And now")]);
+    sim.crash();
+    sim.skip_trace();
+    sim.model_turn([model_call("buy", r#"{"n":2}"#), model_call("sell", r#"{"n":3}"#)]);
+    sim.expect_trace("fc_R3 fc_R4 step.done{2,tool_calls} tool.started{call_R3} approval.requested{apr_R4}");
+}
+
+/// A decision about one call beats `always`: a rejection of this call holds, whichever was made first.
+#[test]
+fn rejecting_one_call_beats_always_approve() {
+    for yes_first in [true, false] {
+        let mut sim = Sim::started(two_pending_approvals());
+        sim.model_turn([model_call("buy", r#"{"n":1}"#), model_call("buy", r#"{"n":2}"#)]);
+        let (yes, no) = (("apr_R1", always(approve())), ("apr_R2", reject("not this one")));
+        let answers = if yes_first { [yes, no] } else { [no, yes] };
+        for (key, decision) in answers {
+            sim.decide(key, decision);
+        }
+        sim.skip_trace();
+        sim.finish_tool("call_R1", tool_text("bought"));
+        sim.expect_trace("fco_R1{completed} step.started{2}");
+        assert_eq!(sim.request_summary(), "user:go | call:buy | call:buy | result:bought | result:not this one");
+        sim.model_turn([model_call("buy", r#"{"n":3}"#)]);
+        sim.expect_trace("fc_R3 step.done{2,tool_calls} tool.started{call_R3}");
+        assert_eq!(sim.tool_requests.len(), 2);
+    }
+}
+
+/// An approval is bound to one call with the arguments that were shown: it runs that call unchanged, and no other.
+#[test]
+fn an_approval_runs_its_own_call_and_no_other() {
+    let mut sim = Sim::started(two_pending_approvals());
+    sim.model_turn([
+        model_call("buy", r#"{"n": 1}"#),
+        model_call("buy", r#"{"n":2}"#),
+        model_call("sell", r#"{"n":1}"#),
+    ]);
+    sim.decide("apr_R1", approve());
+    let ran: Vec<(&str, &str)> =
+        sim.tool_requests.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+    assert_eq!(ran, [("buy", r#"{"n": 1}"#)]);
+    sim.skip_trace();
+    sim.finish_tool("call_R1", tool_text("bought"));
+    sim.expect_trace("fco_R1{completed} paused{apr_R2,apr_R3}");
+}
+
+/// An approval of a tool whose definition has changed is void. (A run keeps its definitions: this is one whose
+/// definitions can no longer be read.)
+#[test]
+fn an_approval_of_a_changed_tool_runs_nothing() {
+    let mut narrower = tool("buy");
+    narrower.spec.parameters = serde_json::json!({"type": "object", "required": ["account"]});
+    for (now, code) in [
+        (demo_definitions([needs_approval(narrower)]), "invalid_arguments"),
+        (demo_definitions([tool("look")]), "unknown_tool"),
+    ] {
+        let mut sim = Sim::started(two_pending_approvals());
+        sim.model_turn([model_call("buy", r#"{"n":1}"#)]);
+        sim.skip_trace();
+        sim.run.definitions = Arc::new(now);
+        sim.decide("apr_R1", approve());
+        sim.expect_trace(&format!(
+            "resumed{{user}} approval.resolved{{apr_R1,approve,user}} fco_R1{{failed,{code}}} step.started{{2}}"
+        ));
+        assert!(sim.tool_requests.is_empty(), "{code}");
+    }
+}
+
+/// Of two `always` decisions about one tool the last one holds, whichever call each was made for.
+#[test]
+fn the_last_of_two_always_decisions_holds() {
+    for no_last in [true, false] {
+        let mut sim = Sim::started(two_pending_approvals());
+        sim.model_turn([model_call("buy", r#"{"n":1}"#), model_call("buy", r#"{"n":2}"#)]);
+        let (yes, no) = (("apr_R2", always(approve())), ("apr_R1", always(reject("never again"))));
+        let answers = if no_last { [yes, no] } else { [no, yes] };
+        for (key, decision) in answers {
+            sim.decide(key, decision);
+        }
+        sim.finish_tool("call_R2", tool_text("bought"));
+        sim.skip_trace();
+        sim.model_turn([model_call("buy", r#"{"n":3}"#)]);
+        let then = if no_last { "fco_R3{rejected,rejected} step.started{3}" } else { "tool.started{call_R3}" };
+        sim.expect_trace(&format!("fc_R3 step.done{{2,tool_calls}} {then}"));
+    }
+}
