@@ -123,7 +123,7 @@ fn action_after_decision(
         return Some(rejection_action(task, call, answer, message));
     }
     let edited = answer.decisions.first().and_then(|decision| decision.args.as_ref());
-    let edited = edited.filter(|args| kind == ApprovalDecisionKind::Edit && !is_same_json(call, args));
+    let edited = edited.filter(|args| kind == ApprovalDecisionKind::Edit && !call.has_same_arguments(args));
     let arguments = edited.map_or_else(|| approved_arguments(task, call), ToString::to_string);
     match resolve_and_validate(run, task, call, &arguments) {
         Ok(tool) => action_to_start(run, task, tool, arguments),
@@ -145,12 +145,8 @@ fn resolve_and_validate(
 /// The arguments that were approved: the call's own, verbatim, unless the request shows others.
 fn approved_arguments(task: &TaskFold, call: &ToolCall) -> String {
     let request = task.last_approval(&call.call_id).and_then(|(request, _)| request.action_requests.first());
-    let others = request.filter(|action| !is_same_json(call, &action.args));
+    let others = request.filter(|action| !call.has_same_arguments(&action.args));
     others.map_or_else(|| call.arguments.clone().unwrap_or_default(), |action| action.args.to_string())
-}
-
-fn is_same_json(call: &ToolCall, args: &serde_json::Value) -> bool {
-    call.arguments.as_deref().and_then(|own| serde_json::from_str(own).ok()).as_ref() == Some(args)
 }
 
 fn first_decision(answer: &ApprovalResolved) -> (ApprovalDecisionKind, Option<&str>) {
@@ -258,7 +254,7 @@ fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallA
         before.filter(|(fold, _)| fold.provider_call_id.as_ref() == Some(own) && !fold.superseded).peekable();
     before.peek()?;
     let Some((_, same)) =
-        before.find(|(_, before)| before.name == call.name && written_arguments(before) == written_arguments(call))
+        before.find(|(_, before)| before.name == call.name && before.written_arguments() == call.written_arguments())
     else {
         let message = "Another call had this id. Nothing was run; call it again with an id of its own.";
         let output = ToolOutput::failed(ErrorCode::DuplicateCallId, message);
@@ -269,11 +265,6 @@ fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallA
             .filter(|(_, result)| result.done)
             .and_then(|(_, result)| repeat_result_action(result)),
     )
-}
-
-/// The arguments as the model wrote them.
-fn written_arguments(call: &ToolCall) -> Option<&String> {
-    call.original_arguments.as_ref().or(call.arguments.as_ref())
 }
 
 /// The result of an earlier call, as people saw it and the model read it.

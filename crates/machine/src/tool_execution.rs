@@ -54,8 +54,8 @@ pub(crate) fn emit_tool_started(
 ) -> u32 {
     let call_fold = run.fold.task(task).and_then(|task| task.call(call));
     let attempt = call_fold.map_or(0, |(fold, _)| fold.attempts) + 1;
-    let written = call_fold.and_then(|(_, call)| call.original_arguments.as_ref().or(call.arguments.as_ref()));
-    let original_arguments = written.filter(|written| **written != arguments).cloned();
+    let written = call_fold.and_then(|(_, call)| call.written_arguments());
+    let original_arguments = written.filter(|written| *written != arguments).map(str::to_owned);
     let started = ToolStarted { task_id: task.clone(), call_id: call.clone(), arguments, original_arguments, attempt };
     out.emit_with_private(run, Event::ToolStarted(started), private);
     attempt

@@ -321,6 +321,28 @@ impl Item {
     }
 }
 
+impl ToolCall {
+    /// The arguments as the model wrote them.
+    #[must_use]
+    pub fn written_arguments(&self) -> Option<&str> {
+        self.original_arguments.as_deref().or(self.arguments.as_deref())
+    }
+
+    /// Whether these are its arguments, however they are written.
+    #[must_use]
+    pub fn has_same_arguments(&self, args: &Value) -> bool {
+        self.arguments.as_deref().and_then(|own| serde_json::from_str(own).ok()).as_ref() == Some(args)
+    }
+
+    /// Sets the arguments that the tool gets.
+    pub(crate) fn set_executed_arguments(&mut self, arguments: String) {
+        if self.arguments.as_ref() != Some(&arguments) {
+            let before = self.arguments.replace(arguments);
+            self.original_arguments = self.original_arguments.take().or(before);
+        }
+    }
+}
+
 impl Message {
     /// The text of the message, without images.
     #[must_use]

@@ -6,14 +6,15 @@ use crate::content::ContentPart;
 use crate::definition::OnCrash;
 use crate::error::ErrorInfo;
 use crate::event::{
-    ApprovalRequested, ApprovalResolved, ClientTool, StepRetrying, TaskRecovered, TaskSpec, ToolStarted,
+    ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, ClientTool, StepRetrying, TaskRecovered, TaskSpec,
+    ToolStarted,
 };
 use crate::event::{
     Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
 };
 use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{CallId, ItemId, TaskId};
-use crate::item::{Item, ToolCall};
+use crate::item::{CallKind, Item, ToolCall};
 use crate::model_settings::ModelSettings;
 use crate::record::PrivatePayload;
 use crate::reference;
@@ -371,18 +372,26 @@ impl TaskFold {
         let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
         fold.started = Some(started);
         fold.attempts = e.attempt;
-        if let Item::ToolCall(call) = &mut fold.item
-            && call.arguments.as_ref() != Some(&e.arguments)
-        {
-            let before = call.arguments.replace(e.arguments.clone());
-            call.original_arguments = call.original_arguments.take().or(before);
+        if let Item::ToolCall(call) = &mut fold.item {
+            call.set_executed_arguments(e.arguments.clone());
         }
         Ok(())
     }
 
     fn resolve(&mut self, e: &ApprovalResolved) -> FoldResult {
         let asked = self.approvals.iter_mut().find(|(asked, answer)| asked.key == e.key && answer.is_none());
-        asked.ok_or(FoldError)?.1 = Some(e.clone());
+        let (asked, answer) = asked.ok_or(FoldError)?;
+        *answer = Some(e.clone());
+        let call_id = asked.call_id.clone();
+        let decision = e.decisions.first().filter(|decision| decision.kind == ApprovalDecisionKind::Edit);
+        // Tools of the client have no start: an edit counts from the decision on.
+        if let Some(args) = decision.and_then(|decision| decision.args.as_ref())
+            && let Some(Item::ToolCall(call)) = self.call_mut(&call_id).map(|fold| &mut fold.item)
+            && call.kind == Some(CallKind::Client)
+            && !call.has_same_arguments(args)
+        {
+            call.set_executed_arguments(args.to_string());
+        }
         Ok(())
     }
 
