@@ -69,3 +69,29 @@ fn without_ids(frames: &Bytes) -> Bytes {
     let lines = frames.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"id:"));
     lines.flatten().copied().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::chat::{ChatProjection, StreamUsage};
+    use protocol::messages::MessagesProjection;
+    use protocol::run_items::RunItemsProjection;
+
+    #[test]
+    fn every_protocol_has_a_terminal_event_without_an_id() {
+        let (run, thread) = (TaskId::from("task_1"), ThreadId::from("thr_1"));
+        let projected =
+            |projection: Box<dyn Projection>| projected_frames(projection, thread.clone(), run.clone())();
+        let all = [
+            (native_frames(run.clone())(), "task.cancelled"),
+            (projected(Box::new(RunItemsProjection::new(run.clone(), &thread))), "\"status\":\"cancelled\""),
+            (projected(Box::new(MessagesProjection::new(run.clone(), 1))), "event: error"),
+            (projected(Box::new(ChatProjection::new(run.clone(), 1, StreamUsage::Omitted))), "\"error\""),
+        ];
+        for (frames, wanted) in all {
+            let text = String::from_utf8(frames.to_vec()).unwrap();
+            assert!(text.contains(wanted) && text.ends_with("\n\n"), "{text}");
+            assert!(!text.lines().any(|line| line.starts_with("id:")), "{text}");
+        }
+    }
+}

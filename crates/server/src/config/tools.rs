@@ -233,7 +233,11 @@ fn agent_tool(
     let called: Vec<&Agent> = wanted.iter().filter_map(|(_, wanted)| agents.get(*wanted)).collect();
     let mut tool = Tool::for_sub_agents(&called)?;
     tool.spec.name = name.to_owned();
-    if let Some(parameters) = table.get("parameters").and_then(|item| read_parameters(&item)) {
+    if let Some(item) = table.get("parameters") {
+        let parameters = read_parameters(&item)?;
+        if wanted.len() > 1 && parameters.pointer("/properties/name").is_none() {
+            item.report_error("the property `name` is missing; it selects one of the agents");
+        }
         tool.spec.parameters = parameters;
     }
     Some(tool)

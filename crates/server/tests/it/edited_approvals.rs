@@ -172,3 +172,32 @@ async fn an_edit_survives_a_kill_while_its_tool_runs() {
     let dialect = ProviderDialect::Responses;
     assert_eq!(dialect.call_arguments(&upstream.last_request(dialect)), [json!({"amount": 7})]);
 }
+
+#[tokio::test]
+async fn an_edit_of_a_client_tool_counts_from_the_decision_on() {
+    let upstream = RecordingUpstream::start(|dialect, body| match dialect.has_results(body) {
+        true => dialect.full_answer("It is done."),
+        false => dialect.full_call("work", WRITTEN),
+    })
+    .await;
+    let tool = "\n[tools.work]\nkind = \"client\"\napproval = \"always\"\n\
+        parameters = { type = \"object\", properties = { amount = { type = \"integer\" } } }\n";
+    let hw = Server::with_config(&(upstream.agents("tools = [\"work\"]") + tool), "");
+    for dialect in DIALECTS {
+        let task = pause_for(&hw, dialect).await;
+        edit(&hw, &task, 7).await;
+        let path = format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
+        hw.wait_until("it waits for the client", async || {
+            hw.get(&path).await.json()["pending"][0]["kind"] == "client_tool"
+        })
+        .await;
+        let waiting = hw.get(&path).await.json();
+        let call = call_of(&waiting);
+        assert_eq!((&call["arguments"], &call["original_arguments"]), (&json!(r#"{"amount":7}"#), &json!(WRITTEN)));
+        let results = json!([{"call_id": call["call_id"], "content": "refunded"}]);
+        assert_eq!(hw.post(&format!("{path}/tool_results"), results).await.status, 202);
+        let (ended, _) = wait_outcome(&hw, &task).await;
+        assert_eq!(ended["status"], "completed", "{ended}");
+        assert_eq!(dialect.call_arguments(&upstream.last_request(dialect)), [json!({"amount": 7})]);
+    }
+}
