@@ -92,11 +92,19 @@ test('a cut-off item is incomplete, and a completed one stays completed', () => 
 test('a call has the arguments that its tool got, and those of the model beside them', () => {
   const task_id = 'task_1';
   const call = { type: 'tool_call', id: 'fc_1', call_id: 'call_1', name: 'refund', arguments: '{"amount":500}' };
-  const started = (attempt, args) => ({ type: 'task.tool.started', call_id: 'call_1', attempt, arguments: args });
+  const written = { original_arguments: call.arguments };
+  const started = (attempt, args, more) => ({ type: 'task.tool.started', call_id: 'call_1', attempt, arguments: args, ...more });
   const task = blank(task_id);
-  const story = [{ type: 'task.output_item.added', output_index: 0, item: call }, started(1, '{"amount":7}'), started(2, '{"amount":8}')];
-  story.forEach((event, at) => assert.ok(fold(task, { ...event, task_id, seq: at + 1, at: 5 }), event.type));
-  assert.deepEqual(task.output, [{ ...call, arguments: '{"amount":8}', original_arguments: '{"amount":500}' }]);
+  const story = [
+    [{ type: 'task.output_item.added', output_index: 0, item: call }, call],
+    [started(1, '{"amount":7}', written), { ...call, arguments: '{"amount":7}', ...written }],
+    [started(2, '{"amount":8}', written), { ...call, arguments: '{"amount":8}', ...written }],
+    [started(3, call.arguments), call],
+  ];
+  story.forEach(([event, expected], at) => {
+    assert.ok(fold(task, { ...event, task_id, seq: at + 1, at: 5 }), event.type);
+    assert.deepEqual(task.output, [expected]);
+  });
 });
 
 test('objects are compared whole, whatever the order of their keys', () => {

@@ -80,8 +80,7 @@ mod tests {
     #[test]
     fn every_protocol_has_a_terminal_event_without_an_id() {
         let (run, thread) = (TaskId::from("task_1"), ThreadId::from("thr_1"));
-        let projected =
-            |projection: Box<dyn Projection>| projected_frames(projection, thread.clone(), run.clone())();
+        let projected = |projection: Box<dyn Projection>| projected_frames(projection, thread.clone(), run.clone())();
         let all = [
             (native_frames(run.clone())(), "task.cancelled"),
             (projected(Box::new(RunItemsProjection::new(run.clone(), &thread))), "\"status\":\"cancelled\""),

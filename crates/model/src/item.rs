@@ -334,11 +334,12 @@ impl ToolCall {
         self.arguments.as_deref().and_then(|own| serde_json::from_str(own).ok()).as_ref() == Some(args)
     }
 
-    /// Sets the arguments that the tool gets.
-    pub(crate) fn set_executed_arguments(&mut self, arguments: String) {
-        if self.arguments.as_ref() != Some(&arguments) {
-            let before = self.arguments.replace(arguments);
-            self.original_arguments = self.original_arguments.take().or(before);
+    /// Sets the arguments that the tool gets, and the model's if a person changed them. Earlier versions did not log the
+    /// change: the calls of their logs stay as they were shown.
+    pub(crate) fn set_executed_arguments(&mut self, arguments: &str, original: Option<&str>) {
+        if original.is_some() || self.original_arguments.is_some() {
+            self.arguments = Some(arguments.to_owned());
+            self.original_arguments = original.map(str::to_owned);
         }
     }
 }

@@ -44,7 +44,7 @@ const RULES = {
     for (const key of Object.keys(task.usage)) task.usage[key] += e.usage[key] ?? 0;
     return true;
   },
-  'task.tool.started': (task, e) => setArguments(callOf(task, e, (id) => id === e.call_id), e.arguments),
+  'task.tool.started': (task, e) => setArguments(callOf(task, e, (id) => id === e.call_id), e.arguments, e.original_arguments),
   'task.approval.resolved': approvalResolved,
   'task.tool.progress': (task, e) => {
     progress.set(task, { ...progress.get(task), [e.call_id]: e });
@@ -193,11 +193,12 @@ function status(task, e, word, pending = task.pending) {
 const callOf = (task, e, isIt) =>
   outputOf(task, e.task_id)?.find((item) => item.type === 'tool_call' && isIt(item.call_id));
 
-/** The arguments that the tool gets, which may not be those of the model. */
-function setArguments(call, args) {
-  if (!call || call.arguments === args) return Boolean(call);
-  call.original_arguments ??= call.arguments;
+/** The arguments that the tool gets, and those of the model if a person changed them. */
+function setArguments(call, args, original) {
+  if (!call || (original ?? call.original_arguments) === undefined) return Boolean(call);
   call.arguments = args;
+  if (original === undefined) delete call.original_arguments;
+  else call.original_arguments = original;
   return true;
 }
 
@@ -206,7 +207,7 @@ function approvalResolved(task, e) {
   const [decision] = e.decisions;
   const call = callOf(task, e, (id) => id.replace(/^[a-z]+_/, 'apr_') === e.key);
   if (decision?.type !== 'edit' || call?.kind !== 'client' || same(parsed(call.arguments), decision.args)) return true;
-  return setArguments(call, JSON.stringify(decision.args));
+  return setArguments(call, JSON.stringify(decision.args), call.original_arguments ?? call.arguments);
 }
 
 function parsed(text) {

@@ -127,7 +127,7 @@ async fn a_steer_to_a_paused_run_is_read_in_its_next_turn() {
                 test_engine.wait_idle().await;
             }
             test_engine.approve(&paused).await;
-            assert_eq!(test_engine.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
+            test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
             assert!(format!("{:?}", test_engine.models.last_request().history).contains("by the way"), "{kind:?}");
             assert_eq!(started_runs(&test_engine, &run.thread).await.len(), 1, "{kind:?}");
             let kinds = test_engine.event_types(&run.thread).await;

@@ -373,7 +373,7 @@ impl TaskFold {
         fold.started = Some(started);
         fold.attempts = e.attempt;
         if let Item::ToolCall(call) = &mut fold.item {
-            call.set_executed_arguments(e.arguments.clone());
+            call.set_executed_arguments(&e.arguments, e.original_arguments.as_deref());
         }
         Ok(())
     }
@@ -390,7 +390,8 @@ impl TaskFold {
             && call.kind == Some(CallKind::Client)
             && !call.has_same_arguments(args)
         {
-            call.set_executed_arguments(args.to_string());
+            let written = call.written_arguments().map(str::to_owned);
+            call.set_executed_arguments(&args.to_string(), written.as_deref());
         }
         Ok(())
     }

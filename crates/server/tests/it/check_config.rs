@@ -77,7 +77,9 @@ fn tools_of_several_agents_and_references_are_checked() {
         (tool.replace("\"second\"]", "\"secnd\"]"), "unknown agent `secnd`; did you mean `second`?"),
         (tool.replace("[\"other\", \"second\"]", "[]"), "the list must not be empty"),
         (
-            format!("{tool}parameters = {{ type = \"object\", properties = {{ prompt = {{ type = \"string\" }} }} }}\n"),
+            format!(
+                "{tool}parameters = {{ type = \"object\", properties = {{ prompt = {{ type = \"string\" }} }} }}\n"
+            ),
             "tools.t.parameters: the property `name` is missing",
         ),
         (

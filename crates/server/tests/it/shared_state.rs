@@ -30,9 +30,9 @@ file = "scenarios.toml"
 "#;
 const SCENARIOS: &str = r#"
 [[scenario]]
-match = 'run (?<tool>\w+)'
+match = 'run (?<name>\w+)'
 [[scenario.turn]]
-steps = [{ call = "{tool}" }]
+steps = [{ call = "{name}" }]
 [[scenario.turn]]
 steps = [{ text = "It says: {result}" }]
 "#;

@@ -230,10 +230,14 @@ fn with_executed_arguments(mut raw: Value, arguments: &str) -> Value {
     let Ok(executed) = serde_json::from_str::<Value>(arguments) else { return raw };
     let Some(item) = raw.as_object_mut().filter(|_| executed != written) else { return raw };
     match item.get("type").and_then(Value::as_str) {
-        Some("custom_tool_call") => drop(item.insert("input".to_owned(), json!(executed.get("input")))),
+        Some("custom_tool_call") => {
+            item.extend(executed.get("input").map(|input| ("input".to_owned(), input.clone())));
+        }
         Some("computer_call") => {
-            item.remove("action");
-            item.insert("actions".to_owned(), json!(executed.get("actions")));
+            if let Some(actions) = executed.get("actions") {
+                item.remove("action");
+                item.insert("actions".to_owned(), actions.clone());
+            }
         }
         _ => drop(item.insert("arguments".to_owned(), arguments.into())),
     }
