@@ -9,7 +9,7 @@ use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::resent_runs::split_altered_history;
 use crate::run_lookup::for_each_record_of_run;
-use crate::start_run::{check_json_size, check_request_size, check_web_file_count, start_run};
+use crate::start_run::{check_agent, check_json_size, check_request_size, check_web_file_count, start_run};
 use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
 use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
 use model::content::ContentPart;
@@ -186,14 +186,15 @@ async fn answer_pending(
     let resolved = ResolvedRun::existing(&run, count_pauses(gateway, user, &run).await? + 1);
     check_json_size(&answers, ANSWERS_BYTES_MAX)?;
     let extra_input = input_after_answers(gateway, items)?;
-    let parts = uploads::parts_of_answers(&mut answers);
-    uploads.store_in_thread(&gateway.attachments, user, &run.thread, parts).await?;
+    check_agent(gateway, &new.agent)?;
     let update = RequestUpdate {
         agent: new.agent.clone(),
         tools: new.tools.clone(),
         model_settings: new.model_settings.clone(),
     };
-    check_request_size(&update)?;
+    check_request_size(&(&update, &new.request_echo))?;
+    let parts = uploads::parts_of_answers(&mut answers);
+    uploads.store_in_thread(&gateway.attachments, user, &run.thread, parts).await?;
     let request = AnsweringRequest { request_echo: new.request_echo.clone(), update: Some(Box::new(update)) };
     gateway.engine.submit_answers(user, &run, answers, request, key).await?;
     steer_extra_input(gateway, user, (extra_input, uploads), &run, new).await?;

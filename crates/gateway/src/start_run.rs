@@ -50,10 +50,7 @@ async fn start_with_uploads(
     if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return submit_run(gateway, user, new).await;
     }
-    let ports = gateway.engine.ports();
-    if ports.definitions.resolve_agent(&new.agent).is_none() {
-        return Err(with_known_agents(gateway, StartError::UnknownAgent(new.agent)));
-    }
+    check_agent(gateway, &new.agent)?;
     check_request_size(&(
         &new.input,
         &new.tools,
@@ -121,6 +118,14 @@ async fn release_uploads(gateway: &Gateway, user: &UserId, thread: &ThreadId, or
     };
     if let Err(error) = released {
         tracing::warn!(%error, "the files of a run that did not start were not deleted; this waits for the next start");
+    }
+}
+
+/// Rejects an agent or model that does not exist.
+pub(crate) fn check_agent(gateway: &Gateway, name: &str) -> Result<(), Rejection> {
+    match gateway.engine.ports().definitions.resolve_agent(name) {
+        Some(_) => Ok(()),
+        None => Err(with_known_agents(gateway, StartError::UnknownAgent(name.to_owned()))),
     }
 }
 

@@ -214,11 +214,13 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
         ToolExecutor::Client | ToolExecutor::Agent { .. } if run.is_cancelling(task) => cancelled_action(),
         ToolExecutor::Client => return None,
         ToolExecutor::Agent { agent, others } => {
-            let chosen = chosen_sub_agent(agent, others, &arguments);
-            let refusal = |agent: &str| task_tree::sub_agent_refusal(run, task, agent).map_or(Ok(()), Err);
-            match chosen.and_then(|agent| refusal(&agent).map(|()| agent)) {
+            let chosen = chosen_sub_agent(agent, others, &arguments).and_then(|agent| {
+                let refusal = task_tree::sub_agent_refusal(run, task, &agent);
+                refusal.map_or(Ok(agent), |output| Err(Box::new(output)))
+            });
+            match chosen {
                 Ok(agent) => CallAction::StartSubAgent(agent, arguments),
-                Err(output) => CallAction::SetResult(ResultStatus::Failed, Box::new(output)),
+                Err(output) => CallAction::SetResult(ResultStatus::Failed, output),
             }
         }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
@@ -229,7 +231,7 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
 }
 
 /// The agent that a call means: the only one, or the one that its argument `name` picks.
-fn chosen_sub_agent(agent: &str, others: &[String], arguments: &str) -> Result<String, ToolOutput> {
+fn chosen_sub_agent(agent: &str, others: &[String], arguments: &str) -> Result<String, Box<ToolOutput>> {
     if others.is_empty() {
         return Ok(agent.to_owned());
     }
@@ -242,7 +244,7 @@ fn chosen_sub_agent(agent: &str, others: &[String], arguments: &str) -> Result<S
     let first = agents.next().unwrap_or_default().to_owned();
     let names = agents.fold(first, |names, name| names + ", " + name);
     let message = format!("There is no agent `{wanted}` here. `name` is one of: {names}.");
-    Err(ToolOutput::failed(ErrorCode::UnknownAgent, message))
+    Err(Box::new(ToolOutput::failed(ErrorCode::UnknownAgent, message)))
 }
 
 /// The action for a call whose id the provider has used before: the same call gets the same result, once that is there;

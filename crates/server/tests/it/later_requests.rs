@@ -177,6 +177,19 @@ async fn a_repeated_model_does_not_undo_a_hand_off() {
 }
 
 #[tokio::test]
+async fn an_answer_with_an_unknown_model_is_refused_and_changes_nothing() {
+    let (upstream, hw) = calling_server("").await;
+    let first = create_response(&hw, json!({"model": "responses/one", "tools": [function("a")], "input": "go"})).await;
+    let mut answer =
+        json!({"model": "nobody", "previous_response_id": first["id"], "input": [output(call_of(&first))]});
+    let refused = hw.post("/v1/responses", answer.clone()).await;
+    assert!((400..500).contains(&refused.status) && refused.text.contains("nobody"), "{}", refused.text);
+    assert_eq!(upstream.requests(UP).len(), 1);
+    answer["model"] = json!("responses/one");
+    assert_eq!(output_text(&create_response(&hw, answer).await), "Done.");
+}
+
+#[tokio::test]
 async fn a_client_that_names_another_agent_continues_with_it() {
     let more = "\n[agents.sales]\nmodel = \"responses/sales\"\ninstructions = \"I sell.\"\n\
         [agents.support]\nmodel = \"responses/support\"\ninstructions = \"I help.\"\n";

@@ -64,7 +64,7 @@ async fn input_to_a_paused_run_is_read_in_its_next_turn() {
                 hw.kill9();
                 hw.restart();
             }
-            assert_eq!(hw.get(&path(&task, "").trim_end_matches('/')).await.json()["status"], "paused");
+            assert_eq!(hw.get(path(&task, "").trim_end_matches('/')).await.json()["status"], "paused");
             answer(&hw, &task).await;
             let ended = hw.wait_ended(task["task_id"].as_str().unwrap()).await;
             assert_eq!(ended["status"], "completed", "{ended}");

@@ -134,8 +134,7 @@ async fn an_agent_cannot_cite_what_it_was_not_shown() {
     let task = run(&hw, json!({"model": "root", "input": "go"})).await;
     let (_, citations) = block_and_citations(&task);
     assert_eq!(citations[0]["reference_id"], 1, "the root was shown it: {task}");
-    let results = task["output"].as_array().unwrap().iter().filter(|item| item["type"] == "tool_result");
-    let child = results.last().unwrap();
+    let child = task["output"].as_array().unwrap().iter().rfind(|item| item["type"] == "tool_result").unwrap();
     let blocks = child["block_list"].as_array().unwrap();
     let message = blocks.iter().find(|block| block["type"] == "message").expect("the child's message");
     assert_eq!(message["block_list"][0]["text"], "I have heard.[^1]");

@@ -299,7 +299,7 @@ fn an_edited_call_is_sent_with_the_arguments_that_ran() {
     let cases = [
         (function, r#"{"n":7}"#.to_owned(), "arguments", json!(r#"{"n":7}"#)),
         (custom, r#"{"input":"7"}"#.to_owned(), "input", json!("7")),
-        (computer, json!({"actions": actions, "pending_safety_checks": []}).to_string(), "actions", actions.clone()),
+        (computer, json!({"actions": actions, "pending_safety_checks": []}).to_string(), "actions", actions),
     ];
     for (item, arguments, member, expected) in cases {
         let call = HistoryEntry::Call {
