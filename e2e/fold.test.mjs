@@ -64,22 +64,47 @@ test('a gap, a repeat and an event after the end do not fit', () => {
   assert.equal(fold(task, { ...records[6], seq: 7 }), false);
 });
 
-test('an interrupted step leaves its items incomplete, and only those', () => {
+test('a cut-off item is incomplete, and a completed one stays completed', () => {
   const task_id = 'task_1';
   const usage = { ...blank('').usage, output_tokens: 3 };
-  const message = (id) => ({ type: 'message', id, role: 'assistant', block_list: [], status: 'completed' });
+  const message = (id, more) => ({ type: 'message', id, role: 'assistant', block_list: [], ...more });
+  const cut = { status: 'incomplete', reason: 'recovered' };
   const story = [
     { type: 'task.step.started', step: 1, attempt: 1 },
     { type: 'task.output_item.added', output_index: 0, item: message('msg_1') },
-    { type: 'task.step.done', step: 1, stop_reason: 'stop', usage },
-    { type: 'task.step.started', step: 2, attempt: 1 },
+    { type: 'task.output_item.done', output_index: 0, item: message('msg_1', { status: 'completed' }) },
     { type: 'task.output_item.added', output_index: 1, item: message('msg_2') },
-    { type: 'task.step.done', step: 2, stop_reason: 'cancelled', usage },
+    { type: 'task.output_item.done', output_index: 1, item: message('msg_2', cut) },
+    { type: 'task.step.done', step: 1, stop_reason: 'lost', usage },
+    { type: 'task.recovered', step: 1, attempt: 2, cut: ['msg_1', 'msg_2'] },
+    { type: 'task.step.started', step: 1, attempt: 2 },
+    { type: 'task.output_item.added', output_index: 2, item: message('msg_3', { status: 'completed' }) },
+    { type: 'task.step.done', step: 1, stop_reason: 'stop', usage },
+    { type: 'task.completed', usage },
   ];
   const task = blank(task_id);
-  story.forEach((event, at) => assert.ok(fold(task, { ...event, task_id, seq: at + 1, at: 5 })));
-  assert.deepEqual(task.output.map((item) => [item.status, item.reason]), [['completed', undefined], ['incomplete', 'cancelled']]);
-  assert.equal(task.usage.output_tokens, 6);
+  story.forEach((event, at) => assert.ok(fold(task, { ...event, task_id, seq: at + 1, at: 5 }), event.type));
+  const shown = task.output.map((item) => [item.id, item.status, item.reason]);
+  const completed = ['completed', undefined];
+  assert.deepEqual(shown, [['msg_1', ...completed], ['msg_2', 'incomplete', 'recovered'], ['msg_3', ...completed]]);
+});
+
+test('a call has the arguments that its tool got, and those of the model beside them', () => {
+  const task_id = 'task_1';
+  const call = { type: 'tool_call', id: 'fc_1', call_id: 'call_1', name: 'refund', arguments: '{"amount":500}' };
+  const written = { original_arguments: call.arguments };
+  const started = (attempt, args, more) => ({ type: 'task.tool.started', call_id: 'call_1', attempt, arguments: args, ...more });
+  const task = blank(task_id);
+  const story = [
+    [{ type: 'task.output_item.added', output_index: 0, item: call }, call],
+    [started(1, '{"amount":7}', written), { ...call, arguments: '{"amount":7}', ...written }],
+    [started(2, '{"amount":8}', written), { ...call, arguments: '{"amount":8}', ...written }],
+    [started(3, call.arguments), call],
+  ];
+  story.forEach(([event, expected], at) => {
+    assert.ok(fold(task, { ...event, task_id, seq: at + 1, at: 5 }), event.type);
+    assert.deepEqual(task.output, [expected]);
+  });
 });
 
 test('objects are compared whole, whatever the order of their keys', () => {

@@ -103,3 +103,18 @@ test('a session of the SDK is a conversation of the server', async () => {
   const { data } = await server.get(`/v1/conversations/${conversation}/items?order=asc`);
   assert.equal(data.filter((item) => item.role === 'user').length, 2);
 });
+
+test('after a hand-off of the SDK the new agent answers, with its own model and tools', async () => {
+  const two = await startServer({ config: new URL('responses/handoff.toml', import.meta.url).pathname });
+  const worker = startWorker('responses/agents_sdk.py', two.url);
+  try {
+    for (const chained of [false, true]) {
+      const { text, agent, names } = await worker.ask('hand_over', { chained });
+      assert.deepEqual([text, agent], ['Refunds says: red', 'refunds'], `chained: ${chained}`);
+      assert.deepEqual(names, ['handoff_requested', 'handoff_occured', 'tool_called', 'tool_output', 'message_output_created']);
+    }
+  } finally {
+    await worker.stop();
+    await two.stop();
+  }
+});

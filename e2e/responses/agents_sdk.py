@@ -76,6 +76,18 @@ async def run(
         }
 
 
+async def hand_over(chained: bool) -> dict[str, Any]:
+    """A hand-off between two agents of the caller's, each with a model and tools of its own."""
+    async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
+        model = {name: OpenAIResponsesModel(model=name, openai_client=client) for name in ("triage", "refunds")}
+        refunds = Agent(name="refunds", instructions="Be brief.", model=model["refunds"], tools=[pick])
+        triage = Agent(name="triage", instructions="Find out who helps.", model=model["triage"], handoffs=[refunds])
+        names: list[str] = []
+        options = {"max_turns": TURNS_MAX, "auto_previous_response_id": chained}
+        result = await one(triage, "I want my money back.", options, names, [], streamed=True)
+        return {"text": result.final_output, "agent": result.last_agent.name, "names": names}
+
+
 async def one(agent: Any, input: Any, options: Any, names: list[str], raw: list[Any], streamed: bool) -> Any:
     if not streamed:
         return await Runner.run(agent, input, **options)
@@ -103,4 +115,4 @@ def start(**params: Any) -> dict[str, Any]:
 
 if __name__ == "__main__":
     set_tracing_disabled(True)
-    serve({"run": start})
+    serve({"run": start, "hand_over": lambda **params: asyncio.run(hand_over(**params))})

@@ -6,7 +6,7 @@ mod on_busy;
 mod queries;
 mod start;
 
-pub use commands::AnswerError;
+pub use commands::{AnswerError, AnsweringRequest};
 pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 
 use crate::actor_registry::ActorRegistry;

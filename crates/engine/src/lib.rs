@@ -30,7 +30,9 @@ mod wakeup;
 
 pub use clock::SystemClock;
 pub use documents::NoDocuments;
-pub use engine::{AnswerError, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
+pub use engine::{
+    AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError,
+};
 pub use ports::{CurrentDefinitions, Ports};
 pub use read_records::{for_each_record, log_head};
 pub use shared::StopMode;

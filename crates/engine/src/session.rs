@@ -65,8 +65,6 @@ pub(crate) struct ThreadSession<'a> {
     pub(crate) submitted_seq: Seq,
     /// Rows that were handled, but whose consumption is not durable yet.
     pub(crate) handled_rows: HashSet<u64>,
-    /// Steering input that came too late for its run: it starts the next one.
-    pub(crate) late_steers: HashSet<u64>,
     /// A run that starts when its hook has answered.
     pub(crate) pending_hook: Option<PendingHook>,
     /// What the owner has spent today, without the current run.
@@ -121,7 +119,6 @@ impl<'a> ThreadSession<'a> {
             in_flight: None,
             submitted_seq: lease.head,
             handled_rows: HashSet::new(),
-            late_steers: HashSet::new(),
             pending_hook: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),

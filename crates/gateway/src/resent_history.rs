@@ -6,16 +6,14 @@
 
 use crate::context::Gateway;
 use crate::rejection::{Rejection, unknown_agent_detail};
+use crate::resent_runs::follow_resent_runs;
 use crate::resolve_run::{ConversationRef, ResolvedRun, find_known_prefix};
-use crate::run_lookup::{
-    RECENT_RUNS_MAX, RunStart, find_run_start, for_each_record, for_each_record_of_run, newest_runs,
-};
+use crate::run_lookup::{RunStart, find_run_start, for_each_record, for_each_record_of_run};
 use crate::stream_start::{StreamPosition, StreamStart, StreamView};
-use model::content::ContentPart;
+use model::UserId;
 use model::error::ErrorCode;
-use model::event::{Event, TaskCreated};
-use model::ports::{Frames, IdempotencyKey, PageLimit, Projection, RunRow};
-use model::{TaskId, UserId};
+use model::event::Event;
+use model::ports::{Frames, IdempotencyKey, Projection};
 use protocol::client_input::{ClientInput, InputKind};
 use protocol::stateless::{StatelessRequest, is_client_tool_pause};
 use std::ops::ControlFlow;
@@ -64,79 +62,6 @@ pub async fn split_resent_history(
     Ok((rest.split_off(first_new), ConversationRef::AfterRun(Box::new(run))))
 }
 
-/// Follows the later runs that started with the same messages, and removes these messages from `rest`. The last messages
-/// stay: they are the new input.
-async fn follow_resent_runs(
-    gateway: &Gateway,
-    user: &UserId,
-    mut run: RunRow,
-    rest: &mut Vec<ClientInput>,
-) -> Result<RunRow, Rejection> {
-    let groups = user_message_groups(rest);
-    let Some((_, earlier)) = groups.split_last().filter(|(_, earlier)| !earlier.is_empty()) else { return Ok(run) };
-    let later_runs = later_runs_of_thread(gateway, user, &run).await?;
-    let mut known = 0;
-    for group in earlier {
-        // If a request was made twice, the client has seen the newer answer last.
-        let next = later_runs.iter().rev().find(|later| later.previous == run.id && later.input == group.parts);
-        let Some(next) = next else { break };
-        run = next.row.clone();
-        known = group.end;
-    }
-    rest.drain(..known);
-    Ok(run)
-}
-
-/// Adjacent user messages.
-struct MessageGroup {
-    parts: Vec<ContentPart>,
-    /// The index after the last message.
-    end: usize,
-}
-
-fn user_message_groups(items: &[ClientInput]) -> Vec<MessageGroup> {
-    let mut groups: Vec<MessageGroup> = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let InputKind::User(parts) = &item.kind else { continue };
-        match groups.last_mut() {
-            Some(group) if group.end == index => {
-                group.parts.extend(parts.iter().cloned());
-                group.end = index + 1;
-            }
-            _ => groups.push(MessageGroup { parts: parts.clone(), end: index + 1 }),
-        }
-    }
-    groups
-}
-
-struct LaterRun {
-    row: RunRow,
-    previous: TaskId,
-    input: Vec<ContentPart>,
-}
-
-/// The runs of a thread after `run`, oldest first.
-async fn later_runs_of_thread(gateway: &Gateway, user: &UserId, run: &RunRow) -> Result<Vec<LaterRun>, Rejection> {
-    let journal = &gateway.engine.ports().journal;
-    let newest = newest_runs(gateway, user, &run.thread, RECENT_RUNS_MAX).await?;
-    let mut rows: Vec<RunRow> = newest.into_iter().take_while(|row| row.id != run.id).collect();
-    rows.reverse();
-    let mut later_runs = Vec::new();
-    let mut before = run.id.clone();
-    for row in rows {
-        let Some(first) = row.first_seq else { continue };
-        let page = journal.read_page(user, &row.thread, first.prev(), PageLimit::ONE).await?;
-        let Some(Event::Created(TaskCreated { task, .. })) = page.records.first().map(|record| record.event()) else {
-            continue;
-        };
-        let previous = task.previous.clone().unwrap_or(before);
-        before = row.id.clone();
-        let input = task.input.iter().flat_map(|message| message.content.iter().cloned()).collect();
-        later_runs.push(LaterRun { row, previous, input });
-    }
-    Ok(later_runs)
-}
-
 /// The segment of a resolved run as clients of these protocols count: only pauses for client tools start another.
 pub async fn client_tool_segment(gateway: &Gateway, user: &UserId, resolved: &ResolvedRun) -> Result<u32, Rejection> {
     let (mut pauses, mut segment) = (1, 1);
@@ -166,7 +91,7 @@ pub async fn start_of_segment(
     let run_start = find_run_start(gateway, user, &resolved.run).await?;
     let view = StreamView { name, dialect: "", projection };
     let position = StreamPosition::after(run_start.before);
-    Ok(StreamStart::new(resolved.thread.clone(), view, position).with_queued_run(run_start.queued_run()))
+    Ok(StreamStart::new(resolved.thread.clone(), view, position).with_queued_run(run_start.queued_run(), None))
 }
 
 /// Whether the log holds a whole segment.

@@ -7,10 +7,11 @@
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
 use crate::rejection::Rejection;
+use crate::resent_runs::split_altered_history;
 use crate::run_lookup::for_each_record_of_run;
-use crate::start_run::{check_json_size, check_request_size, check_web_file_count, start_run};
-use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
-use model::command::{AnswerBody, ClientToolResult};
+use crate::start_run::{check_agent, check_json_size, check_request_size, check_web_file_count, start_run};
+use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
+use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
@@ -77,6 +78,7 @@ pub async fn resolve_run(
     new: NewRun,
 ) -> Result<ResolvedRun, Rejection> {
     let repeated = gateway.engine.find_submission(user, new.idempotency.as_ref()).await?;
+    let is_named = !matches!(conversation, ConversationRef::Unspecified);
     let (known, conversation) = find_known_prefix(gateway, user, &input.items, conversation).await?;
     // A request that was interrupted has used up its key: the rest of it is processed without one.
     let key = new.idempotency.clone().filter(|_| repeated.is_none());
@@ -86,10 +88,18 @@ pub async fn resolve_run(
     if let Some(started) = repeated {
         return resolve_repeated_request(gateway, user, &input, started, &new).await;
     }
-    let RequestInput { items, uploads } = input;
+    let RequestInput { mut items, uploads } = input;
+    let (items, conversation) = match conversation {
+        ConversationRef::AfterRun(run) if !is_named => {
+            let rest = items.split_off(known);
+            let (rest, run) = split_altered_history(gateway, user, *run, rest).await?;
+            (rest, ConversationRef::AfterRun(Box::new(run)))
+        }
+        named => (items.split_off(known), named),
+    };
     let is_input =
         |item: &ClientInput| !matches!(item.kind, InputKind::ApprovalDecision { .. } | InputKind::ItemReference);
-    let items = drop_unmatched_outputs(items.into_iter().skip(known).filter(is_input).collect(), &conversation)?;
+    let items = drop_unmatched_outputs(items.into_iter().filter(is_input).collect(), &conversation)?;
     let new_input = NewInput::from_client_input(&items);
     let new = NewRun { prior_history: new_input.prior_history(), input: new_input.input, ..new };
     let new = choose_thread(gateway, user, conversation, new).await?;
@@ -176,9 +186,17 @@ async fn answer_pending(
     let resolved = ResolvedRun::existing(&run, count_pauses(gateway, user, &run).await? + 1);
     check_json_size(&answers, ANSWERS_BYTES_MAX)?;
     let extra_input = input_after_answers(gateway, items)?;
+    check_agent(gateway, &new.agent)?;
+    let update = RequestUpdate {
+        agent: new.agent.clone(),
+        tools: new.tools.clone(),
+        model_settings: new.model_settings.clone(),
+    };
+    check_request_size(&(&update, &new.request_echo))?;
     let parts = uploads::parts_of_answers(&mut answers);
     uploads.store_in_thread(&gateway.attachments, user, &run.thread, parts).await?;
-    gateway.engine.submit_answers(user, &run, answers, new.request_echo.clone(), key).await?;
+    let request = AnsweringRequest { request_echo: new.request_echo.clone(), update: Some(Box::new(update)) };
+    gateway.engine.submit_answers(user, &run, answers, request, key).await?;
     steer_extra_input(gateway, user, (extra_input, uploads), &run, new).await?;
     Ok(Some(resolved))
 }

@@ -2,13 +2,14 @@
 //! end, is one response.
 
 use crate::context::Gateway;
+use crate::queue_cancel::QueueCancelFrames;
 use crate::rejection::{Rejection, truncate_id};
 use crate::resolve_run::{ConversationRef, ResolvedRun};
 use crate::run_lookup::{find_run_start, for_each_record_of_run};
 use crate::stream_start::{StreamEnd, StreamPosition, StreamStart, StreamView, wait_for_end};
 use crate::task_commands::submit_cancel;
 use crate::thread_names::create_alias;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use model::UserId;
 use model::command::{CancelCommand, Command, StartCommand};
 use model::error::ErrorCode;
@@ -201,22 +202,23 @@ pub async fn start_of_response(
     };
     let position = StreamPosition { skip_frames, ..StreamPosition::after(run_start.before) };
     Ok(StreamStart::new(thread.clone(), view, position)
-        .with_queued_run(run_start.queued_run())
-        .with_queue_cancel_frames(queue_cancel_frames(&run_start.run, skip_frames))
+        .with_queued_run(run_start.queued_run(), Some(queue_cancel_frames(run_start.run, skip_frames)))
         .with_inline_images())
 }
 
 /// The frames of a response whose run is cancelled in the queue: it has no records to project.
-fn queue_cancel_frames(run: &RunRow, skip_frames: u64) -> Bytes {
-    let request = PendingResponse { status: PendingStatus::Cancelled, ..pending_response(run, None) };
-    let mut out = BytesMut::new();
-    for (number, event) in ResponsesProjection::cancelled_events(&run.id, request).iter().enumerate() {
-        if number as u64 >= skip_frames {
-            let event_type = event.get("type").and_then(Value::as_str);
-            sse::write_event(&mut out, None, event_type, &event.to_string());
+fn queue_cancel_frames(run: RunRow, skip_frames: u64) -> QueueCancelFrames {
+    Box::new(move || {
+        let request = PendingResponse { status: PendingStatus::Cancelled, ..pending_response(&run, None) };
+        let mut out = BytesMut::new();
+        for (number, event) in ResponsesProjection::cancelled_events(&run.id, request).iter().enumerate() {
+            if number as u64 >= skip_frames {
+                let event_type = event.get("type").and_then(Value::as_str);
+                sse::write_event(&mut out, None, event_type, &event.to_string());
+            }
         }
-    }
-    out.freeze()
+        out.freeze()
+    })
 }
 
 /// Cancels the run of a response and waits for the response's end. One that has ended stays as it is.

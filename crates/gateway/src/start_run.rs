@@ -51,10 +51,7 @@ async fn start_with_uploads(
     if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return submit_run(gateway, user, new).await;
     }
-    let ports = gateway.engine.ports();
-    if ports.definitions.get().resolve_agent(&new.agent).is_none() {
-        return Err(with_known_agents(gateway, StartError::UnknownAgent(new.agent)));
-    }
+    check_agent(gateway, &new.agent)?;
     new.check_size()?;
     let (thread, origin) = match &new.thread {
         Some(thread) => {
@@ -116,6 +113,14 @@ async fn release_uploads(gateway: &Gateway, user: &UserId, thread: &ThreadId, or
     };
     if let Err(error) = released {
         tracing::warn!(%error, "the files of a run that did not start were not deleted; this waits for the next start");
+    }
+}
+
+/// Rejects an agent or model that does not exist.
+pub(crate) fn check_agent(gateway: &Gateway, name: &str) -> Result<(), Rejection> {
+    match gateway.engine.ports().definitions.get().resolve_agent(name) {
+        Some(_) => Ok(()),
+        None => Err(with_known_agents(gateway, StartError::UnknownAgent(name.to_owned()))),
     }
 }
 
@@ -220,11 +225,13 @@ pub fn entry_agents(definitions: &Definitions) -> Vec<&str> {
     for agent in definitions.agents.values() {
         known
             .extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|target| *target != agent.name));
-        let called = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.executor) {
-            Some(ToolExecutor::Agent { agent }) => agent.as_str(),
-            _ => name.as_str(),
-        });
-        known.extend(called.filter(|called| *called != agent.name));
+        for name in &agent.tools {
+            let called = match definitions.tools.get(name).map(|tool| &tool.executor) {
+                Some(ToolExecutor::Agent { agent, others }) => [agent].into_iter().chain(others).collect(),
+                _ => vec![name],
+            };
+            known.extend(called.into_iter().map(String::as_str).filter(|called| *called != agent.name));
+        }
     }
     definitions.agents.keys().map(String::as_str).filter(|name| !known.contains(name)).collect()
 }
@@ -248,7 +255,7 @@ mod tests {
             ..Agent::default()
         };
         let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
-        let tool = Tool::new(spec, ToolExecutor::Agent { agent: "asked".to_owned() });
+        let tool = Tool::new(spec, ToolExecutor::Agent { agent: "asked".to_owned(), others: Vec::new() });
         let agents = [
             agent("front", &["ask", "named", "front"], &["heir", "front"]),
             agent("asked", &[], &[]),

@@ -5,9 +5,9 @@
 
 use crate::attachments::inline_images::ThreadImages;
 use crate::context::Gateway;
+use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
 use crate::run_lookup::{RunStart, find_run_start, for_each_record};
-use bytes::Bytes;
 use engine::{View, Viewer};
 use model::cursor::{Cursor, CursorError};
 use model::ports::{Frames, PageLimit, Projection, RunRow, StoreError};
@@ -63,6 +63,13 @@ impl NativeFormat {
         }
     }
 
+    fn queue_cancel_frames(self, run: &TaskId) -> Option<QueueCancelFrames> {
+        match self {
+            Self::Task => Some(native_frames(run.clone())),
+            Self::RunItems => None,
+        }
+    }
+
     fn thread_view(self, thread: &ThreadId) -> StreamView {
         match self {
             Self::Task => task_view(RecordScope::Thread, "task/thread".to_owned()),
@@ -104,8 +111,8 @@ pub struct StreamStart {
     start: Seq,
     /// A run that has not started: if it is cancelled in the queue, it never writes a record.
     pub queued_run: Option<TaskId>,
-    /// Frames to send in that case, if the protocol has an event for it.
-    pub queue_cancel_frames: Option<Bytes>,
+    /// Frames to send in that case.
+    pub queue_cancel_frames: Option<QueueCancelFrames>,
     /// Whether clients expect image bytes where frames have URLs.
     inline_images: bool,
 }
@@ -122,12 +129,15 @@ impl StreamStart {
         gateway.shares.frozen_at(user).is_some_and(|until| self.start >= until)
     }
 
-    pub(crate) fn with_queued_run(self, run: Option<TaskId>) -> Self {
-        Self { queued_run: run, ..self }
-    }
-
-    pub(crate) fn with_queue_cancel_frames(self, frames: Bytes) -> Self {
-        Self { queue_cancel_frames: Some(frames), ..self }
+    /// Marks a run that has not started. `frames` end the stream if it is cancelled in the queue; those of the projection
+    /// by default.
+    pub(crate) fn with_queued_run(mut self, run: Option<TaskId>, frames: Option<QueueCancelFrames>) -> Self {
+        let Some(run) = run else { return self };
+        let projection = self.view.projection.boxed_clone();
+        let projected = || projected_frames(projection, self.thread.clone(), run.clone());
+        self.queue_cancel_frames = Some(frames.unwrap_or_else(projected));
+        self.queued_run = Some(run);
+        self
     }
 
     fn for_format(self, format: NativeFormat) -> Self {
@@ -156,7 +166,8 @@ pub fn thread_images(gateway: &Gateway, user: &UserId, thread: &ThreadId) -> Thr
 pub fn start_of_first_run(thread: ThreadId, run: TaskId, format: NativeFormat) -> StreamStart {
     let view = format.run_view(&thread, &run);
     let position = StreamPosition::after(Seq::ZERO);
-    StreamStart::new(thread, view, position).with_queued_run(Some(run)).for_format(format)
+    let cancel_frames = format.queue_cancel_frames(&run);
+    StreamStart::new(thread, view, position).with_queued_run(Some(run), cancel_frames).for_format(format)
 }
 
 /// The stream of a task; `None` if the client has all of it.
@@ -190,7 +201,8 @@ pub async fn start_of_task(
     }
     let position = StreamPosition { history_start: before, start, skip_frames };
     check_frame_offset(gateway, user, &run.thread, view.projection.boxed_clone(), position).await?;
-    Ok(Some(StreamStart::new(run.thread, view, position).with_queued_run(queued_run).for_format(format)))
+    let stream = StreamStart::new(run.thread, view, position);
+    Ok(Some(stream.with_queued_run(queued_run, format.queue_cancel_frames(task)).for_format(format)))
 }
 
 /// The stream of a thread, which never ends.

@@ -123,10 +123,8 @@ fn action_after_decision(
         return Some(rejection_action(task, call, answer, message));
     }
     let edited = answer.decisions.first().and_then(|decision| decision.args.as_ref());
-    let arguments = match edited.filter(|_| kind == ApprovalDecisionKind::Edit) {
-        Some(args) => args.to_string(),
-        None => approved_arguments(task, call),
-    };
+    let edited = edited.filter(|args| kind == ApprovalDecisionKind::Edit && !call.has_same_arguments(args));
+    let arguments = edited.map_or_else(|| approved_arguments(task, call), ToString::to_string);
     match resolve_and_validate(run, task, call, &arguments) {
         Ok(tool) => action_to_start(run, task, tool, arguments),
         Err(output) => Some(CallAction::SetResult(ResultStatus::Failed, output)),
@@ -144,12 +142,11 @@ fn resolve_and_validate(
     arguments::validate_arguments(&tool.spec, arguments).map(|()| tool)
 }
 
-/// The arguments that were approved: the model's own, verbatim, unless others had run before a crash.
+/// The arguments that were approved: the call's own, verbatim, unless the request shows others.
 fn approved_arguments(task: &TaskFold, call: &ToolCall) -> String {
-    let own = call.arguments.clone().unwrap_or_default();
     let request = task.last_approval(&call.call_id).and_then(|(request, _)| request.action_requests.first());
-    let others = request.filter(|action| serde_json::from_str(&own).ok().as_ref() != Some(&action.args));
-    others.map_or(own, |action| action.args.to_string())
+    let others = request.filter(|action| !call.has_same_arguments(&action.args));
+    others.map_or_else(|| call.arguments.clone().unwrap_or_default(), |action| action.args.to_string())
 }
 
 fn first_decision(answer: &ApprovalResolved) -> (ApprovalDecisionKind, Option<&str>) {
@@ -216,15 +213,38 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
     Some(match &tool.executor {
         ToolExecutor::Client | ToolExecutor::Agent { .. } if run.is_cancelling(task) => cancelled_action(),
         ToolExecutor::Client => return None,
-        ToolExecutor::Agent { agent } => match task_tree::sub_agent_refusal(run, task, agent) {
-            Some(output) => CallAction::SetResult(ResultStatus::Failed, Box::new(output)),
-            None => CallAction::StartSubAgent(agent.clone(), arguments),
-        },
+        ToolExecutor::Agent { agent, others } => {
+            let chosen = chosen_sub_agent(agent, others, &arguments).and_then(|agent| {
+                let refusal = task_tree::sub_agent_refusal(run, task, &agent);
+                refusal.map_or(Ok(agent), |output| Err(Box::new(output)))
+            });
+            match chosen {
+                Ok(agent) => CallAction::StartSubAgent(agent, arguments),
+                Err(output) => CallAction::SetResult(ResultStatus::Failed, output),
+            }
+        }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
         ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => {
             CallAction::StartTool(Box::new(tool), arguments)
         }
     })
+}
+
+/// The agent that a call means: the only one, or the one that its argument `name` picks.
+fn chosen_sub_agent(agent: &str, others: &[String], arguments: &str) -> Result<String, Box<ToolOutput>> {
+    if others.is_empty() {
+        return Ok(agent.to_owned());
+    }
+    let arguments: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+    let wanted = arguments.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let mut agents = std::iter::once(agent).chain(others.iter().map(String::as_str));
+    if agents.clone().any(|name| name == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let first = agents.next().unwrap_or_default().to_owned();
+    let names = agents.fold(first, |names, name| names + ", " + name);
+    let message = format!("There is no agent `{wanted}` here. `name` is one of: {names}.");
+    Err(Box::new(ToolOutput::failed(ErrorCode::UnknownAgent, message)))
 }
 
 /// The action for a call whose id the provider has used before: the same call gets the same result, once that is there;
@@ -235,7 +255,8 @@ fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallA
     let mut before =
         before.filter(|(fold, _)| fold.provider_call_id.as_ref() == Some(own) && !fold.superseded).peekable();
     before.peek()?;
-    let Some((_, same)) = before.find(|(_, before)| before.name == call.name && before.arguments == call.arguments)
+    let Some((_, same)) =
+        before.find(|(_, before)| before.name == call.name && before.written_arguments() == call.written_arguments())
     else {
         let message = "Another call had this id. Nothing was run; call it again with an id of its own.";
         let output = ToolOutput::failed(ErrorCode::DuplicateCallId, message);

@@ -11,7 +11,9 @@ use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_exec
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
-use model::event::{Event, InputAdded, InputMessage, LimitReason, StopReason, TaskCreated, TaskSpec, TaskStarted};
+use model::event::{
+    Event, InputAdded, InputMessage, LimitReason, StateSnapshot, StopReason, TaskCreated, TaskSpec, TaskStarted,
+};
 use model::fold::TaskFold;
 use model::item::Role;
 use model::record::PrivatePayload;
@@ -52,6 +54,10 @@ pub(crate) fn start_run(writer: &mut RunWriter<'_>, start: StartCommand) {
     writer.emit_with_private(created, Some(private));
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Run(task_id.clone()), at: deadline });
     writer.emit(Event::Started(TaskStarted { task_id: task_id.clone() }));
+    // A run is whole by itself: what folds its records alone needs the state that it starts from.
+    if let Some(state) = writer.run.fold.state.clone() {
+        writer.emit(Event::StateSnapshot(StateSnapshot { task_id: task_id.clone(), state }));
+    }
     if let Some(error) = hook_error {
         task_end::fail_task(writer, &task_id, error);
     }

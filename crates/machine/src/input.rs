@@ -27,8 +27,12 @@ pub enum MachineInput {
         id: EffectId,
         answer: FileReadOutcome,
     },
-    /// Answers of people and clients: all that waited in the inbox, as one input.
-    Answers(Vec<AnswerCommand>),
+    /// Answers of people and clients: all that waited in the inbox, as one input. If they resume the run, it reads the
+    /// input that arrived while it was paused in its next turn.
+    Answers {
+        answers: Vec<AnswerCommand>,
+        inputs: Vec<SteerCommand>,
+    },
     /// More input of the user, while the run is going on.
     Steer(SteerCommand),
     Cancel(CancelTask),

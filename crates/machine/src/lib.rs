@@ -69,7 +69,11 @@ pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOut
         MachineInput::File { id, answer } => file_processing::on_file_event(writer, &id, answer),
         MachineInput::Steer(steer) => drive::add_steering_input(writer, steer),
         MachineInput::Cancel(cancel) => task_end::cancel_task(writer, cancel),
-        MachineInput::Answers(answers) => pending::on_answers(writer, answers),
+        MachineInput::Answers { answers, inputs } => {
+            if pending::on_answers(writer, answers) {
+                inputs.into_iter().for_each(|input| drive::add_steering_input(writer, input));
+            }
+        }
         MachineInput::Timer(TimerId::Run(task)) => task_end::on_run_deadline(writer, &task),
         // Somebody may have decided just before. The answer of the clock (`timeout_answer`) comes through the inbox, too.
         MachineInput::Timer(TimerId::Approval(_)) => {}

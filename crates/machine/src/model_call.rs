@@ -9,11 +9,14 @@ use crate::effect::{Effect, EffectId};
 use crate::output::{MachineOutput, RunWriter};
 use crate::state::RunState;
 use crate::{history, task_end, tool_lookup};
+use model::definition::Agent;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
+use model::history::HistoryEntry;
 use model::model_settings::ModelSettings;
 use model::model_turn::{ModelFailure, ModelRequest};
+use model::reference::shown_references;
 use model::{Millis, TaskId};
 use std::sync::Arc;
 
@@ -51,6 +54,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
     let Some(open) = task.open_step() else { return };
     let (step, attempt) = (open.step, open.attempt);
     let agent = writer.run.agent_of_task(task);
+    let history = history::history_for_turn(writer.run, task);
     let request = ModelRequest {
         user: writer.run.user.clone(),
         thread: writer.run.thread.clone(),
@@ -58,21 +62,30 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
         step,
         attempt,
         model: writer.run.step_model(task, open),
-        instructions: agent.instructions.clone(),
-        history: history::history_for_turn(writer.run, task).into(),
+        instructions: instructions_for_turn(&agent, &history),
+        history: history.into(),
         tools: tool_lookup::tool_specs(writer.run, task).into(),
         provider_options: Arc::clone(&agent.options),
         model_settings: Arc::new(turn_settings(task, step)),
     };
-    writer.run.begin_turn(id, &request.model);
+    writer.run.begin_turn(id, &request);
     let id = EffectId::model(id, step, attempt);
     writer.out.push_effect(Effect::CallModel { id, request: Box::new(request), not_before });
 }
 
-/// The caller's settings for a step. A forced tool choice holds for the first step only: forced again, it would never end.
+/// The agent's instructions, and what it is told about references if it has or may get any.
+fn instructions_for_turn(agent: &Agent, history: &[HistoryEntry]) -> String {
+    let may_cite = !agent.tools.is_empty() || !shown_references(history).is_empty();
+    let references = agent.references.instructions().filter(|_| may_cite);
+    let texts = [Some(agent.instructions.as_str()), references];
+    texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The caller's settings for a step. A forced tool choice holds for their first step only: forced again, it would never
+/// end.
 fn turn_settings(task: &TaskFold, step: u32) -> ModelSettings {
     let mut settings = task.model_settings.clone();
-    if step > 1 {
+    if step > task.settings_since_step + 1 {
         settings.tool_choice = None;
     }
     settings

@@ -193,6 +193,7 @@ impl DeltaWriter<'_, '_> {
             id: call_id.item_id("fc"),
             call_id,
             kind: Some(tool.as_ref().map_or(CallKind::Tool, Tool::call_kind)),
+            original_arguments: None,
             gate: Some(tool.as_ref().map_or(ApprovalGate::Never, Tool::approval_gate)),
             display_name: tool.and_then(|tool| tool.display_name),
             name,
@@ -252,10 +253,11 @@ impl DeltaWriter<'_, '_> {
             let block = TextBlock { refusal, ..TextBlock::new("") };
             self.writer.emit(Event::TextAdded(at.text_event(block)));
         }
-        let reference_count = self.writer.run.reference_count();
+        let turn = self.writer.run.turns.get(self.task);
+        let shown = turn.map(|turn| turn.shown_references.clone()).unwrap_or_default();
         for piece in split_delta(text) {
             self.writer.emit(Event::TextDelta(at.text_delta(piece, logprobs)));
-            let found = self.open_slot(slot).map(|item| item.citations.push(piece, reference_count));
+            let found = self.open_slot(slot).map(|item| item.citations.push(piece, &shown));
             for annotation in found.unwrap_or_default() {
                 self.emit_annotation(at.output_index, at.block_index, annotation);
             }

@@ -12,8 +12,8 @@ use crate::{tool_lookup, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
 use model::definition::{ApprovalOnTimeout, Tool};
 use model::event::{
-    ActionRequest, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event, Initiator,
-    PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
+    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
+    Initiator, PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
 };
 use model::fold::{RunFold, TaskFold};
 use model::item::CallKind;
@@ -41,12 +41,14 @@ pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: 
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
 }
 
-/// Decides whether answers let a paused run go on, and applies them. An answer to nothing open is ignored.
-pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>) {
+/// Decides whether answers let a paused run go on, applies them, and returns the decision. An answer to nothing open is
+/// ignored.
+pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>) -> bool {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
-    let mut echo = None;
+    let (mut echo, mut update) = (None, None);
     for answer in answers {
         echo = answer.request_echo.or(echo);
+        update = answer.update.or(update);
         match answer.body {
             AnswerBody::Approval { key, decision, by } => decisions.push((key, decision, by)),
             AnswerBody::ClientTools { results: more } => results.extend(more),
@@ -55,10 +57,13 @@ pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>
     decisions.retain(|(key, ..)| find_open_approval(writer.run, key).is_some());
     results.retain(|result| is_waiting_for_client(writer.run, &result.call_id));
     if decisions.is_empty() && results.is_empty() {
-        return;
+        return false;
     }
     let only_timeouts = results.is_empty() && decisions.iter().all(|(.., by)| *by == Initiator::Timeout);
-    let private = echo.map(|echo| PrivatePayload { request_echo: Some(echo), ..PrivatePayload::default() });
+    let requested = update.as_ref().map(|update| update.agent.clone());
+    let before = writer.run.fold.root().map(|root| root.requested_agent.clone());
+    let private = PrivatePayload { request_echo: echo, update, ..PrivatePayload::default() };
+    let private = Some(private).filter(|private| private.request_echo.is_some() || private.update.is_some());
     resume_run_with_private(writer, if only_timeouts { Initiator::Timeout } else { Initiator::User }, private);
     for (key, decision, by) in decisions {
         resolve_approval(writer, &key, decision, by);
@@ -69,6 +74,19 @@ pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>
             let output = ToolOutput { message_content: content, error, ..ToolOutput::default() };
             tool_result::finish_call(writer, &call_id, output);
         }
+    }
+    if let Some(agent) = requested.filter(|agent| before.as_ref() != Some(agent)) {
+        switch_agent(writer, agent);
+    }
+    true
+}
+
+/// The client continues with another agent or model than before.
+fn switch_agent(writer: &mut RunWriter<'_>, agent: String) {
+    let Some(root) = writer.run.fold.root().filter(|root| root.agent != agent) else { return };
+    let (task_id, from) = (root.id.clone(), root.agent.clone());
+    if writer.run.definitions.resolve_agent(&agent).is_some() {
+        writer.emit(Event::AgentUpdated(AgentUpdated { task_id, agent, from }));
     }
 }
 
@@ -83,7 +101,7 @@ pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand
     };
     let decision = new_decision(kind);
     let body = AnswerBody::Approval { key: key.clone(), decision, by: Initiator::Timeout };
-    Some(AnswerCommand { task_id: run.root_id(), body, request_echo: None })
+    Some(AnswerCommand { task_id: run.root_id(), body, request_echo: None, update: None })
 }
 
 const fn new_decision(kind: ApprovalDecisionKind) -> ApprovalDecision {

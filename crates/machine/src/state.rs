@@ -4,7 +4,9 @@ use crate::turn_state::ModelTurn;
 use model::definition::{Agent, Definitions};
 use model::event::{ApprovalResolved, TaskCancelling};
 use model::fold::{ItemFold, RunFold, StepFold, TaskFold};
+use model::model_turn::ModelRequest;
 use model::ports::Spend;
+use model::reference::shown_references;
 use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{CallId, Event, ItemId, Seq, TaskId, ThreadId, UserId};
@@ -83,9 +85,10 @@ impl RunState {
     }
 
     /// A model is called. A turn that is still there was an attempt that failed: its tokens count.
-    pub(crate) fn begin_turn(&mut self, task: &TaskId, model: &str) {
+    pub(crate) fn begin_turn(&mut self, task: &TaskId, request: &ModelRequest) {
         let failed_usage = self.turns.remove(task).map(|failed| failed.total_usage()).unwrap_or_default();
-        let turn = ModelTurn { model: model.to_owned(), failed_usage, ..ModelTurn::default() };
+        let (model, shown_references) = (request.model.clone(), shown_references(&request.history));
+        let turn = ModelTurn { model, failed_usage, shown_references, ..ModelTurn::default() };
         self.turns.insert(task.clone(), turn);
     }
 
@@ -101,8 +104,7 @@ impl RunState {
 
     /// The agent that a task has now.
     pub(crate) fn agent_of_task(&self, task: &TaskFold) -> Agent {
-        let bare = || Agent { name: task.agent.clone(), models: vec![task.spec.model.clone()], ..Agent::default() };
-        self.definitions.resolve_agent(&task.agent).unwrap_or_else(bare)
+        self.definitions.resolve_agent(&task.agent).unwrap_or_else(|| Agent::bare(&task.agent, &task.spec.model))
     }
 
     pub(crate) fn step_model(&self, task: &TaskFold, step: &StepFold) -> String {

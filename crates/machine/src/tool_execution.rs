@@ -2,10 +2,11 @@
 
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
-use crate::output::RunWriter;
+use crate::output::{RunWriter, json_size};
 use crate::tool_result;
 use model::definition::Tool;
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
+use model::limits::{RECORD_BYTES_MAX, STATE_BYTES_MAX};
 use model::record::PrivatePayload;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolRequest};
 use model::{CallId, TaskId};
@@ -51,7 +52,9 @@ pub(crate) fn emit_tool_started(
 ) -> u32 {
     let call_fold = writer.run.fold.task(task).and_then(|task| task.call(call));
     let attempt = call_fold.map_or(0, |(fold, _)| fold.attempts) + 1;
-    let started = ToolStarted { task_id: task.clone(), call_id: call.clone(), arguments, attempt };
+    let written = call_fold.and_then(|(_, call)| call.written_arguments());
+    let original_arguments = written.filter(|written| *written != arguments).map(str::to_owned);
+    let started = ToolStarted { task_id: task.clone(), call_id: call.clone(), arguments, original_arguments, attempt };
     writer.emit_with_private(Event::ToolStarted(started), private);
     attempt
 }
@@ -71,23 +74,28 @@ pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: To
             let call_id = call.clone();
             writer.emit_if_fits(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         }
-        ToolEvent::State(change) => apply_state_change(writer, task_id, change),
+        ToolEvent::State(change) => apply_state_change(writer, task_id, call, change),
         ToolEvent::Custom { name, value } => writer.emit_if_fits(Event::Custom(CustomEvent { task_id, name, value })),
         ToolEvent::End(output) => tool_result::finish_call(writer, call, output),
     }
 }
 
-fn apply_state_change(writer: &mut RunWriter<'_>, task_id: TaskId, change: StateChange) {
-    match change {
-        StateChange::Snapshot(state) => {
-            writer.emit_if_fits(Event::StateSnapshot(StateSnapshot { task_id, state }));
+/// Applies a change of the shared state. One that cannot be applied is a mistake of the tool: it must not reach the log,
+/// and its progress says so.
+fn apply_state_change(writer: &mut RunWriter<'_>, task_id: TaskId, call: &CallId, change: StateChange) {
+    let event = match change {
+        StateChange::Snapshot(state) => Event::StateSnapshot(StateSnapshot { task_id: task_id.clone(), state }),
+        StateChange::Delta(delta) => Event::StateDelta(StateDelta { task_id: task_id.clone(), delta }),
+    };
+    let message = match writer.run.fold.state_after(&event) {
+        // The first record of the next run has to hold it.
+        Ok(Some(state)) if json_size(&state) > STATE_BYTES_MAX => {
+            format!("The change of the state was refused: the state would have more than {STATE_BYTES_MAX} bytes.")
         }
-        StateChange::Delta(delta) => {
-            let delta = StateDelta { task_id, delta };
-            // A delta that does not apply is a mistake of the tool and must not reach the log.
-            if writer.run.fold.can_apply_state_delta(&delta) {
-                writer.emit_if_fits(Event::StateDelta(delta));
-            }
-        }
-    }
+        Ok(_) if json_size(&event) <= RECORD_BYTES_MAX => return writer.emit(event),
+        Ok(_) => format!("The change of the state was refused: it has more than {RECORD_BYTES_MAX} bytes."),
+        Err(_) => "The change of the state was refused: the patch does not apply to it.".to_owned(),
+    };
+    let (call_id, message) = (call.clone(), Some(message));
+    writer.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress: None, total: None }));
 }

@@ -4,13 +4,19 @@ use crate::state::RunState;
 use model::CallId;
 use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::error::ErrorCode;
+use model::event::ClientTool;
 use model::fold::TaskFold;
-use model::item::ToolCall;
+use model::item::{CallKind, ToolCall};
 use model::tool::ToolOutput;
 
 /// The tool that a call names, or the error result for the model.
 pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> Result<Tool, Box<ToolOutput>> {
-    find_tool(run, task, &call.name).ok_or_else(|| {
+    // A call that waits for the client keeps its tool, also when a later request does not declare it any more.
+    let retired = || {
+        let is_client = call.kind == Some(CallKind::Client);
+        task.retired_client_tools.iter().find(|tool| is_client && tool.name == call.name).map(client_tool)
+    };
+    find_tool(run, task, &call.name).or_else(retired).ok_or_else(|| {
         let agent = run.agent_of_task(task);
         let names: Vec<String> = tool_specs(run, task).into_iter().map(|spec| spec.name).collect();
         let message = match names.as_slice() {
@@ -23,18 +29,21 @@ pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> 
 
 /// The tool of this name, as the agent of the task knows it. Tools that the caller declared belong to the root task.
 pub(crate) fn find_tool(run: &RunState, task: &TaskFold, name: &str) -> Option<Tool> {
-    run.definitions.resolve_tool(&run.agent_of_task(task), name).or_else(|| {
-        let declared = task.spec.tools.iter().find(|tool| tool.name == name)?;
-        let (name, description) = (declared.name.clone(), declared.description.clone());
-        let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
-        Some(Tool::new(spec, ToolExecutor::Client))
-    })
+    run.definitions
+        .resolve_tool(&run.agent_of_task(task), name)
+        .or_else(|| task.client_tools.iter().find(|tool| tool.name == name).map(client_tool))
+}
+
+fn client_tool(declared: &ClientTool) -> Tool {
+    let (name, description) = (declared.name.clone(), declared.description.clone());
+    let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
+    Tool::new(spec, ToolExecutor::Client)
 }
 
 /// The tools that the model may call.
 pub(crate) fn tool_specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
     let mut specs = run.definitions.tool_specs(&run.agent_of_task(task));
-    for tool in &task.spec.tools {
+    for tool in &task.client_tools {
         if !specs.iter().any(|spec| spec.name == tool.name) {
             specs.extend(find_tool(run, task, &tool.name).map(|tool| tool.spec));
         }

@@ -2,12 +2,14 @@
 
 use crate::output::{RunWriter, json_size, split_delta};
 use crate::positions::{BlockPosition, next_output_index};
+use crate::state::RunState;
 use crate::{calls, tool_lookup};
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::definition::ReferencePolicy;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, ItemEvent};
 use model::item::Block;
-use model::item::{Item, ResultStatus, ToolResult};
+use model::item::{CallKind, Item, ResultStatus, ToolResult};
 use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
 use model::record::PrivatePayload;
 use model::tool::ToolOutput;
@@ -33,8 +35,16 @@ pub(crate) fn finish_call(writer: &mut RunWriter<'_>, call: &CallId, output: Too
 
 /// Answers a call with a result of this status. It can be cited unless it is an error.
 pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: ResultStatus, output: ToolOutput) {
-    let groups = if output.error.is_none() { CitationGroups::New } else { CitationGroups::None };
+    let can_cite = output.error.is_none() && is_citable(writer.run, call);
+    let groups = if can_cite { CitationGroups::New } else { CitationGroups::None };
     write_numbered_result(writer, call, status, output, groups);
+}
+
+/// Whether the agent cites results of this call. Those of the client's own tools it does not.
+fn is_citable(run: &RunState, call: &CallId) -> bool {
+    let Some(task) = run.task_of_call(call) else { return false };
+    let is_client = task.call(call).is_some_and(|(_, call)| call.kind == Some(CallKind::Client));
+    !is_client && run.agent_of_task(task).references != ReferencePolicy::Off
 }
 
 /// How the reference groups of a result are numbered.
@@ -118,7 +128,8 @@ fn number_reference_groups(
     // Providers refuse empty texts, too.
     content.retain(|part| !matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty()));
     if matches!(groups, CitationGroups::None) {
-        return (reference::wrap_reference_groups(content.into_iter().map(without_group).collect()), blocks);
+        let content = content.into_iter().map(without_group).collect();
+        return (reference::wrap_reference_groups(content), blocks.into_iter().map(block_without_group).collect());
     }
     let mut numbers: BTreeMap<Option<u32>, u32> = BTreeMap::new();
     let has_groups = content.iter().any(|part| reference::reference_group(part).is_some());
@@ -149,6 +160,14 @@ fn without_group(part: ContentPart) -> ContentPart {
         ContentPart::Text { text, tags, .. } => ContentPart::Text { text, id: None, tags },
         ContentPart::ImageUrl { image_url, .. } => ContentPart::ImageUrl { image_url, id: None },
         ContentPart::File { file } => ContentPart::File { file },
+    }
+}
+
+fn block_without_group(block: Block) -> Block {
+    match block {
+        Block::Text(text) => Block::Text(TextBlock { id: None, ..text }),
+        Block::Image(image) => Block::Image(ImageBlock { id: None, ..image }),
+        other => other,
     }
 }
 

@@ -3,7 +3,7 @@
 use model::ItemId;
 use model::reference::CitationScanner;
 use model::usage::Usage;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelTurn {
@@ -14,6 +14,8 @@ pub(crate) struct ModelTurn {
     /// Usage that the next record of the turn carries, for the process that folds the log should this one die.
     pub(crate) unlogged_usage: Option<Usage>,
     pub(crate) slots: BTreeMap<u32, ItemSlot>,
+    /// The reference groups in the history that the model was given: it can cite no others.
+    pub(crate) shown_references: BTreeSet<u32>,
 }
 
 impl ModelTurn {

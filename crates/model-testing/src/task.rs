@@ -306,6 +306,7 @@ impl GenTask {
                     arguments: Some(String::new()),
                     kind: Some(kind),
                     display_name: ctx.rng.chance(50).then(|| "Weather".to_owned()),
+                    original_arguments: None,
                     gate: Some(gate),
                     status,
                     reason,

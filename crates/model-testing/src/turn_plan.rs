@@ -95,7 +95,7 @@ fn text_block_steps(rng: &mut Rng, text: &str, references: u32) -> Vec<ItemStep>
     let refusal = rng.chance(5).then_some(true);
     let mut scan = CitationScanner::default();
     if rng.chance(20) && text.len() < 1000 {
-        let citations = scan.push(text, references);
+        let citations = scan.push(text, &(1..=references).collect());
         let annotations = (!citations.is_empty()).then_some(citations);
         let text = Some(text.to_owned());
         return vec![ItemStep::TextWhole(TextBlock { text, id: None, annotations, refusal })];
@@ -103,7 +103,7 @@ fn text_block_steps(rng: &mut Rng, text: &str, references: u32) -> Vec<ItemStep>
     let empty = TextBlock { refusal, ..TextBlock::new("") };
     let mut out = vec![ItemStep::TextAdded(empty)];
     for piece in split_randomly(rng, text) {
-        let citations = scan.push(&piece, references);
+        let citations = scan.push(&piece, &(1..=references).collect());
         let logprobs = rng.chance(4).then(|| json!([{"token": piece.clone(), "logprob": -0.25}]));
         out.push(ItemStep::TextDelta(piece, logprobs));
         out.extend(citations.into_iter().map(ItemStep::Annotation));

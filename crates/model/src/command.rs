@@ -85,6 +85,21 @@ pub struct AnswerCommand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "echo")]
     pub request_echo: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Box<RequestUpdate>>,
+}
+
+/// What a request that resumes a run says about the rest of it, in protocols whose clients say it with every request.
+/// Counts from the next model turn on; pending calls and decisions stay as they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestUpdate {
+    /// An agent's name, or `provider/model`.
+    pub agent: String,
+    /// Tools that the client declares and runs itself.
+    #[serde(default)]
+    pub tools: Vec<ClientTool>,
+    #[serde(default)]
+    pub model_settings: ModelSettings,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -139,6 +139,17 @@ impl ImageUrl {
     }
 }
 
+impl Annotation {
+    /// The reference group that it cites.
+    #[must_use]
+    pub const fn reference_id(&self) -> Option<u32> {
+        match self {
+            Self::ReferenceToBlock { reference_id, .. } => Some(*reference_id),
+            _ => None,
+        }
+    }
+}
+
 /// A citation in a text. Offsets count Unicode code points; ends are exclusive.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -48,6 +48,45 @@ pub struct Agent {
     pub compaction: Option<CompactionPolicy>,
     /// Rewrites the input before the model reads it.
     pub input_hook: Option<InputHook>,
+    #[serde(skip_serializing_if = "ReferencePolicy::is_default")]
+    pub references: ReferencePolicy,
+}
+
+impl Agent {
+    /// A model without instructions, tools and references.
+    #[must_use]
+    pub fn bare(name: &str, model: &str) -> Self {
+        let (name, models) = (name.to_owned(), vec![model.to_owned()]);
+        Self { name, models, references: ReferencePolicy::Off, ..Self::default() }
+    }
+}
+
+/// Whether results of the server's tools are numbered, so that the model can cite them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReferencePolicy {
+    /// With [`crate::reference::REFERENCE_INSTRUCTIONS`].
+    #[default]
+    On,
+    /// With instructions of the operator.
+    OnWith(String),
+    Off,
+}
+
+impl ReferencePolicy {
+    /// What the model is told about references; `None` where there are none.
+    #[must_use]
+    pub fn instructions(&self) -> Option<&str> {
+        match self {
+            Self::On => Some(crate::reference::REFERENCE_INSTRUCTIONS),
+            Self::OnWith(text) => Some(text),
+            Self::Off => None,
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::On
+    }
 }
 
 /// An agent that may take over.
@@ -133,7 +172,7 @@ impl Definitions {
         }
         let (provider, model) = name.split_once('/')?;
         let known = self.providers.contains(provider) && !model.is_empty();
-        known.then(|| Agent { name: name.to_owned(), models: vec![name.to_owned()], ..Agent::default() })
+        known.then(|| Agent::bare(name, name))
     }
 
     /// Resolves a tool's name for an agent: a tool, a sub-agent or a handoff.

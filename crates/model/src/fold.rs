@@ -16,7 +16,7 @@ pub use task::{HandoffFold, InputFold, ItemFold, StartedTool, StepFold, TaskFold
 
 use crate::event::{ApprovalResolved, Event, StateDelta};
 use crate::id::TaskId;
-use crate::item::{IncompleteReason, Item};
+use crate::item::Item;
 use crate::record::{PrivatePayload, Record};
 use crate::seq::{Millis, Seq};
 use serde_json::Value;
@@ -79,15 +79,14 @@ impl RunFold {
     }
 
     fn apply_change(&mut self, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
-        // The new state is computed first: a record that does not fit must change nothing.
-        let state = match event {
+        match event {
             Event::Created(created) => return self.create_task(created, private),
             // These concern the thread, not the run.
             Event::HistoryCompacted(_) | Event::RunHidden(_) => return Ok(()),
-            Event::StateSnapshot(snapshot) => Some(snapshot.state.clone()),
-            Event::StateDelta(delta) => Some(self.patched_state(delta)?),
-            _ => None,
-        };
+            _ => {}
+        }
+        // The new state is computed first: a record that does not fit must change nothing.
+        let state = self.state_after(event)?;
         let at = self.at;
         let id = event.task_id().ok_or(FoldError)?;
         let is_refused = self.has_ended() || (event.is_terminal() && self.has_open_child(id));
@@ -138,10 +137,16 @@ impl RunFold {
         Ok(())
     }
 
-    /// Whether the delta applies to the current state. Checked before it is logged.
-    #[must_use]
-    pub fn can_apply_state_delta(&self, delta: &StateDelta) -> bool {
-        self.patched_state(delta).is_ok()
+    /// The shared state after an event; `None` if the event does not change it.
+    ///
+    /// # Errors
+    /// When a patch does not apply to the current state.
+    pub fn state_after(&self, event: &Event) -> Result<Option<Value>, FoldError> {
+        match event {
+            Event::StateSnapshot(snapshot) => Ok(Some(snapshot.state.clone())),
+            Event::StateDelta(delta) => self.patched_state(delta).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn patched_state(&self, delta: &StateDelta) -> Result<Value, FoldError> {
@@ -178,16 +183,5 @@ impl RunFold {
         let item = self.task(task).and_then(|task| task.items.get(output_index as usize));
         let of_result = item.is_some_and(|item| matches!(item.item, Item::ToolResult(_)));
         if of_result { group.unwrap_or_default() } else { 0 }
-    }
-}
-
-/// The reason that items of an interrupted step carry.
-const fn incomplete_reason(stop: crate::event::StopReason) -> IncompleteReason {
-    use crate::event::StopReason as S;
-    match stop {
-        S::Error => IncompleteReason::Failed,
-        S::Cancelled => IncompleteReason::Cancelled,
-        S::Lost => IncompleteReason::Recovered,
-        S::Stop | S::ToolCalls | S::MaxTokens | S::ContentFilter => IncompleteReason::Limit,
     }
 }

@@ -92,9 +92,11 @@ pub struct ToolCall {
     /// `call_…`; also the id of the sub-agent's task.
     pub call_id: CallId,
     pub name: String,
-    /// As the model wrote them: a JSON text, complete only when the item is. Left out of a `done` event above
-    /// `DONE_REPEAT_BYTES_MAX`.
+    /// A JSON text, complete only when the item is: as the model wrote it, and from `task.tool.started` on as the tool got
+    /// it. Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
     pub arguments: Option<String>,
+    /// The model's arguments, if a person changed them before the tool ran.
+    pub original_arguments: Option<String>,
     pub kind: Option<CallKind>,
     /// The tool's name for people.
     pub display_name: Option<String>,
@@ -281,6 +283,29 @@ impl Item {
                 *status = Some(ItemStatus::Incomplete);
                 reason.get_or_insert(why);
             }
+        }
+    }
+}
+
+impl ToolCall {
+    /// The arguments as the model wrote them.
+    #[must_use]
+    pub fn written_arguments(&self) -> Option<&str> {
+        self.original_arguments.as_deref().or(self.arguments.as_deref())
+    }
+
+    /// Whether these are its arguments, however they are written.
+    #[must_use]
+    pub fn has_same_arguments(&self, args: &Value) -> bool {
+        self.arguments.as_deref().and_then(|own| serde_json::from_str(own).ok()).as_ref() == Some(args)
+    }
+
+    /// Sets the arguments that the tool gets, and the model's if a person changed them. Earlier versions did not log the
+    /// change: the calls of their logs stay as they were shown.
+    pub(crate) fn set_executed_arguments(&mut self, arguments: &str, original: Option<&str>) {
+        if original.is_some() || self.original_arguments.is_some() {
+            self.arguments = Some(arguments.to_owned());
+            self.original_arguments = original.map(str::to_owned);
         }
     }
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The largest record. Larger content is stored as a blob first.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024;
+/// The shared state of a thread: the first records of every run repeat it.
+pub const STATE_BYTES_MAX: usize = 192 * 1024;
 /// A `done` event leaves out content that is longer than this: the deltas before it have carried it.
 pub const DONE_REPEAT_BYTES_MAX: usize = 64 * 1024;
 /// A longer delta is split. JSON escapes grow a byte to six at worst, so every part fits into a record.

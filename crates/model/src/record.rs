@@ -4,6 +4,7 @@
 //! receive these bytes. The private half never leaves the server: what the model reads, and what recovery needs. The
 //! checksum covers both halves and the record's position, thread included.
 
+use crate::command::RequestUpdate;
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
 use crate::event::Event;
@@ -63,6 +64,9 @@ pub struct PrivatePayload {
     pub request_echo: Option<Value>,
     /// Tokens so far of a turn that has not ended.
     pub usage: Option<Usage>,
+    /// What the request that resumed the run says about the rest of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Box<RequestUpdate>>,
 }
 
 /// A logged event. Clones share the bytes and decode the event again on demand.

@@ -5,13 +5,20 @@
 //! tool's own text are escaped, so that no tool can forge a group.
 
 use crate::content::{Annotation, ContentPart};
+use crate::history::HistoryEntry;
 use crate::item::Block;
+use std::collections::BTreeSet;
 
 /// Tags the parts that the server added to a result.
 pub const REFERENCE_MANAGER_TAG: &str = "added_by_reference_manager";
 const GROUP_START: &str = "<referencable-item>";
 const GROUP_END: &str = "</referencable-item>";
 const GROUP_TAG_NAME: &str = "referencable-item";
+
+/// What the model is told about references, unless the operator's configuration has other words.
+pub const REFERENCE_INSTRUCTIONS: &str = "Results of tools stand between <referencable-item> and </referencable-item>, \
+    each with an ID. Where your answer relies on one, cite it directly after the statement as [^ID], for example [^1]. \
+    Cite only IDs that you were given. Never write the markers themselves.";
 
 /// Wraps the groups of a result in markers. Parts without a group stay as they are.
 #[must_use]
@@ -47,8 +54,36 @@ pub const fn reference_group(part: &ContentPart) -> Option<u32> {
     }
 }
 
+/// The groups that a history shows to the model: those in its results, and those that its summary cites.
+pub fn shown_references(history: &[HistoryEntry]) -> BTreeSet<u32> {
+    let mut shown = BTreeSet::new();
+    for entry in history {
+        match entry {
+            HistoryEntry::Result { content, .. } => {
+                shown.extend(content.iter().filter(|part| is_added_part(part)).filter_map(reference_group));
+            }
+            HistoryEntry::Summary { text } => {
+                let cited = CitationScanner::default().scan(text, |_| true);
+                shown.extend(cited.iter().filter_map(Annotation::reference_id));
+            }
+            HistoryEntry::System { .. }
+            | HistoryEntry::User { .. }
+            | HistoryEntry::Reasoning { .. }
+            | HistoryEntry::Assistant { .. }
+            | HistoryEntry::GeneratedImages { .. }
+            | HistoryEntry::Call { .. }
+            | HistoryEntry::Hosted { .. } => {}
+        }
+    }
+    shown
+}
+
+fn is_added_part(part: &ContentPart) -> bool {
+    matches!(part, ContentPart::Text { tags, .. } if tags.iter().any(|tag| tag == REFERENCE_MANAGER_TAG))
+}
+
 pub fn is_group_end(part: &ContentPart) -> bool {
-    matches!(part, ContentPart::Text { text, tags, .. } if text == GROUP_END && tags.iter().any(|tag| tag == REFERENCE_MANAGER_TAG))
+    matches!(part, ContentPart::Text { text, .. } if text == GROUP_END) && is_added_part(part)
 }
 
 fn group_start_part(id: u32) -> ContentPart {
@@ -111,8 +146,12 @@ enum MarkerState {
 }
 
 impl CitationScanner {
-    /// Scans the next chunk; returns the citations that it completes whose number is in `1..=pool`.
-    pub fn push(&mut self, piece: &str, pool: u32) -> Vec<Annotation> {
+    /// Scans the next chunk; returns the citations that it completes, of groups that the model was shown.
+    pub fn push(&mut self, piece: &str, shown: &BTreeSet<u32>) -> Vec<Annotation> {
+        self.scan(piece, |number| shown.contains(&number))
+    }
+
+    fn scan(&mut self, piece: &str, is_valid: impl Fn(u32) -> bool) -> Vec<Annotation> {
         let mut found = Vec::new();
         for c in piece.chars() {
             let here = self.chars_seen;
@@ -126,7 +165,7 @@ impl CitationScanner {
                     number.map_or(MarkerState::Outside, |number| MarkerState::Number(start, Some(number)))
                 }
                 (MarkerState::Number(start, Some(number)), ']') => {
-                    if (1..=pool).contains(&number) {
+                    if is_valid(number) {
                         found.push(Annotation::ReferenceToBlock {
                             reference_id: number,
                             start_index: start,
@@ -148,29 +187,33 @@ mod tests {
 
     const PARIS: &str = "The weather in Paris is sunny with a temperature of 15C.[^1]";
 
+    fn shown(count: u32) -> BTreeSet<u32> {
+        (1..=count).collect()
+    }
+
     #[test]
     fn a_marker_is_found_however_it_is_split() {
         let want = vec![Annotation::ReferenceToBlock { reference_id: 1, start_index: 56, end_index: 60 }];
         for cut in (0..=PARIS.len()).filter(|cut| PARIS.is_char_boundary(*cut)) {
             let mut scan = CitationScanner::default();
-            let mut found = scan.push(&PARIS[..cut], 1);
-            found.extend(scan.push(&PARIS[cut..], 1));
+            let mut found = scan.push(&PARIS[..cut], &shown(1));
+            found.extend(scan.push(&PARIS[cut..], &shown(1)));
             assert_eq!(found, want, "cut at {cut}");
         }
     }
 
     #[test]
     fn offsets_count_code_points() {
-        let found = CitationScanner::default().push("👨‍👩‍👧‍👦é[^2]", 2);
+        let found = CitationScanner::default().push("👨‍👩‍👧‍👦é[^2]", &shown(2));
         assert_eq!(found, [Annotation::ReferenceToBlock { reference_id: 2, start_index: 8, end_index: 12 }]);
     }
 
     #[test]
     fn only_numbers_of_the_pool_are_references() {
         for text in ["[^0]", "[^3]", "[^]", "[^-1]", "[^1", "[1]", "[^99999999999999]", "[^ 1]", "[^1 ]"] {
-            assert_eq!(CitationScanner::default().push(text, 2), [], "{text}");
+            assert_eq!(CitationScanner::default().push(text, &shown(2)), [], "{text}");
         }
-        assert_eq!(CitationScanner::default().push("[^[^1]", 1).len(), 1);
+        assert_eq!(CitationScanner::default().push("[^[^1]", &shown(1)).len(), 1);
     }
 
     #[test]

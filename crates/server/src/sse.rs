@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Viewer;
 use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
+use gateway::queue_cancel::QueueCancelFrames;
 use gateway::stream_start::{self, StreamStart};
 use model::TaskId;
 use model::error::ErrorCode;
@@ -81,7 +82,7 @@ pub(crate) fn sse_response_with_style(
 pub(crate) fn sse_response_with_permit(
     app: &App,
     caller: &Caller,
-    place: StreamStart,
+    mut place: StreamStart,
     style: SseStyle,
     permit: StreamPermit,
 ) -> Response {
@@ -90,7 +91,7 @@ pub(crate) fn sse_response_with_permit(
         app: app.clone(),
         caller: caller.clone(),
         queued_run: place.queued_run.clone(),
-        queue_cancel_frames: place.queue_cancel_frames.clone(),
+        queue_cancel_frames: place.queue_cancel_frames.take(),
         image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
         viewer: stream_start::open_viewer(&app.gateway, &caller.user, place),
@@ -139,7 +140,7 @@ struct SseStream {
     viewer: Viewer,
     queued_run: Option<TaskId>,
     /// Sent if the run is cancelled in the queue.
-    queue_cancel_frames: Option<Bytes>,
+    queue_cancel_frames: Option<QueueCancelFrames>,
     image_inliner: Option<ImageInliner>,
     is_ended: bool,
     preamble: Option<Bytes>,
@@ -206,7 +207,7 @@ impl SseStream {
     }
 
     fn take_queue_cancel_frames(&mut self) -> Option<Bytes> {
-        let mut out = BytesMut::from(&self.queue_cancel_frames.take()?[..]);
+        let mut out = BytesMut::from(&self.queue_cancel_frames.take()?()[..]);
         out.extend_from_slice(self.terminator.take().unwrap_or_default());
         Some(out.freeze())
     }

@@ -19,13 +19,10 @@ const KEPT = {
   image: ['id'],
 };
 
-// The status of items whose step was interrupted.
-const CUTS = { error: 'failed', cancelled: 'cancelled', lost: 'recovered' };
-
 // Events that change nothing on the page.
 const QUIET = [
-  'task.retrying', 'task.input.added', 'task.tool.started', 'task.approval.requested',
-  'task.approval.resolved', 'task.state.snapshot', 'task.state.delta', 'task.custom', 'task.provider_event',
+  'task.step.started', 'task.retrying', 'task.recovered', 'task.input.added', 'task.approval.requested',
+  'task.state.snapshot', 'task.state.delta', 'task.custom', 'task.provider_event',
   'task.cancelling', 'thread.history.compacted', 'thread.run.hidden',
 ];
 
@@ -43,17 +40,14 @@ const RULES = {
     if (e.task_id === task.task_id) task.agent = e.agent;
     return true;
   },
-  'task.step.started': (task, e) => {
-    attempts.set(task, { ...attempts.get(task), [e.task_id]: e });
+  'task.step.done': (task, e) => {
+    for (const key of Object.keys(task.usage)) task.usage[key] += e.usage[key] ?? 0;
     return true;
   },
-  'task.step.done': stepDone,
+  'task.tool.started': (task, e) => setArguments(callOf(task, e, (id) => id === e.call_id), e.arguments, e.original_arguments),
+  'task.approval.resolved': approvalResolved,
   'task.tool.progress': (task, e) => {
     progress.set(task, { ...progress.get(task), [e.call_id]: e });
-    return true;
-  },
-  'task.recovered': (task, e) => {
-    for (const item of outputOf(task, e.task_id) ?? []) if (e.cut.includes(item.id)) dropped.add(item);
     return true;
   },
   'task.output_item.added': itemAdded,
@@ -92,11 +86,8 @@ const RULES = {
 /** All event types: an `EventSource` delivers named events only to listeners of that name. */
 export const EVENT_TYPES = Object.keys(RULES);
 
-// State that is not in the object: the progress of tools, the open attempt of a step, and items that the end removes.
+// State that is not in the object: the progress of tools.
 const progress = new WeakMap();
-const attempts = new WeakMap();
-const attemptOf = new WeakMap();
-const dropped = new WeakSet();
 
 /** A task before its first event. */
 export function blank(task_id) {
@@ -160,7 +151,6 @@ function addBlock(task, e) {
 function itemAdded(task, e) {
   const items = outputOf(task, e.task_id) ?? [];
   if (items.length !== e.output_index) return false;
-  if (e.item.type !== 'tool_result') attemptOf.set(e.item, attempts.get(task)?.[e.task_id]);
   if (e.task_id === task.task_id) task.output.push(e.item);
   else {
     const result = resultOf(task.output, e.task_id);
@@ -200,38 +190,41 @@ function status(task, e, word, pending = task.pending) {
   return true;
 }
 
-function stepDone(task, e) {
-  for (const key of Object.keys(task.usage)) task.usage[key] += e.usage[key] ?? 0;
-  const why = CUTS[e.stop_reason];
-  if (!why) return true;
-  for (const item of ofAttempt(outputOf(task, e.task_id) ?? [], attempts.get(task)?.[e.task_id])) {
-    item.status = 'incomplete';
-    item.reason ??= why;
-  }
+const callOf = (task, e, isIt) =>
+  outputOf(task, e.task_id)?.find((item) => item.type === 'tool_call' && isIt(item.call_id));
+
+/** The arguments that the tool gets, and those of the model if a person changed them. */
+function setArguments(call, args, original) {
+  if (!call || (original ?? call.original_arguments) === undefined) return Boolean(call);
+  call.arguments = args;
+  if (original === undefined) delete call.original_arguments;
+  else call.original_arguments = original;
   return true;
 }
 
-/** The items of the interrupted attempt. If the page joined during it: those after the last result. */
-function ofAttempt(items, attempt) {
-  if (attempt) return items.filter((item) => attemptOf.get(item) === attempt);
-  const behind = items.slice(items.findLastIndex((item) => item.type === 'tool_result') + 1);
-  return behind.filter((item) => !item.reason && item.type !== 'file_processing');
+/** A tool of the client has no start: an edit counts from the decision on. */
+function approvalResolved(task, e) {
+  const [decision] = e.decisions;
+  const call = callOf(task, e, (id) => id.replace(/^[a-z]+_/, 'apr_') === e.key);
+  if (decision?.type !== 'edit' || call?.kind !== 'client' || same(parsed(call.arguments), decision.args)) return true;
+  return setArguments(call, JSON.stringify(decision.args), call.original_arguments ?? call.arguments);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function end(task, e) {
-  if (e.task_id !== task.task_id) {
-    const result = resultOf(task.output, e.task_id);
-    if (result?.block_list) result.block_list = result.block_list.filter((block) => !isDropped(block));
-    return Boolean(result);
-  }
+  if (e.task_id !== task.task_id) return Boolean(resultOf(task.output, e.task_id));
   const reason = e.type === 'task.incomplete' ? e.reason : e.type === 'task.cancelled' ? e.by : null;
   const { usage, error = null } = e;
   Object.assign(task, { status: ENDS[e.type], ended_at: e.at, pending: [], usage, error, reason });
-  task.output = task.output.filter((item) => !isDropped(item));
   return true;
 }
-
-const isDropped = (item) => dropped.has(item) || item.reason === 'recovered';
 
 /** Whether two JSON values are equal, whatever the order of keys. */
 export function same(a, b) {

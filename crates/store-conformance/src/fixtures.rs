@@ -116,7 +116,7 @@ pub fn decide_command(question: &ApprovalRow, decision: &ApprovalDecision) -> Co
 #[must_use]
 pub fn decide_command_as(by: Initiator, question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
     let to = AnswerBody::Approval { key: question.key.clone(), decision: decision.clone(), by };
-    Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None })
+    Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None, update: None })
 }
 
 /// A command for an existing thread.

@@ -408,7 +408,7 @@ pub async fn client_results_are_one_row_without_a_lookup(journal: &dyn Journal, 
     let result =
         ClientToolResult { call_id: asked.call_id.clone(), content: vec![ContentPart::text("42")], error: None };
     let to = AnswerBody::ClientTools { results: vec![result.clone(), result] };
-    let gave = Command::Answer(AnswerCommand { task_id: nth_run(1), body: to, request_echo: None });
+    let gave = Command::Answer(AnswerCommand { task_id: nth_run(1), body: to, request_echo: None, update: None });
     for _ in 0..2 {
         assert_eq!(
             directory.submit(&test_user(), submission(&nth_thread(1), gave.clone())).await,

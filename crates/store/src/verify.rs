@@ -139,6 +139,7 @@ fn check_threads(conn: &Connection, scan: RecordScan, version: u32, report: &mut
             thread: &thread,
             report,
             run: None,
+            state: None,
             epoch: Epoch(0),
             has_newer_format: false,
             logged_runs: seen,
@@ -218,6 +219,8 @@ struct ThreadAudit<'a> {
     thread: &'a ThreadId,
     report: &'a mut VerifyReport,
     run: Option<RunFold>,
+    /// The shared state after the last run: runs of older versions do not repeat it.
+    state: Option<serde_json::Value>,
     epoch: Epoch,
     /// Suppresses problems: only a newer version can check records of a newer format.
     has_newer_format: bool,
@@ -274,7 +277,8 @@ impl ThreadAudit<'_> {
             }
             return;
         }
-        let mut run = self.run.take().unwrap_or_default();
+        let new_run = || RunFold { state: self.state.take(), ..RunFold::default() };
+        let mut run = self.run.take().unwrap_or_else(new_run);
         if run.apply(record).is_err() {
             self.report_problem(record.seq, "does not fit what is before it");
         }
@@ -287,6 +291,7 @@ impl ThreadAudit<'_> {
         (seen.last, seen.status) = (record.seq, status);
         if run.has_ended() {
             self.check_run_end(&run);
+            self.state = run.state;
         } else {
             self.run = Some(run);
         }

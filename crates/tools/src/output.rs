@@ -4,7 +4,7 @@
 //! JSON without its insignificant white space. It is never parsed and printed again, because that could change a number.
 
 use crate::arguments::invalid_arguments;
-use model::content::ContentPart;
+use model::content::{ContentPart, TextBlock};
 use model::error::{ErrorCode, ErrorInfo};
 use model::item::Block;
 use model::json::JsonObject;
@@ -52,20 +52,15 @@ fn is_tool_output(object: &JsonObject) -> bool {
 
 fn output_from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     object.retain(|_, value| !value.is_null());
-    if let Some(content) = object.get_mut("message_content")
-        && let Value::String(text) = content
-    {
-        *content = serde_json::json!([{ "type": "text", "text": text }]);
-    }
     if let Some(error) = object.get_mut("error")
         && let Value::String(message) = error
     {
         *error = serde_json::json!({ "code": ErrorCode::ToolFailed.as_str(), "message": message });
     }
+    let (content, blocks) = (object.remove("message_content"), object.remove("block_list"));
     let mut output: ToolOutput = serde_json::from_value(Value::Object(object)).map_err(invalid_output)?;
-    for block in &output.block_list {
-        check_block(block)?;
-    }
+    output.message_content = into_list(content).into_iter().map(parse_part).collect();
+    output.block_list = into_list(blocks).into_iter().map(parse_block).collect();
     for part in &mut output.message_content {
         // Tags mark text that somebody else inserted; all text of a result is the tool's own.
         if let ContentPart::Text { tags, .. } = part {
@@ -75,17 +70,37 @@ fn output_from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     Ok(output)
 }
 
-/// Tools produce text and images. The other block types are for sub-agents.
-fn check_block(block: &Block) -> Result<(), ErrorInfo> {
-    match block {
-        Block::Text(text) if text.text.is_none() => Err(invalid_output("a text block has no text")),
-        Block::Text(_) | Block::Image(_) => Ok(()),
-        Block::Reasoning(_)
-        | Block::ToolCall(_)
-        | Block::ToolResult(_)
-        | Block::Message(_)
-        | Block::HostedCall(_)
-        | Block::FileProcessing(_) => Err(invalid_output("a tool may only return blocks of type `text` and `image`")),
+fn into_list(value: Option<Value>) -> Vec<Value> {
+    match value {
+        None => Vec::new(),
+        Some(Value::Array(list)) => list,
+        Some(single) => vec![single],
+    }
+}
+
+/// A part for the model. One that is none is given to it as text.
+fn parse_part(part: Value) -> ContentPart {
+    match (serde_json::from_value(part.clone()), part) {
+        (Ok(part), _) => part,
+        (Err(_), Value::String(text)) => ContentPart::text(text),
+        (Err(_), other) => ContentPart::text(other.to_string()),
+    }
+}
+
+/// A block of a tool: text or an image. Any other block is kept as its JSON text: one block that the server does not know
+/// must not cost the rest of the result.
+fn parse_block(mut block: Value) -> Block {
+    // `image_url` is the name of the part for the model, and common for the block, too.
+    if let Some(kind) = block.get_mut("type").filter(|kind| *kind == "image_url") {
+        *kind = "image".into();
+    }
+    match serde_json::from_value::<Block>(block.clone()) {
+        Ok(Block::Text(text)) if text.text.is_some() => Block::Text(text),
+        Ok(Block::Image(image)) => Block::Image(image),
+        Ok(_) | Err(_) => {
+            let id = block.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+            Block::Text(TextBlock { id, ..TextBlock::new(block.to_string()) })
+        }
     }
 }
 

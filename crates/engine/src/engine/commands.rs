@@ -1,7 +1,9 @@
 //! Commands to a run that has started: cancel, steer, approval decisions and client results.
 
 use super::Engine;
-use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, SteerCommand};
+use model::command::{
+    AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, RequestUpdate, SteerCommand,
+};
 use model::content::ContentPart;
 use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
 use model::ports::{IdempotencyKey, RunRow, StoreError, SubmitError};
@@ -17,6 +19,13 @@ pub enum AnswerError {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What the request that brings answers says besides.
+#[derive(Clone, Debug, Default)]
+pub struct AnsweringRequest {
+    pub request_echo: Option<Value>,
+    pub update: Option<Box<RequestUpdate>>,
 }
 
 impl Engine {
@@ -54,7 +63,7 @@ impl Engine {
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
         let body = AnswerBody::Approval { key, decision, by: Initiator::User };
-        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 
@@ -79,7 +88,7 @@ impl Engine {
             };
         }
         let body = AnswerBody::ClientTools { results };
-        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
         Ok(())
     }
@@ -91,11 +100,12 @@ impl Engine {
         user: &UserId,
         run: &RunRow,
         answers: Vec<AnswerBody>,
-        echo: Option<Value>,
+        request: AnsweringRequest,
         mut idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
         for body in answers {
-            let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: echo.clone() };
+            let AnsweringRequest { request_echo, update } = request.clone();
+            let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo, update };
             let submitted =
                 self.submit_without_wake(user, &run.thread, Command::Answer(answer), idempotency.take()).await;
             if let Err(error) = submitted {

@@ -33,7 +33,7 @@ impl ThreadSession<'_> {
         while let Some(row) = self.waiting_rows.pop_front() {
             // Adjacent answers are one input; what follows them in the inbox follows them in the log.
             if !matches!(row.command, Command::Answer(_)) {
-                self.step_answers(&mut answers);
+                self.step_answers(&mut answers, &mut waiting);
             }
             match &row.command {
                 Command::Answer(answer) => {
@@ -54,22 +54,15 @@ impl ThreadSession<'_> {
                         self.cancel_queued_run(&task_id, &mut waiting, row.at);
                     }
                 }
-                Command::Steer(steer)
-                    if self.accepts_steer(steer, row.id) || (self.can_start_run() && waiting.is_empty()) =>
-                {
+                Command::Steer(steer) if self.accepts_steer(steer) || (self.can_start_run() && waiting.is_empty()) => {
                     let steer = steer.clone();
                     self.handle_steer(steer, row.id);
                 }
-                // Too late for its run: it waits like a start.
-                Command::Steer(steer) => {
-                    if self.is_running(&steer.task_id) {
-                        self.late_steers.insert(row.id);
-                    }
-                    waiting.push_back(row);
-                }
+                // Its run is paused, or stops after this turn: it waits for the answer, or like a start.
+                Command::Steer(_) => waiting.push_back(row),
             }
         }
-        self.step_answers(&mut answers);
+        self.step_answers(&mut answers, &mut waiting);
         self.waiting_rows = waiting;
     }
 
@@ -98,9 +91,21 @@ impl ThreadSession<'_> {
         }
     }
 
-    fn step_answers(&mut self, answers: &mut Vec<AnswerCommand>) {
-        if !answers.is_empty() {
-            self.step(MachineInput::Answers(std::mem::take(answers)));
+    /// Applies answers, and with them the input that waited for its paused run.
+    fn step_answers(&mut self, answers: &mut Vec<AnswerCommand>, waiting: &mut VecDeque<InboxRow>) {
+        let Some(root) = self.run.as_ref().and_then(|run| run.fold.root()).filter(|_| !answers.is_empty()) else {
+            answers.clear();
+            return;
+        };
+        let (run, known) = (root.id.clone(), root.inputs.len());
+        let inputs: Vec<(u64, SteerCommand)> = waiting.iter().filter_map(|row| steer_to(&run, row)).collect();
+        let steers = inputs.iter().map(|(_, steer)| steer.clone()).collect();
+        self.step(MachineInput::Answers { answers: std::mem::take(answers), inputs: steers });
+        // Answers to nothing open leave the run paused, and its input waiting.
+        let root = self.run.as_ref().and_then(|run| run.fold.root());
+        if root.is_some_and(|root| root.inputs.len() > known) {
+            waiting.retain(|row| steer_to(&run, row).is_none());
+            inputs.into_iter().for_each(|(row, _)| self.consume_row(row));
         }
     }
 
@@ -109,16 +114,10 @@ impl ThreadSession<'_> {
         self.run.is_none() && self.pending_hook.is_none()
     }
 
-    pub(crate) fn is_running(&self, task: &TaskId) -> bool {
-        let root = self.run.as_ref().and_then(|run| run.fold.root());
-        root.is_some_and(|root| root.id == *task)
-    }
-
-    /// Whether the run reads this input. Input that was too late once starts the next run, even if this one resumes.
-    fn accepts_steer(&self, steer: &SteerCommand, row: u64) -> bool {
+    /// Whether the run reads this input now.
+    fn accepts_steer(&self, steer: &SteerCommand) -> bool {
         let root = self.run.as_ref().and_then(|run| run.fold.root()).filter(|root| root.id == steer.task_id);
-        let is_running = root.is_some_and(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
-        is_running && !self.late_steers.contains(&row)
+        root.is_some_and(|root| root.status == TaskStatus::Running && root.cancelling.is_none())
     }
 
     /// Drops a run that has not started. It leaves no records, only its row.
@@ -136,7 +135,7 @@ impl ThreadSession<'_> {
 
     /// Adds input to the active run, or starts the next run with it.
     fn handle_steer(&mut self, steer: SteerCommand, row: u64) {
-        if self.accepts_steer(&steer, row) {
+        if self.accepts_steer(&steer) {
             self.consume_row(row);
             self.step(MachineInput::Steer(steer));
             return;
@@ -163,5 +162,13 @@ impl ThreadSession<'_> {
     pub(crate) fn consume_row(&mut self, row: u64) {
         self.handled_rows.insert(row);
         self.next_batch.changes.push(DirectoryChange::ConsumeInboxRow { row });
+    }
+}
+
+/// The input that a row has for this run.
+fn steer_to(run: &TaskId, row: &InboxRow) -> Option<(u64, SteerCommand)> {
+    match &row.command {
+        Command::Steer(steer) if steer.task_id == *run => Some((row.id, steer.clone())),
+        _ => None,
     }
 }

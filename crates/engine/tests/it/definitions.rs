@@ -3,6 +3,7 @@
 use crate::fixtures::{definitions, with_agent, with_tool};
 use crate::test_engine::{STORE_KINDS, TestEngine};
 use model::definition::{ApprovalPolicy, Definitions};
+use model::reference::REFERENCE_INSTRUCTIONS;
 use model::task::TaskStatus;
 
 /// Other instructions, and trades without approval.
@@ -22,11 +23,12 @@ async fn a_paused_run_keeps_its_original_definitions() {
         test_engine.approve(&first).await;
         let asked = |object: &model::task::TaskObject| object.pending.iter().any(|p| !first.pending.contains(p));
         let second = test_engine.wait_until(&run, |object| object.status == TaskStatus::Paused && asked(object)).await;
-        assert_eq!(test_engine.models.last_request().instructions, "", "{kind:?}: its own words");
+        let told = || test_engine.models.last_request().instructions;
+        assert_eq!(told(), REFERENCE_INSTRUCTIONS, "{kind:?}: its own words");
         // A new run in the same process does not ask for approval.
         let today = test_engine.start_run(None, "again and again").await;
         assert_eq!(test_engine.wait_settled(&today).await.status, TaskStatus::Completed, "{kind:?}");
-        assert_eq!(test_engine.models.last_request().instructions, "Be brief.", "{kind:?}");
+        assert_eq!(told(), format!("Be brief.\n\n{REFERENCE_INSTRUCTIONS}"), "{kind:?}");
         test_engine.approve(&second).await;
         test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
         assert_eq!(test_engine.tools.call_count("trade"), 4, "{kind:?}");

@@ -68,7 +68,7 @@ pub(crate) fn with_kind(tool: Tool, how: ToolExecutor) -> Tool {
 
 /// A tool that calls an agent.
 pub(crate) fn agent_tool(name: &str, agent: &str) -> Tool {
-    with_kind(tool(name), ToolExecutor::Agent { agent: agent.to_owned() })
+    with_kind(tool(name), ToolExecutor::Agent { agent: agent.to_owned(), others: Vec::new() })
 }
 
 pub(crate) fn build_definitions(

@@ -324,7 +324,7 @@ impl RandomWorld {
                 answers.push(client_result_answer(call.clone(), "mine"));
             }
         }
-        self.sim.input(MachineInput::Answers(answers));
+        self.sim.input(MachineInput::Answers { answers, inputs: Vec::new() });
     }
 
     fn decision(&mut self) -> ApprovalDecision {

@@ -248,11 +248,14 @@ impl Sim {
     /// Decisions that waited in the inbox, as one input.
     pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, ApprovalDecision)>) {
         let answer = |(label, decision)| approval_answer(approval_key(label), decision);
-        self.input(MachineInput::Answers(all.into_iter().map(answer).collect()));
+        self.input(MachineInput::Answers { answers: all.into_iter().map(answer).collect(), inputs: Vec::new() });
     }
 
     pub(crate) fn submit_client_result(&mut self, call: &str, words: &str) {
-        self.input(MachineInput::Answers(vec![client_result_answer(call_id(call), words)]));
+        self.input(MachineInput::Answers {
+            answers: vec![client_result_answer(call_id(call), words)],
+            inputs: Vec::new(),
+        });
     }
 
     /// Advances the clock until this timer fires.
@@ -261,7 +264,10 @@ impl Sim {
         // The time-out of an approval is an answer like a person's: for an approval that is not pending it is none.
         match &timer {
             TimerId::Approval(key) => {
-                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()));
+                self.input(MachineInput::Answers {
+                    answers: timeout_answer(&self.run, key).into_iter().collect(),
+                    inputs: Vec::new(),
+                });
             }
             TimerId::Run(_) => self.input(MachineInput::Timer(timer)),
         }
@@ -457,6 +463,7 @@ pub(crate) fn approval_answer(key: model::ApprovalKey, decision: ApprovalDecisio
         task_id: run_id(),
         body: AnswerBody::Approval { key, decision, by: Initiator::User },
         request_echo: None,
+        update: None,
     }
 }
 
@@ -466,5 +473,5 @@ pub(crate) fn client_result_answer(call_id: CallId, words: &str) -> AnswerComman
 
 /// Everything that one request of the client carries.
 pub(crate) fn client_results_answer(results: Vec<ClientToolResult>) -> AnswerCommand {
-    AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None }
+    AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None, update: None }
 }

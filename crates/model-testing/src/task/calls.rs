@@ -114,6 +114,7 @@ impl GenTask {
             task_id: self.id.clone(),
             call_id: call.id.clone(),
             arguments: call.arguments.clone(),
+            original_arguments: None,
             attempt: call.attempt,
         };
         let private = PrivatePayload {

@@ -39,9 +39,11 @@ pub enum ToolExecutor {
     Command(CommandTool),
     /// The client that started the run.
     Client,
-    /// A sub-agent.
+    /// A sub-agent. With `others`, the argument `name` picks one of them all.
     Agent {
         agent: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<String>,
     },
     /// Another agent that takes over the task.
     Handoff {
@@ -127,7 +129,35 @@ impl Tool {
             "required": ["prompt"],
         });
         let spec = ToolSpec { name: agent.name.clone(), description, parameters };
-        Self::new(spec, ToolExecutor::Agent { agent: agent.name.clone() })
+        Self::new(spec, ToolExecutor::Agent { agent: agent.name.clone(), others: Vec::new() })
+    }
+
+    /// The tool that calls one of several agents: its argument `name` says which.
+    #[must_use]
+    pub fn for_sub_agents(agents: &[&Agent]) -> Option<Self> {
+        let (first, others) = agents.split_first()?;
+        let mut tool = Self::for_sub_agent(first);
+        if others.is_empty() {
+            return Some(tool);
+        }
+        let describe = |agent: &&Agent| match agent.description.as_str() {
+            "" => format!("- {}", agent.name),
+            words => format!("- {}: {words}", agent.name),
+        };
+        let list = agents.iter().map(describe).collect::<Vec<_>>().join("\n");
+        tool.spec.description = format!("Ask one of these agents:\n{list}");
+        let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        tool.spec.parameters = serde_json::json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": format!("The agent: {}.", names.join(", "))},
+                "prompt": {"type": "string", "description": "What it is to do, with all that it must know."},
+            },
+            "required": ["name", "prompt"],
+        });
+        let others = others.iter().map(|agent| agent.name.clone()).collect();
+        tool.executor = ToolExecutor::Agent { agent: first.name.clone(), others };
+        Some(tool)
     }
 
     pub fn for_handoff(agent: &Agent) -> Self {

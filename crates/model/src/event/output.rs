@@ -185,8 +185,11 @@ pub struct ImageDelta {
 pub struct ToolStarted {
     pub task_id: TaskId,
     pub call_id: CallId,
-    /// As approved, which may differ from the call's own.
+    /// The arguments that the tool gets. From here on they are those of the call.
     pub arguments: String,
+    /// The model's arguments, if a person changed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_arguments: Option<String>,
     /// Counted from 1.
     pub attempt: u32,
 }

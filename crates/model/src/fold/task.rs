@@ -1,16 +1,20 @@
 //! The state of one task, and how lifecycle and step events change it.
 
-use super::{FileFold, FoldError, FoldResult, incomplete_reason, output};
+use super::{FileFold, FoldError, FoldResult, output};
+use crate::command::RequestUpdate;
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
 use crate::error::ErrorInfo;
-use crate::event::{ApprovalRequested, ApprovalResolved, StepRetrying, TaskRecovered, TaskSpec, ToolStarted};
+use crate::event::{
+    ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, ClientTool, StepRetrying, TaskRecovered, TaskSpec,
+    ToolStarted,
+};
 use crate::event::{
     Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
 };
 use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{CallId, ItemId, TaskId};
-use crate::item::{Item, ToolCall};
+use crate::item::{CallKind, Item, ToolCall};
 use crate::model_settings::ModelSettings;
 use crate::record::PrivatePayload;
 use crate::reference;
@@ -43,6 +47,13 @@ pub struct TaskFold {
     /// History that the thread's log does not have.
     pub prior_history: Option<PriorHistory>,
     pub model_settings: ModelSettings,
+    /// The last step before the settings came: a forced tool choice holds for the first one after it.
+    pub settings_since_step: u32,
+    /// The agent that the client named last; a hand-off may have replaced it since.
+    pub requested_agent: String,
+    /// The tools that the client declared last, and those that it declared before.
+    pub client_tools: Vec<ClientTool>,
+    pub retired_client_tools: Vec<ClientTool>,
     pub definitions_digest: Option<String>,
     /// Tokens of its own steps.
     pub usage: Usage,
@@ -85,7 +96,7 @@ pub struct ItemFold {
     /// Indices of the blocks or summary parts that are open.
     pub open_parts: Vec<u32>,
     pub arguments_complete: bool,
-    /// Whether its attempt was repeated. Excluded from the history and from final objects.
+    /// Whether its attempt was repeated. Excluded from the history.
     pub superseded: bool,
     /// What the model reads of it.
     pub content: Option<Vec<ContentPart>>,
@@ -153,6 +164,10 @@ impl TaskFold {
             rewritten_history: private.and_then(|private| private.rewritten_history.clone()),
             prior_history: private.and_then(|private| private.prior_history.clone()),
             model_settings: private.map(|private| private.model_settings.clone()).unwrap_or_default(),
+            settings_since_step: 0,
+            requested_agent: created.task.agent.clone(),
+            client_tools: created.task.tools.clone(),
+            retired_client_tools: Vec::new(),
             definitions_digest: private.and_then(|private| private.definitions_digest.clone()),
             usage: Usage::default(),
             total_usage: None,
@@ -239,7 +254,13 @@ impl TaskFold {
             }
             Event::ApprovalResolved(e) => self.resolve(e),
             Event::Paused(e) => self.change_status(TaskStatus::Running, TaskStatus::Paused, &e.pending),
-            Event::Resumed(_) => self.change_status(TaskStatus::Paused, TaskStatus::Running, &[]),
+            Event::Resumed(_) => {
+                self.change_status(TaskStatus::Paused, TaskStatus::Running, &[])?;
+                if let Some(update) = private.and_then(|private| private.update.as_deref()) {
+                    self.apply_request_update(update);
+                }
+                Ok(())
+            }
             Event::Cancelling(e) => {
                 self.cancelling = Some(e.clone());
                 Ok(())
@@ -284,6 +305,15 @@ impl TaskFold {
         Ok(())
     }
 
+    fn apply_request_update(&mut self, update: &RequestUpdate) {
+        self.model_settings = update.model_settings.clone();
+        self.settings_since_step = self.steps.last().map_or(0, |step| step.step);
+        self.requested_agent.clone_from(&update.agent);
+        let before = std::mem::replace(&mut self.client_tools, update.tools.clone());
+        let is_retired = |tool: &ClientTool| !self.client_tools.iter().any(|now| now.name == tool.name);
+        self.retired_client_tools.extend(before.into_iter().filter(is_retired));
+    }
+
     fn step_started(&mut self, e: &StepStarted) -> FoldResult {
         if self.open_step().is_some() || self.status != TaskStatus::Running {
             return Err(FoldError);
@@ -308,18 +338,12 @@ impl TaskFold {
     }
 
     fn step_done(&mut self, e: &StepDone) -> FoldResult {
-        let place = self.steps.len().checked_sub(1).ok_or(FoldError)?;
         let step =
             self.steps.last_mut().filter(|step| step.stop_reason.is_none() && step.step == e.step).ok_or(FoldError)?;
         step.stop_reason = Some(e.stop_reason);
         step.usage = e.usage;
         step.model.clone_from(&e.model);
         self.usage.add(e.usage);
-        if e.stop_reason.is_interrupted() {
-            for fold in self.items.iter_mut().filter(|fold| fold.step_index == Some(place)) {
-                fold.item.mark_incomplete(incomplete_reason(e.stop_reason));
-            }
-        }
         Ok(())
     }
 
@@ -334,12 +358,27 @@ impl TaskFold {
         let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
         fold.started = Some(started);
         fold.attempts = e.attempt;
+        if let Item::ToolCall(call) = &mut fold.item {
+            call.set_executed_arguments(&e.arguments, e.original_arguments.as_deref());
+        }
         Ok(())
     }
 
     fn resolve(&mut self, e: &ApprovalResolved) -> FoldResult {
         let asked = self.approvals.iter_mut().find(|(asked, answer)| asked.key == e.key && answer.is_none());
-        asked.ok_or(FoldError)?.1 = Some(e.clone());
+        let (asked, answer) = asked.ok_or(FoldError)?;
+        *answer = Some(e.clone());
+        let call_id = asked.call_id.clone();
+        let decision = e.decisions.first().filter(|decision| decision.kind == ApprovalDecisionKind::Edit);
+        // Tools of the client have no start: an edit counts from the decision on.
+        if let Some(args) = decision.and_then(|decision| decision.args.as_ref())
+            && let Some(Item::ToolCall(call)) = self.call_mut(&call_id).map(|fold| &mut fold.item)
+            && call.kind == Some(CallKind::Client)
+            && !call.has_same_arguments(args)
+        {
+            let written = call.written_arguments().map(str::to_owned);
+            call.set_executed_arguments(&args.to_string(), written.as_deref());
+        }
         Ok(())
     }
 

@@ -41,8 +41,7 @@ impl RunFold {
     }
 
     fn rendered_output(&self, task: &TaskFold) -> Vec<Item> {
-        let shown = task.items.iter().filter(|fold| !(fold.superseded && task.status.is_terminal()));
-        shown.map(|fold| self.embed_sub_agent(task, fold.item.clone())).collect()
+        task.items.iter().map(|fold| self.embed_sub_agent(task, fold.item.clone())).collect()
     }
 
     /// Embeds a sub-agent's items into the result of the call that started it.

@@ -67,6 +67,7 @@ pub(super) fn tool_result_block<'a>(
         status: if succeeded { ToolUseStatus::Success } else { ToolUseStatus::Error },
         content,
         artifact,
+        input: call.original_arguments.as_ref().and(call.arguments.as_deref()).map(parse_input),
         owner: task.into(),
     })
 }
@@ -86,6 +87,7 @@ pub(super) fn hosted_result_block<'a>(task: &'a TaskFold, call: &'a HostedCall) 
         },
         artifact: (!is_plain || content != text).then_some(Artifact::Blocks(blocks)),
         content,
+        input: None,
         owner: task.into(),
     }
 }

@@ -90,6 +90,9 @@ pub(super) enum ContentBlock<'a> {
         status: ToolUseStatus,
         content: String,
         artifact: Option<Artifact<'a>>,
+        /// The arguments that ran, if a person changed those of the `tool_use` block.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<JsonObject>,
         #[serde(flatten)]
         owner: BlockOwner<'a>,
     },

@@ -203,7 +203,7 @@ impl TurnProjector<'_> {
         let computer_call = arguments.as_ref().and_then(|(call, parsed)| computer_call_item(call, parsed, &no_checks));
         let raw_item = computer_call.map_or(RawItem::Response(raw_item), RawItem::ComputerCall);
         let agent = AgentName { name: agent.as_deref().unwrap_or(&root.agent) };
-        self.push_run_item(name, RunItem { agent, output: None, raw_item, item_type });
+        self.push_run_item(name, RunItem { agent, arguments: None, output: None, raw_item, item_type });
     }
 
     /// Reports the result of a call, unless the call was abandoned.
@@ -231,7 +231,8 @@ impl TurnProjector<'_> {
             }
         };
         let agent = AgentName { name: result.agent.as_deref().or(call.agent.as_deref()).unwrap_or(&root.agent) };
-        self.push_run_item(name, RunItem { agent, output: Some(output), raw_item, item_type });
+        let arguments = call.original_arguments.as_ref().and(call.arguments.as_deref());
+        self.push_run_item(name, RunItem { agent, arguments, output: Some(output), raw_item, item_type });
     }
 
     fn push_run_item(&mut self, name: &'static str, item: RunItem<'_>) {

@@ -42,6 +42,9 @@ pub(super) struct RunItemEvent<'a> {
 #[derive(Serialize)]
 pub(super) struct RunItem<'a> {
     pub(super) agent: AgentName<'a>,
+    /// With a result: the arguments that ran, if a person changed those of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arguments: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<&'a str>,
     pub(super) raw_item: RawItem<'a>,

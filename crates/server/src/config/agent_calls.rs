@@ -31,12 +31,7 @@ fn find_cycle<'a>(
     let mut seen = BTreeSet::new();
     while let Some(path) = paths.pop_front() {
         let caller = path.last().and_then(|name| agents.get(*name));
-        for tool in caller.iter().flat_map(|agent| &agent.tools) {
-            let callee = match tools.get(tool).map(|tool| &tool.executor) {
-                Some(ToolExecutor::Agent { agent }) => agent.as_str(),
-                Some(_) => continue,
-                None => tool.as_str(),
-            };
+        for callee in caller.iter().flat_map(|agent| called_agents(agent, tools)) {
             if callee == start {
                 return Some(path);
             }
@@ -46,4 +41,16 @@ fn find_cycle<'a>(
         }
     }
     None
+}
+
+/// The agents that an agent may call: each a tool of its own, or of a tool that names it.
+fn called_agents<'a>(agent: &'a Agent, tools: &'a BTreeMap<String, Tool>) -> Vec<&'a str> {
+    let called = |name: &'a String| match tools.get(name).map(|tool| &tool.executor) {
+        Some(ToolExecutor::Agent { agent, others }) => {
+            std::iter::once(agent).chain(others).map(String::as_str).collect()
+        }
+        Some(_) => Vec::new(),
+        None => vec![name.as_str()],
+    };
+    agent.tools.iter().flat_map(called).collect()
 }

@@ -4,11 +4,13 @@ use super::input_hook::read_hook;
 use super::names::{DefinedNames, check_model_exists, check_name};
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use model::definition::{Agent, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, handoff_tool_name};
+use model::definition::{
+    Agent, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, ReferencePolicy, handoff_tool_name,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "model",
     "description",
     "instructions",
@@ -17,6 +19,8 @@ const KEYS: [&str; 10] = [
     "history",
     "compaction",
     "input_hook",
+    "references",
+    "reference_instructions",
     "upstream",
     "options",
 ];
@@ -56,7 +60,22 @@ fn read_agent(name: &str, item: &ConfigValue<'_>, names: &DefinedNames<'_>) -> O
         history: table.get("history").and_then(|item| read_history(&item)).unwrap_or_default(),
         compaction: table.get("compaction").and_then(|item| read_compaction(&item, names)),
         input_hook: table.get("input_hook").and_then(|item| read_hook(&item)),
+        references: read_references(&table),
     })
+}
+
+fn read_references(table: &ConfigTable<'_>) -> ReferencePolicy {
+    let wanted = table.get("references").and_then(|item| item.flag()).unwrap_or(true);
+    let instructions = table.get("reference_instructions");
+    match (wanted, instructions) {
+        (true, Some(item)) => item.text().map(|text| ReferencePolicy::OnWith(text.to_owned())).unwrap_or_default(),
+        (true, None) => ReferencePolicy::On,
+        (false, Some(item)) => {
+            item.report_error("has no effect, because `references` is false; remove one");
+            ReferencePolicy::Off
+        }
+        (false, None) => ReferencePolicy::Off,
+    }
 }
 
 fn read_tool_names(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>) -> Vec<String> {

@@ -200,7 +200,7 @@ fn a_tool_has_every_key_of_its_table() {
     assert_eq!((&tool.executor, &tool.approval), (&ToolExecutor::Client, &ApprovalPolicy::Always));
     assert_eq!(tool.spec.parameters, json!({"type": "object", "properties": {}}));
     let tool = &config.definitions.tools["ask"];
-    assert_eq!(tool.executor, ToolExecutor::Agent { agent: "demo".to_owned() });
+    assert_eq!(tool.executor, ToolExecutor::Agent { agent: "demo".to_owned(), others: Vec::new() });
     assert_eq!((tool.spec.name.as_str(), tool.spec.description.as_str()), ("ask", "Ask for help."));
     assert!(tool.spec.parameters["properties"]["prompt"].is_object());
     // The builtin tool's own settings stay unless the file overrides them.

@@ -255,8 +255,8 @@ fn agent_tool(
         table.report_error("`agent` is missing; write the name of the agent to call");
         return None;
     };
-    let wanted = item.text()?;
-    if !names.agents.contains(&wanted) {
+    let wanted = item.string_or_list()?;
+    for (item, wanted) in wanted.iter().filter(|(_, wanted)| !names.agents.contains(wanted)) {
         item.report_error(format!(
             "unknown agent {}; {}",
             quote_text(wanted),
@@ -264,9 +264,13 @@ fn agent_tool(
         ));
     }
     // An agent with an error of its own is missing here.
-    let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
+    let called: Vec<&Agent> = wanted.iter().filter_map(|(_, wanted)| agents.get(*wanted)).collect();
+    let mut tool = Tool::for_sub_agents(&called)?;
     tool.spec.name = name.to_owned();
     if let Some(declared) = parameters.declared() {
+        if wanted.len() > 1 && declared.pointer("/properties/name").is_none() {
+            table.report_error("`parameters` has no property `name`, which selects one of the agents");
+        }
         tool.spec.parameters = declared.clone();
     }
     Some(tool)

@@ -74,6 +74,31 @@ fn every_finding_is_one_line() {
 }
 
 #[test]
+fn tools_of_several_agents_and_references_are_checked() {
+    let tool = "[agents.second]\nmodel = \"mine/b\"\n[tools.t]\nkind = \"agent\"\nagent = [\"other\", \"second\"]\n";
+    assert_eq!(check(&format!("{AROUND}{tool}")), ("ok: 2 agents, 1 tool, 1 provider\n".to_owned(), 0));
+    let cases = [
+        (tool.replace("\"second\"]", "\"secnd\"]"), "unknown agent `secnd`; did you mean `second`?"),
+        (tool.replace("[\"other\", \"second\"]", "[]"), "the list must not be empty"),
+        (
+            format!(
+                "{tool}parameters = {{ type = \"object\", properties = {{ prompt = {{ type = \"string\" }} }} }}\n"
+            ),
+            "tools.t.parameters: the property `name` is missing",
+        ),
+        (
+            "[agents.a]\nmodel = \"mine/a\"\nreferences = false\nreference_instructions = \"Cite.\"\n".to_owned(),
+            "agents.a.reference_instructions: has no effect, because `references` is false",
+        ),
+        ("[agents.a]\nmodel = \"mine/a\"\nreferences = \"no\"\n".to_owned(), "agents.a.references: "),
+    ];
+    for (text, wanted) in cases {
+        let (said, code) = check(&format!("{AROUND}{text}"));
+        assert!(said.contains(wanted) && said.lines().count() == 1 && code == 1, "{said}");
+    }
+}
+
+#[test]
 fn a_warning_is_printed_and_changes_nothing() {
     let tool = "[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = { Authorization = \"Bearer s3cret\" }\n";
     let (said, code) = check(&format!("{AROUND}{tool}"));

@@ -339,7 +339,7 @@ async fn client_calls_the_declared_tool_and_waits_for_it() {
         "created{demo} started step.started{1}
         item+fc_R1{pick,client,never,demo} arguments.delta arguments.done item-fc_R1
         step.done{1,tool_calls} paused{client_tool,call_R1}
-        resumed{user} item+fco_R1{demo} text.done{1} item-fco_R1{completed}
+        resumed{user} item+fco_R1{demo} text.done item-fco_R1{completed}
         step.started{2} item+msg_R2{demo} text.added text.delta text.done item-msg_R2
         step.done{2,stop} completed",
     );

@@ -1,5 +1,6 @@
 //! Damaged files: detected and reported, never served.
 
+use model::event::{Event, StateDelta, StateSnapshot};
 use model::ports::{AliasKind, InboxWriter as _, Journal, PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
 use model::{ThreadId, UserId};
@@ -8,7 +9,8 @@ use rusqlite::Connection;
 use std::path::Path;
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::fixtures::{
-    LogWriter, approve, decide_command, nth_run, nth_thread, read_all_records, submission, test_node, test_user,
+    LogWriter, approve, decide_command, nth_run, nth_thread, read_all_records, start_command, submission, test_node,
+    test_user,
 };
 use store_conformance::random_log::RandomLogWriter;
 use store_conformance::threads::nth_alias;
@@ -237,4 +239,24 @@ async fn verify_detects_a_task_that_ends_twice_or_never() {
     drop(store);
     let report = verify_data_folder(dir.path()).unwrap();
     assert_eq!(report.problems, [format!("{}: record 4 is of a task, but no run goes on", nth_thread(1))]);
+}
+
+/// Runs of earlier versions do not repeat the state of their thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_accepts_a_patch_of_the_state_that_an_earlier_run_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run();
+    let (task_id, state) = (author.run.clone(), serde_json::json!({"a": 1}));
+    author.push_event(Event::StateSnapshot(StateSnapshot { task_id, state })).complete_run().must_append().await;
+    author.run = nth_run(2);
+    let again = submission(&author.thread, start_command(&author.run));
+    store.submit(&test_user(), again).await.unwrap();
+    author.start_run();
+    let delta = vec![serde_json::json!({"op": "replace", "path": "/a", "value": 2})];
+    let delta = StateDelta { task_id: author.run.clone(), delta };
+    author.push_event(Event::StateDelta(delta)).complete_run().must_append().await;
+    drop(store);
+    assert_eq!(verify_data_folder(dir.path()).unwrap().problems, [""; 0]);
 }

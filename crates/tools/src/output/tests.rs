@@ -1,6 +1,7 @@
 use super::*;
 use model::content::{ImageBlock, ImageUrl, TextBlock};
 use model::error::ErrorCode;
+use model::item::plain_text;
 use serde_json::json;
 
 /// The text of a text-only result.
@@ -83,25 +84,39 @@ fn without_content_the_model_gets_the_blocks() {
 }
 
 #[test]
-fn invalid_outputs_are_refused() {
-    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
-    let call = json!({"type": "tool_call", "id": "fc_1", "call_id": "call_1", "name": "n", "arguments": "{}"});
-    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": []});
-    for block in [message, call, reasoning] {
-        let why = refused(&json!({ "block_list": [block] }));
-        assert!(why.starts_with("the tool's result cannot be used: "), "{why}");
-    }
-    assert!(refused(&json!({"block_list": [{"type": "video"}]})).contains("unknown variant `video`"));
-    assert!(refused(&json!({"block_list": [{"type": "text"}]})).contains("no text"));
+fn fields_of_the_wrong_type_are_refused() {
     assert!(refused(&json!({"summary": 1})).contains("invalid type"));
     assert!(refused(&json!({"error": {"message": "m"}})).contains("missing field `code`"));
 }
 
 #[test]
-fn an_item_in_place_of_a_block_is_refused() {
-    let block = json!({"type": "reasoning", "id": "rs_1", "summary": []});
-    assert!(serde_json::from_value::<Block>(block.clone()).is_ok(), "it is refused for another reason");
-    assert!(refused(&json!({ "block_list": [block] })).contains("only return blocks of type `text` and `image`"));
+fn a_block_that_is_neither_text_nor_image_is_kept_as_its_json() {
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    for block in
+        [message, reasoning, json!({"type": "video", "url": "v"}), json!({"type": "text"}), json!("bare"), json!(7)]
+    {
+        let result =
+            json!({"message_content": "for the model", "block_list": [block, {"type": "text", "text": "after"}]});
+        let output = parse_output(&result.to_string(), None).unwrap();
+        let texts: Vec<String> =
+            output.block_list.iter().map(|block| plain_text(std::slice::from_ref(block))).collect();
+        assert_eq!(texts, [block.to_string(), "after".to_owned()]);
+        assert_eq!(output.message_content, [ContentPart::text("for the model")]);
+    }
+}
+
+#[test]
+fn the_example_of_the_requirement_is_a_result() {
+    let image =
+        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAA"}, "id": 1});
+    let text = json!({"type": "text", "text": "{\"temperature\":\"15C\"}", "id": 1});
+    let result = json!({"message_content": [text, image], "block_list": [text, image]});
+    let output = parse_output(&result.to_string(), None).unwrap();
+    assert_eq!(output.message_content.len(), 2);
+    let [Block::Text(text), Block::Image(image)] = output.block_list.as_slice() else { panic!("{output:?}") };
+    assert_eq!((text.id, image.id), (Some(1), Some(1)));
+    assert!(image.image_url.url.starts_with("data:image/png"));
 }
 
 #[test]

@@ -152,9 +152,11 @@ async fn many_programs_that_end_together_are_all_reaped() {
 
 #[tokio::test]
 async fn a_tool_of_another_executor_is_refused() {
-    for how in
-        [ToolExecutor::Client, ToolExecutor::Agent { agent: "a".into() }, ToolExecutor::Handoff { agent: "a".into() }]
-    {
+    for how in [
+        ToolExecutor::Client,
+        ToolExecutor::Agent { agent: "a".into(), others: Vec::new() },
+        ToolExecutor::Handoff { agent: "a".into() },
+    ] {
         assert_eq!(failed(request(how, "{}")).await.0, "invalid_tool");
     }
 }

@@ -168,8 +168,10 @@ impl<'a> InputWriter<'a> {
                 let shape = self.call_shape(item, call, mode);
                 self.call_shapes.insert(call.id, shape);
                 self.out.push(match (shape, mode, call.raw) {
-                    (_, ResendMode::Verbatim, Some(raw)) | (CallShape::Computer, _, Some(raw)) => raw.clone(),
-                    (CallShape::Custom, _, Some(raw)) => without_id(raw),
+                    (_, ResendMode::Verbatim, Some(raw)) | (CallShape::Computer, _, Some(raw)) => {
+                        with_executed_arguments(raw.clone(), call.arguments)
+                    }
+                    (CallShape::Custom, _, Some(raw)) => with_executed_arguments(without_id(raw), call.arguments),
                     _ => function_call_json(call.id, call.name, call.arguments),
                 });
             }
@@ -215,6 +217,31 @@ impl<'a> InputWriter<'a> {
             }),
         });
     }
+}
+
+/// The raw item of a call. If a person changed the arguments, it has those that ran, so that the model knows what its
+/// result belongs to.
+fn with_executed_arguments(mut raw: Value, arguments: &str) -> Value {
+    let written = match str_field(&raw, "type") {
+        Some("custom_tool_call") => json!({ "input": raw.get("input") }),
+        Some("computer_call") => serde_json::from_str(&hosted_call::computer_arguments(&raw)).unwrap_or_default(),
+        _ => serde_json::from_str(str_field(&raw, "arguments").unwrap_or_default()).unwrap_or_default(),
+    };
+    let Ok(executed) = serde_json::from_str::<Value>(arguments) else { return raw };
+    let Some(item) = raw.as_object_mut().filter(|_| executed != written) else { return raw };
+    match item.get("type").and_then(Value::as_str) {
+        Some("custom_tool_call") => {
+            item.extend(executed.get("input").map(|input| ("input".to_owned(), input.clone())));
+        }
+        Some("computer_call") => {
+            if let Some(actions) = executed.get("actions") {
+                item.remove("action");
+                item.insert("actions".to_owned(), actions.clone());
+            }
+        }
+        _ => drop(item.insert("arguments".to_owned(), arguments.into())),
+    }
+    raw
 }
 
 /// The first image that the service can reach.

@@ -289,6 +289,34 @@ fn a_custom_call_is_answered_in_its_own_shape() {
 }
 
 #[test]
+fn an_edited_call_is_sent_with_the_arguments_that_ran() {
+    let function =
+        json!({"type": "function_call", "id": "fc_1", "call_id": "p1", "name": "look", "arguments": "{\"n\": 500}"});
+    let custom = json!({"type": "custom_tool_call", "id": "ct_1", "call_id": "p1", "name": "look", "input": "500"});
+    let computer = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "pending_safety_checks": [],
+        "action": {"type": "wait"}});
+    let actions = json!([{"type": "screenshot"}]);
+    let cases = [
+        (function, r#"{"n":7}"#.to_owned(), "arguments", json!(r#"{"n":7}"#)),
+        (custom, r#"{"input":"7"}"#.to_owned(), "input", json!("7")),
+        (computer, json!({"actions": actions, "pending_safety_checks": []}).to_string(), "actions", actions),
+    ];
+    for (item, arguments, member, expected) in cases {
+        let call = HistoryEntry::Call {
+            call_id: CallId::from("call_1"),
+            name: "look".to_owned(),
+            arguments,
+            provider_call_id: Some("p1".to_owned()),
+            raw: Some(raw(HERE, item.clone())),
+        };
+        let seen = vec![ContentPart::image("data:image/png;base64,AAAA")];
+        let sent = sent(vec![thought(HERE, rs(1)), call, tool_result(1, seen)]);
+        assert_eq!((&sent[1]["type"], &sent[1]["id"]), (&item["type"], &item["id"]), "{sent}");
+        assert_eq!((&sent[1][member], &sent[1]["action"]), (&expected, &Value::Null), "{sent}");
+    }
+}
+
+#[test]
 fn images_and_files_are_sent_in_the_services_format() {
     let file = |name: Option<&str>, url: &str| ContentPart::File {
         file: FileRef { name: name.map(Into::into), url: Some(url.into()), ..FileRef::default() },

@@ -95,7 +95,7 @@ fn a_decision_discards_a_queued_time_out() {
     sim.skip_trace();
     let late = |sim: &Sim, label| timeout_answer(&sim.run, &approval_key(label)).expect("it is open");
     let answers = vec![late(&sim, "apr_R1"), approval_answer(approval_key("apr_R2"), approve())];
-    sim.input(MachineInput::Answers(answers));
+    sim.input(MachineInput::Answers { answers, inputs: Vec::new() });
     sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,reject,timeout} approval.resolved{apr_R2,approve,user}
          fco_R1{rejected,approval_timeout} tool.started{call_R2}",
@@ -108,7 +108,7 @@ fn a_decision_discards_a_queued_time_out() {
     machine::apply_input(&mut alone, moment, &mut out);
     assert!(out.drafts.is_empty());
     let answers = vec![late(&sim, "apr_R3")];
-    sim.input(MachineInput::Answers(answers));
+    sim.input(MachineInput::Answers { answers, inputs: Vec::new() });
     sim.expect_trace("approval.resolved{apr_R3,reject,timeout} fco_R3{rejected,approval_timeout}");
 }
 
@@ -124,7 +124,7 @@ fn trade_cancelled_in_the_pause() {
 }
 
 #[test]
-fn an_edit_runs_the_edited_arguments_and_the_call_keeps_the_models() {
+fn an_edited_call_has_the_arguments_that_ran_and_keeps_the_models_beside_them() {
     let mut sim = paused_trade();
     sim.decide("apr_R2", edit(json!({"symbol": "VNM", "n": 1})));
     sim.expect_trace("resumed{user} approval.resolved{apr_R2,edit,user} tool.started{call_R2}");
@@ -132,8 +132,21 @@ fn an_edit_runs_the_edited_arguments_and_the_call_keeps_the_models() {
     let args: serde_json::Value = serde_json::from_str(&started.arguments).unwrap();
     assert_eq!(args, json!({"symbol": "VNM", "n": 1}));
     assert_eq!(sim.tool_requests[0].arguments, started.arguments);
+    let written = Some(r#"{"symbol":"VNM", "n":100}"#);
+    assert_eq!(started.original_arguments.as_deref(), written);
+    let ran = started.arguments.clone();
     let (_, call) = sim.run.fold.root().unwrap().call(&call_id("call_R2")).unwrap();
-    assert_eq!(call.arguments.as_deref(), Some(r#"{"symbol":"VNM", "n":100}"#));
+    assert_eq!((call.arguments.as_ref(), call.original_arguments.as_deref()), (Some(&ran), written));
+}
+
+#[test]
+fn an_edit_that_changes_nothing_keeps_the_models_text() {
+    let mut sim = paused_trade();
+    sim.decide("apr_R2", edit(json!({"n": 100, "symbol": "VNM"})));
+    sim.expect_trace("resumed{user} approval.resolved{apr_R2,edit,user} tool.started{call_R2}");
+    assert_eq!(sim.tool_requests[0].arguments, r#"{"symbol":"VNM", "n":100}"#);
+    let (_, call) = sim.run.fold.root().unwrap().call(&call_id("call_R2")).unwrap();
+    assert_eq!(call.original_arguments, None);
 }
 
 #[test]
@@ -351,6 +364,9 @@ fn decisions_and_results_of_one_request_are_one_resume() {
     sim.model_turn([model_call("trade", "{}"), model_call("pick", "{}")]);
     sim.skip_trace();
     let picked = client_result_answer(call_id("call_R2"), "red");
-    sim.input(MachineInput::Answers(vec![picked, approval_answer(approval_key("apr_R1"), approve())]));
+    sim.input(MachineInput::Answers {
+        answers: vec![picked, approval_answer(approval_key("apr_R1"), approve())],
+        inputs: Vec::new(),
+    });
     sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} fco_R2{completed} tool.started{call_R1}");
 }

@@ -41,7 +41,7 @@ fn a_failed_client_tool_reports_its_error() {
     sim.skip_trace();
     let error = Some(ErrorInfo::external("closed", "The dialog was closed."));
     let result = ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error };
-    sim.input(MachineInput::Answers(vec![client_results_answer(vec![result])]));
+    sim.input(MachineInput::Answers { answers: vec![client_results_answer(vec![result])], inputs: Vec::new() });
     sim.expect_trace("resumed{user} fco_R1{failed,closed} step.started{2}");
     assert!(sim.request_summary().ends_with("result:The dialog was closed."), "{}", sim.request_summary());
 }
@@ -66,7 +66,7 @@ fn two_client_calls_are_answered_separately_or_together() {
     sim.submit_client_result("call_R9", "what?");
     sim.expect_trace("");
     let answer = |words| crate::sim::client_result_answer(call_id("call_R1"), words);
-    sim.input(MachineInput::Answers(vec![answer("first"), answer("second")]));
+    sim.input(MachineInput::Answers { answers: vec![answer("first"), answer("second")], inputs: Vec::new() });
     sim.expect_trace("resumed{user} fco_R1{completed} step.started{2}");
     assert!(
         sim.request_summary().contains("result:first | result:before the pause | result:seen"),
@@ -96,7 +96,10 @@ fn the_run_waits_for_the_client_while_other_tools_run() {
     sim.skip_trace();
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text("red")], error: None };
-    sim.input(MachineInput::Answers(vec![client_results_answer(vec![gave("call_R4"), gave("call_R1")])]));
+    sim.input(MachineInput::Answers {
+        answers: vec![client_results_answer(vec![gave("call_R4"), gave("call_R1")])],
+        inputs: Vec::new(),
+    });
     sim.expect_trace("call_R3/fco_R4{completed} fco_R1{completed}");
     assert_eq!(pending_client_calls(&sim), [""; 0]);
 }
@@ -109,7 +112,7 @@ fn all_results_of_one_request_cause_one_resume_and_one_turn() {
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text(label)], error: None };
     let all = ["call_R3", "call_R1", "call_R2"].map(gave);
-    sim.input(MachineInput::Answers(vec![client_results_answer(all.to_vec())]));
+    sim.input(MachineInput::Answers { answers: vec![client_results_answer(all.to_vec())], inputs: Vec::new() });
     sim.expect_trace("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");
     assert!(
         sim.request_summary().ends_with("result:call_R1 | result:call_R2 | result:call_R3"),

@@ -38,7 +38,9 @@ fn a_tool_reports_progress() {
     send_tool_event(&mut sim, ToolEvent::State(StateChange::Delta(vec![json!({"op": "remove", "path": "/nowhere"})])));
     send_tool_event(&mut sim, ToolEvent::Custom { name: "x".to_owned(), value: json!(1) });
     sim.finish_tool("call_R1", tool_text("ok"));
-    sim.expect_trace("tool.progress{call_R1} state.snapshot state.delta custom fco_R1{completed} step.started{2}");
+    sim.expect_trace(
+        "tool.progress{call_R1} state.snapshot state.delta tool.progress{call_R1} custom fco_R1{completed} step.started{2}",
+    );
     assert_eq!(sim.run.fold.state, Some(json!({"a": 1, "b": 2})));
 }
 
@@ -51,7 +53,9 @@ fn progress_that_fits_no_record_is_dropped() {
     let add = json!({"op": "add", "path": "", "value": long});
     send_tool_event(&mut sim, ToolEvent::State(StateChange::Delta(vec![add])));
     send_tool_event(&mut sim, ToolEvent::Progress(ProgressUpdate { message: Some(long), ..ProgressUpdate::default() }));
-    sim.expect_trace("");
+    // Two short ones say that the state stays as it is.
+    sim.expect_trace("tool.progress{call_R1} tool.progress{call_R1}");
+    assert_eq!(sim.run.fold.state, None);
 }
 
 #[test]
