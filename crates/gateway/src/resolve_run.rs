@@ -8,7 +8,7 @@ use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::run_lookup::for_each_record_of_run;
-use crate::start_run::{check_json_size, check_request_size, check_web_file_count, start_run};
+use crate::start_run::{check_callable, check_json_size, check_request_size, check_web_file_count, start_run};
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
 use model::command::{AnswerBody, ClientToolResult};
 use model::content::ContentPart;
@@ -76,6 +76,7 @@ pub async fn resolve_run(
     conversation: ConversationRef,
     new: NewRun,
 ) -> Result<ResolvedRun, Rejection> {
+    check_callable(gateway, user, &new).await?;
     let repeated = gateway.engine.find_submission(user, new.idempotency.as_ref()).await?;
     let (known, conversation) = find_known_prefix(gateway, user, &input.items, conversation).await?;
     // A request that was interrupted has used up its key: the rest of it is processed without one.

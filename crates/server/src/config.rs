@@ -11,6 +11,7 @@
 
 mod agents;
 mod build;
+mod call_rules;
 mod diagnostics;
 mod error;
 mod fetch;
@@ -80,6 +81,8 @@ pub(crate) struct Config {
     /// Limits on fetching files that users name by URL.
     pub(crate) fetch: FetchConfig,
     pub(crate) http_limits: HttpLimits,
+    /// The digest of the token with which another machine may read `/metrics`.
+    pub(crate) metrics_token_digest: Option<String>,
     pub(crate) definitions: Definitions,
     pub(crate) models: ProviderRouter,
     pub(crate) tools: Arc<Toolbox>,

@@ -146,6 +146,7 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
         limits: config.http_limits,
         public_url: config.public_url,
         metrics,
+        metrics_token_digest: config.metrics_token_digest,
         shutting_down: AtomicBool::new(false),
     }))
 }

@@ -8,7 +8,7 @@ use model::definition::{Agent, CompactionPolicy, Handoff, HandoffHistory, Histor
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "model",
     "description",
     "instructions",
@@ -17,6 +17,7 @@ const KEYS: [&str; 10] = [
     "history",
     "compaction",
     "input_hook",
+    "callable",
     "upstream",
     "options",
 ];

@@ -130,6 +130,8 @@ input_hook = { "?" = 1 }
 "?" = 1
 [limits]
 "?" = 1
+[metrics]
+"?" = 1
 [store]
 "?" = 1
 [files]
