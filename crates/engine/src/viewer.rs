@@ -122,6 +122,11 @@ impl Viewer {
             }
         });
         match frames.await {
+            // The lane's frames are shared, so they are all there. The log has them one by one.
+            LaneFrames::Frames { last_seq, .. } if self.view.skip_frames > 0 && last_seq > self.cursor => {
+                self.at_head = false;
+                Bytes::new()
+            }
             LaneFrames::Frames { bytes, last_seq, ended } => {
                 self.projector = None;
                 self.cursor = last_seq;

@@ -105,7 +105,7 @@ pub async fn send_chat(
     uploads.extend(Uploads::extract(&gateway.attachments, "content_urls", input.iter_mut()).await?);
     let agent = match chat.agent {
         Some(agent) => agent,
-        None => last_agent_of_thread(gateway, user, &thread).await?.unwrap_or_else(|| default_agent(gateway)),
+        None => last_agent_of_thread(gateway, user, &thread).await?.unwrap_or_else(|| default_agent(gateway, user)),
     };
     let client = ClientIds { protocol: BLOCKS_PROJECTION.to_owned(), thread_id: Some(name.clone()), run_id: None };
     let new = NewRun {
@@ -208,12 +208,14 @@ const fn cursor_at(seq: Seq) -> Cursor {
     Cursor { seq, checksum: None, frame: None }
 }
 
-/// The agent of a new session: the demo, else the first that no other agent calls or hands over to.
-fn default_agent(gateway: &Gateway) -> String {
+/// The agent of a new session: the demo, else the first that no other agent calls or hands over to, else the first; of
+/// those that the user may call.
+fn default_agent(gateway: &Gateway, user: &UserId) -> String {
     let definitions = gateway.engine.ports().definitions.get();
-    if definitions.agents.contains_key(DEMO_AGENT) {
+    let callable: Vec<&str> = definitions.callable_agents(user).collect();
+    if callable.contains(&DEMO_AGENT) {
         return DEMO_AGENT.to_owned();
     }
-    let first = entry_agents(&definitions).first().copied();
-    first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(DEMO_AGENT).to_owned()
+    let first = entry_agents(&definitions).into_iter().find(|name| callable.contains(name));
+    first.or_else(|| callable.first().copied()).unwrap_or(DEMO_AGENT).to_owned()
 }

@@ -9,7 +9,9 @@ use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::resent_runs::split_altered_history;
 use crate::run_lookup::for_each_record_of_run;
-use crate::start_run::{check_agent, check_json_size, check_request_size, check_web_file_count, start_run};
+use crate::start_run::{
+    check_agent, check_callable, check_json_size, check_request_size, check_web_file_count, start_run,
+};
 use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
 use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
 use model::content::ContentPart;
@@ -77,6 +79,7 @@ pub async fn resolve_run(
     conversation: ConversationRef,
     new: NewRun,
 ) -> Result<ResolvedRun, Rejection> {
+    check_callable(gateway, user, &new).await?;
     let repeated = gateway.engine.find_submission(user, new.idempotency.as_ref()).await?;
     let is_named = !matches!(conversation, ConversationRef::Unspecified);
     let (known, conversation) = find_known_prefix(gateway, user, &input.items, conversation).await?;
@@ -186,7 +189,7 @@ async fn answer_pending(
     let resolved = ResolvedRun::existing(&run, count_pauses(gateway, user, &run).await? + 1);
     check_json_size(&answers, ANSWERS_BYTES_MAX)?;
     let extra_input = input_after_answers(gateway, items)?;
-    check_agent(gateway, &new.agent)?;
+    check_agent(gateway, user, &new.agent)?;
     let update = RequestUpdate {
         agent: new.agent.clone(),
         tools: new.tools.clone(),

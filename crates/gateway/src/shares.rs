@@ -130,7 +130,7 @@ impl Shares {
     }
 
     fn store_user(&self, user: &UserId) -> StoreUser {
-        if !user.as_str().starts_with(VIEWER_PREFIX) {
+        if !is_viewer_name(user.as_str()) {
             return StoreUser::User;
         }
         self.read().by_viewer.get(user).map_or(StoreUser::FormerViewer, |share| StoreUser::Viewer(Arc::clone(share)))
@@ -184,6 +184,11 @@ enum StoreUser {
     Viewer(Arc<Share>),
     /// The viewer of a share that has been revoked.
     FormerViewer,
+}
+
+/// Whether the name is reserved for viewers of shares.
+pub fn is_viewer_name(name: &str) -> bool {
+    name.starts_with(VIEWER_PREFIX)
 }
 
 fn viewer_user_id(id: &str) -> UserId {

@@ -3,12 +3,13 @@
 use crate::attachments::BlobOrigin;
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, truncate_id};
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::content::ContentPart;
 use model::definition::{Definitions, ToolExecutor};
+use model::error::ErrorCode;
 use model::ports::StoreError;
 use model::task::TaskStatus;
 use model::{ThreadId, UserId};
@@ -22,6 +23,7 @@ pub async fn start_run(
     mut new: NewRun,
     uploads: Uploads,
 ) -> Result<StartedRun, Rejection> {
+    check_callable(gateway, user, &new).await?;
     check_tool_names(gateway, user, &new).await?;
     check_has_input(gateway, user, &new).await?;
     check_web_file_count(gateway, &new.input)?;
@@ -37,7 +39,7 @@ pub async fn start_run(
 }
 
 async fn submit_run(gateway: &Gateway, user: &UserId, new: NewRun) -> Result<StartedRun, Rejection> {
-    gateway.engine.start(user, new).await.map_err(|error| with_known_agents(gateway, error))
+    gateway.engine.start(user, new).await.map_err(|error| with_known_agents(gateway, user, error))
 }
 
 /// Stores the files, then starts the run. Whatever can be rejected without storing is rejected first.
@@ -51,7 +53,7 @@ async fn start_with_uploads(
     if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return submit_run(gateway, user, new).await;
     }
-    check_agent(gateway, &new.agent)?;
+    check_agent(gateway, user, &new.agent)?;
     new.check_size()?;
     let (thread, origin) = match &new.thread {
         Some(thread) => {
@@ -117,10 +119,10 @@ async fn release_uploads(gateway: &Gateway, user: &UserId, thread: &ThreadId, or
 }
 
 /// Rejects an agent or model that does not exist.
-pub(crate) fn check_agent(gateway: &Gateway, name: &str) -> Result<(), Rejection> {
+pub(crate) fn check_agent(gateway: &Gateway, user: &UserId, name: &str) -> Result<(), Rejection> {
     match gateway.engine.ports().definitions.get().resolve_agent(name) {
         Some(_) => Ok(()),
-        None => Err(with_known_agents(gateway, StartError::UnknownAgent(name.to_owned()))),
+        None => Err(with_known_agents(gateway, user, StartError::UnknownAgent(name.to_owned()))),
     }
 }
 
@@ -132,6 +134,22 @@ pub fn check_web_file_count(gateway: &Gateway, input: &[ContentPart]) -> Result<
         return Err(Rejection::invalid_body(format!("{count} files by URL; the maximum is {max}")));
     }
     Ok(())
+}
+
+/// Rejects a request that names an agent or a model which the operator has not given to this user.
+pub(crate) async fn check_callable(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+    let definitions = gateway.engine.ports().definitions.get();
+    let name = truncate_id(&new.agent);
+    let detail = match definitions.agents.contains_key(&new.agent) {
+        _ if definitions.may_call(user, &new.agent) || definitions.resolve_agent(&new.agent).is_none() => return Ok(()),
+        true => format!("you may not call the agent `{name}`: ask the operator to add you to its `callable`"),
+        false => format!("you may not call the model `{name}`: ask the operator to add you to `models` of [auth]"),
+    };
+    // A repeated request stays valid, whatever its user may call now.
+    if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
+        return Ok(());
+    }
+    Err(Rejection::new(ErrorCode::ModelNotAllowed, format!("{detail}; GET /v1/models lists what you may call")))
 }
 
 /// A client tool may not shadow one of the agent's own.
@@ -169,11 +187,11 @@ async fn check_has_input(gateway: &Gateway, user: &UserId, new: &NewRun) -> Resu
     Ok(())
 }
 
-fn with_known_agents(gateway: &Gateway, error: StartError) -> Rejection {
-    let agents = &gateway.engine.ports().definitions.get().agents;
+fn with_known_agents(gateway: &Gateway, user: &UserId, error: StartError) -> Rejection {
+    let definitions = gateway.engine.ports().definitions.get();
     match error {
         StartError::UnknownAgent(_) => {
-            Rejection::from(error).with_extension("agents", agents.keys().cloned().collect::<Vec<String>>())
+            Rejection::from(error).with_extension("agents", definitions.callable_agents(user).collect::<Vec<&str>>())
         }
         error => error.into(),
     }
@@ -199,10 +217,11 @@ pub async fn choose_agent(gateway: &Gateway, user: &UserId, thread: Option<&Thre
         return Ok(agent);
     }
     let definitions = gateway.engine.ports().definitions.get();
-    match entry_agents(&definitions).as_slice() {
+    let entries = entry_agents(&definitions).into_iter().filter(|name| definitions.may_call(user, name));
+    match entries.collect::<Vec<&str>>().as_slice() {
         [only] => Ok((*only).to_owned()),
         _ => {
-            let agents: Vec<String> = definitions.agents.keys().cloned().collect();
+            let agents: Vec<&str> = definitions.callable_agents(user).collect();
             let rejection = Rejection::invalid_field("agent", "there are several agents; name one");
             Err(rejection.with_extension("agents", agents))
         }

@@ -3,8 +3,10 @@
 //! A run keeps the definitions that it started with, whatever the configuration says later. They are stored under their
 //! digest, so they must be serialisable. Secrets appear only as references (`env:NAME`, `file:PATH`).
 
+mod call_rules;
 mod tool;
 
+pub use call_rules::{AllowedUsers, CallRules};
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 
 use crate::json::JsonObject;
@@ -25,6 +27,9 @@ pub struct Definitions {
     pub limits: RunLimits,
     /// By `provider/model`.
     pub prices: BTreeMap<String, Price>,
+    /// Who may call what; without rules, everyone everything. Not part of what a run keeps.
+    #[serde(skip)]
+    pub call_rules: Option<CallRules>,
     /// The digest of the definitions, recorded with every run.
     #[serde(skip)]
     pub digest: String,

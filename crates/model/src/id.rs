@@ -77,6 +77,23 @@ pub fn is_valid_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
+/// The longest name of a user.
+pub const USER_NAME_BYTES_MAX: usize = 128;
+/// The longest name of a user once [`USER_NAME_PUNCTUATION`] is percent-encoded, as it is in names of folders.
+const USER_NAME_ENCODED_BYTES_MAX: usize = 200;
+/// What identity providers put into the names of users, in addition to the characters of ids: `ann@example.com`,
+/// `auth0|5f7c`, `urn:example:ann`. Nothing that paths, logs or metrics give a meaning, except `.`, which paths encode.
+const USER_NAME_PUNCTUATION: &[u8] = b".@+|:";
+
+/// Whether a user may have this name.
+pub fn is_valid_user_name(text: &str) -> bool {
+    let is_punctuation = |b: &u8| USER_NAME_PUNCTUATION.contains(b);
+    let encoded_bytes = text.len() + 2 * text.bytes().filter(|b| is_punctuation(b)).count();
+    (1..=USER_NAME_BYTES_MAX).contains(&text.len())
+        && encoded_bytes <= USER_NAME_ENCODED_BYTES_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-' || is_punctuation(&b))
+}
+
 impl ThreadId {
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("thr_{}", random.simple()).into())

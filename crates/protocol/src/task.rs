@@ -5,13 +5,15 @@
 //! [`TaskProjection`] makes frames, [`TaskFrameReader`] and [`parse_task_frame`] read them; `request` has the
 //! bodies of requests.
 
+mod client_tool;
 mod project;
 mod request;
 mod wire;
 
+pub use client_tool::DeclaredClientTool;
 pub use project::{RecordScope, TaskProjection, resume_seq};
 pub use request::{
-    CancelRequest, CreateTaskRequest, DecideApprovalRequest, DeclaredClientTool, OnBusyParam, SendInputRequest,
-    SubmittedToolResult, TaskInput, parse_tool_results,
+    CancelRequest, CreateTaskRequest, DecideApprovalRequest, OnBusyParam, SendInputRequest, SubmittedToolResult,
+    TaskInput, parse_tool_results,
 };
 pub use wire::{EventFrame, TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

@@ -4,20 +4,24 @@
 //! and they change only through this process (see [`crate::control_socket`]).
 
 use gateway::secret_token::{encode_hex, generate_secret, secret_digest};
-use model::UserId;
+use gateway::shares::is_viewer_name;
 use model::error::truncate_text;
-use model::id::is_valid_id;
+use model::id::{USER_NAME_BYTES_MAX, is_valid_user_name};
 use model::ports::{AccessKeyRow, Accounts, Clock, StoreError};
+use model::{Millis, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::Mutex;
 
 const API_KEY_PREFIX: &str = "hw_";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiKeyError {
-    #[error("`{0}` is not a valid user name: use 1 to 64 letters, digits, `_` or `-`")]
+    #[error(
+        "`{0}` is not a valid user name: use 1 to {USER_NAME_BYTES_MAX} letters, digits and `_ - . @ + | :`, most of them \
+         letters or digits, and not `share:` at the start"
+    )]
     InvalidUser(String),
     #[error("no such key: `{0}`")]
     UnknownKey(String),
@@ -36,7 +40,10 @@ pub(crate) struct NewApiKey {
 }
 
 pub(crate) fn check_user_name(user: &str) -> Result<(), ApiKeyError> {
-    if is_valid_id(user) { Ok(()) } else { Err(ApiKeyError::InvalidUser(truncate_text(user, 64).into_owned())) }
+    if is_valid_user_name(user) && !is_viewer_name(user) {
+        return Ok(());
+    }
+    Err(ApiKeyError::InvalidUser(truncate_text(user, USER_NAME_BYTES_MAX).into_owned()))
 }
 
 pub(crate) async fn create_api_key(
@@ -65,11 +72,25 @@ pub(crate) async fn revoke_api_key(accounts: &dyn Accounts, clock: &dyn Clock, i
     if known { Ok(()) } else { Err(ApiKeyError::UnknownKey(truncate_text(id, 64).into_owned())) }
 }
 
-/// The keys that are not revoked.
 #[derive(Debug, Default)]
 pub(crate) struct ApiKeys {
-    active: RwLock<HashMap<String, ApiKeyEntry>>,
+    table: RwLock<KeyTable>,
     refreshing: Mutex<()>,
+}
+
+/// All keys by digest. Revoked ones stay known, so that whoever presents one can be told.
+#[derive(Debug, Default)]
+struct KeyTable {
+    active: HashMap<String, ApiKeyEntry>,
+    revoked: HashMap<String, Millis>,
+}
+
+/// What a secret is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum KeyLookup {
+    Active { user: UserId, id: Arc<str> },
+    Revoked { at: Millis },
+    Unknown,
 }
 
 #[derive(Clone, Debug)]
@@ -90,27 +111,39 @@ impl ApiKeys {
         // One refresh at a time: otherwise an older read could overwrite a newer one, so that a new key stays unknown or
         // a revoked one becomes valid again. Requests do not wait here, and keys change rarely.
         let _turn = self.refreshing.lock().await;
-        let rows = accounts.access_keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
-        let active = rows.map(|row| (row.digest, ApiKeyEntry { id: row.id.into(), user: row.user })).collect();
-        *self.active.write().unwrap_or_else(PoisonError::into_inner) = active;
+        let mut table = KeyTable::default();
+        for row in accounts.access_keys().await? {
+            match row.revoked_at {
+                None => drop(table.active.insert(row.digest, ApiKeyEntry { id: row.id.into(), user: row.user })),
+                Some(at) => drop(table.revoked.insert(row.digest, at)),
+            }
+        }
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         Ok(())
     }
 
-    /// Returns the user and the id of a key. Looked up by digest, so that timing reveals nothing about the key.
-    pub(crate) fn find(&self, secret: &str) -> Option<(UserId, Arc<str>)> {
-        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
-        active.get(&secret_digest(secret)).map(|entry| (entry.user.clone(), Arc::clone(&entry.id)))
+    /// Looked up by digest, so that timing reveals nothing about the key.
+    pub(crate) fn find(&self, secret: &str) -> KeyLookup {
+        let digest = secret_digest(secret);
+        let table = self.read();
+        match (table.active.get(&digest), table.revoked.get(&digest)) {
+            (Some(entry), _) => KeyLookup::Active { user: entry.user.clone(), id: Arc::clone(&entry.id) },
+            (None, Some(at)) => KeyLookup::Revoked { at: *at },
+            (None, None) => KeyLookup::Unknown,
+        }
     }
 
     pub(crate) fn has_key_of(&self, user: &UserId) -> bool {
-        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
-        active.values().any(|entry| entry.user == *user)
+        self.read().active.values().any(|entry| entry.user == *user)
     }
 
     /// Whether the key exists and is not revoked.
     pub(crate) fn is_active(&self, id: &str) -> bool {
-        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
-        active.values().any(|entry| *entry.id == *id)
+        self.read().active.values().any(|entry| *entry.id == *id)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, KeyTable> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

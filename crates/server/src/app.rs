@@ -27,6 +27,8 @@ pub(crate) struct AppInner {
     pub(crate) public_url: Option<String>,
     pub(crate) stream_limiter: Arc<StreamLimiter>,
     pub(crate) metrics: PrometheusHandle,
+    /// The digest of the token with which another machine may read the metrics.
+    pub(crate) metrics_token_digest: Option<String>,
     pub(crate) shutting_down: AtomicBool,
 }
 

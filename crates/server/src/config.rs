@@ -12,6 +12,7 @@
 mod agent_calls;
 mod agents;
 mod build;
+mod call_rules;
 mod changes;
 mod diagnostics;
 mod error;
@@ -84,6 +85,8 @@ pub(crate) struct Config {
     /// Limits on fetching files that users name by URL.
     pub(crate) fetch: FetchConfig,
     pub(crate) http_limits: HttpLimits,
+    /// The digest of the token with which another machine may read `/metrics`.
+    pub(crate) metrics_token_digest: Option<String>,
     pub(crate) definitions: Definitions,
     pub(crate) models: ProviderRouter,
     pub(crate) tools: Arc<Toolbox>,

@@ -161,6 +161,8 @@ impl Api {
         self.keyed = std::mem::take(&mut self.keyed).route(path, handler);
         let operation = self.operation(path, method, id, summary).errors(&[
             ErrorCode::Unauthorized,
+            ErrorCode::InvalidApiKey,
+            ErrorCode::RevokedApiKey,
             ErrorCode::StorageCorrupt,
             ErrorCode::Internal,
             ErrorCode::StorageUnavailable,

@@ -73,11 +73,16 @@ impl OriginPolicy {
         if authority == host.to_ascii_lowercase() || self.origins.contains(&origin) {
             return true;
         }
-        let Ok(parsed) = authority.parse::<Authority>() else { return false };
-        let is_local =
-            parsed.host() == "localhost" || parse_ip_host(parsed.host()).is_some_and(|address| address.is_loopback());
-        self.is_loopback && is_local && !authority.contains('@')
+        self.is_loopback && is_loopback_authority(authority)
     }
+}
+
+/// Whether a host, with or without a port, is `localhost` or a loopback address.
+pub(crate) fn is_loopback_authority(authority: &str) -> bool {
+    let Ok(parsed) = authority.parse::<Authority>() else { return false };
+    let host = parsed.host().to_ascii_lowercase();
+    let is_local = host == "localhost" || parse_ip_host(&host).is_some_and(|address| address.is_loopback());
+    is_local && !authority.contains('@')
 }
 
 fn parse_ip_host(host: &str) -> Option<IpAddr> {

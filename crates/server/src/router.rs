@@ -12,7 +12,9 @@ use crate::ws;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
-use model::error::ErrorCode::{InvalidHandshake, NotFound, Stopping, TooManyStreams, TooManyTickets, UpgradeRequired};
+use model::error::ErrorCode::{
+    InvalidHandshake, NotFound, Stopping, TooManyStreams, TooManyTickets, Unauthorized, UpgradeRequired,
+};
 use model::json::JsonObject;
 use std::any::Any;
 use std::sync::LazyLock;
@@ -75,9 +77,10 @@ fn add_server_routes(api: &mut Api) {
         .description("The usage of all runs on that day (UTC), deleted threads included.")
         .query("day", "Today by default.", date())
         .json::<usage::DayUsage>(200, "The usage.");
-    api.public_get("/metrics", metrics::handle, "metrics", "Get Prometheus metrics, from this machine only")
+    api.public_get("/metrics", metrics::handle, "metrics", "Get Prometheus metrics")
+        .description("From this machine, or with the token of `[metrics]` as `Authorization: Bearer …`.")
         .text("Text format 0.0.4.")
-        .errors(&[NotFound]);
+        .errors(&[NotFound, Unauthorized]);
     api.public_get("/healthz", health::alive, "isAlive", "Check that the process is alive").text("It is.");
     api.public_get("/readyz", health::ready, "isReady", "Check that the server accepts work")
         .text("It does.")

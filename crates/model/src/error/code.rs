@@ -138,12 +138,18 @@ error_codes! {
         EmptyFile = "empty_file" 422 permanent;
         /// The user's storage quota is used up.
         QuotaExceeded = "quota_exceeded" 413 permanent;
-        /// The API key, ticket or share token is missing, malformed, expired or revoked.
+        /// The request has no API key or a malformed one, or its ticket or share token is not valid.
         Unauthorized = "unauthorized" 401 permanent;
+        /// There is no such API key.
+        InvalidApiKey = "invalid_api_key" 401 permanent;
+        /// The API key was revoked.
+        RevokedApiKey = "revoked_api_key" 401 permanent;
         /// The `Host` header names a host that the server does not answer for.
         HostNotAllowed = "host_not_allowed" 421 permanent;
         /// The web page's origin may not use the server.
         OriginNotAllowed = "origin_not_allowed" 403 permanent;
+        /// The operator does not allow this user to call the agent or model.
+        ModelNotAllowed = "model_not_allowed" 403 permanent "model";
         /// A share grants read access only.
         ShareReadOnly = "share_read_only" 403 permanent;
         /// The share token is unknown, expired or revoked.

@@ -3,13 +3,13 @@
 //! Input parts have types of their own because a client may not set reference numbers or tags. The server checks a
 //! request against the state of its run.
 
+use super::client_tool::DeclaredClientTool;
 use crate::client_input::InvalidField;
-use crate::request_fields::any_object_schema;
 use model::CallId;
 use model::command::ClientToolResult;
 use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::error::{ErrorCode, ErrorInfo};
-use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, ClientTool};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
 use model::id::is_valid_id;
 use model::json::JsonObject;
 use schemars::generate::SchemaGenerator;
@@ -63,24 +63,6 @@ pub enum OnBusyParam {
     Reject,
     Interrupt,
     Steer,
-}
-
-/// A tool that the client runs.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DeclaredClientTool {
-    name: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    parameters: Value,
-}
-
-impl From<DeclaredClientTool> for ClientTool {
-    fn from(DeclaredClientTool { name, description, parameters }: DeclaredClientTool) -> Self {
-        let parameters = if parameters.is_null() { any_object_schema() } else { parameters };
-        Self { name, description, parameters }
-    }
 }
 
 /// `POST /v1/tasks/{id}/input`.

@@ -166,6 +166,7 @@ async fn build_app(
         limits: config.http_limits,
         public_url: config.public_url,
         metrics,
+        metrics_token_digest: config.metrics_token_digest,
         shutting_down: AtomicBool::new(false),
     }))
 }

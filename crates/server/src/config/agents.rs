@@ -10,7 +10,7 @@ use model::definition::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "model",
     "description",
     "instructions",
@@ -21,6 +21,7 @@ const KEYS: [&str; 12] = [
     "input_hook",
     "references",
     "reference_instructions",
+    "callable",
     "upstream",
     "options",
 ];

@@ -7,9 +7,9 @@ use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::urls::{is_host, is_origin};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides, StorageConfig};
-use super::{agent_calls, agents, fetch, files, limits, providers, tools};
+use super::{agent_calls, agents, call_rules, fetch, files, limits, providers, secrets, tools};
 use ::tools::Toolbox;
-use gateway::secret_token::encode_hex;
+use gateway::secret_token::{encode_hex, secret_digest};
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use toml::de::DeTable;
 
-const KEYS: [&str; 10] =
-    ["agents", "tools", "providers", "prices", "auth", "server", "limits", "store", "files", "fetch"];
-const AUTH_KEYS: [&str; 1] = ["mode"];
+const KEYS: [&str; 11] =
+    ["agents", "tools", "providers", "prices", "auth", "server", "limits", "metrics", "store", "files", "fetch"];
+const AUTH_KEYS: [&str; 2] = ["mode", "models"];
+const METRICS_KEYS: [&str; 1] = ["token"];
 const SERVER_KEYS: [&str; 5] = ["listen", "data_dir", "hosts", "origins", "stop_grace_ms"];
 const STORE_KEYS: [&str; 1] = ["commit_spacing_ms"];
 
@@ -74,8 +75,11 @@ fn read_settings(
     let providers = file.free_table("providers");
     let env_providers = providers::providers_from_env(overrides.env, &providers, findings);
     let names = providers.names().into_iter().chain(env_providers.iter().map(|(name, _)| *name)).collect();
-    let definitions = read_definitions(file, &limits, names);
-    let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS));
+    let mut definitions = read_definitions(file, &limits, names);
+    let auth_table = file.table("auth", &AUTH_KEYS);
+    let auth = read_auth_mode(&auth_table);
+    let call_rules = call_rules::read_call_rules(&auth_table, &file.free_table("agents"), &definitions);
+    definitions.call_rules = Some(call_rules).filter(|_| auth == Some(AuthMode::Keys));
     let listen = read_listen(&server, findings, overrides.listen);
     if auth == Some(AuthMode::None) && !listen.ip().is_loopback() {
         findings.push(ConfigError::ExposedWithoutAuth(listen));
@@ -94,6 +98,7 @@ fn read_settings(
         files: files::read_files(&files, findings, overrides.env),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
         http_limits: limits::read_http_limits(&limits),
+        metrics_token_digest: read_metrics_token(&file.table("metrics", &METRICS_KEYS)),
         definitions,
         models: providers::read_providers(&providers, env_providers, overrides.record_dir, findings),
         tools,
@@ -112,6 +117,7 @@ fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers:
         prices: limits::read_prices(&file.free_table("prices"), &names, &agents),
         agents,
         tools,
+        call_rules: None,
         digest: String::new(),
     };
     definitions.digest = definitions_digest(&definitions);
@@ -157,6 +163,19 @@ fn read_auth_mode(table: &ConfigTable<'_>) -> Option<AuthMode> {
         return None;
     }
     item.one_of(&MODES)
+}
+
+/// The digest of the token, which is read once.
+fn read_metrics_token(table: &ConfigTable<'_>) -> Option<String> {
+    let item = table.get("token")?;
+    let text = item.text()?;
+    if !secrets::is_secret_ref(text) {
+        item.report_error("a token does not belong into this file; write `env:NAME` or `file:PATH`");
+        return None;
+    }
+    // What cannot be resolved has been reported.
+    let resolved = secrets::resolve_secrets_blocking(&secrets::check_secrets(&item, text)).ok()?;
+    Some(secret_digest(&resolved.text))
 }
 
 fn read_checked_list(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool, wanted: &str) -> Vec<String> {

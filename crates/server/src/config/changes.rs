@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Table;
 
 /// Tables that are read when the server starts, and not again.
-const RESTART_TABLES: [&str; 5] = ["server", "auth", "store", "files", "fetch"];
+const RESTART_TABLES: [&str; 6] = ["server", "auth", "store", "files", "fetch", "metrics"];
 
 /// One phrase for each kind of definition that differs; empty if nothing does.
 pub(crate) fn describe_changes(old: &Definitions, new: &Definitions) -> String {
@@ -49,7 +49,12 @@ pub(crate) fn keys_that_need_restart(old: &ConfigSource, new: &ConfigSource) -> 
         let entries = |file: &Table| file.get(table).and_then(|value| value.as_table()).cloned().unwrap_or_default();
         let (old, new) = (entries(&old), entries(&new));
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-        let is_read_once = |key: &str| table != "limits" || HTTP_KEYS.contains(&key);
+        let is_read_once = |key: &str| match table {
+            "limits" => HTTP_KEYS.contains(&key),
+            // Who may call which model is part of the definitions.
+            "auth" => key != "models",
+            _ => true,
+        };
         let changed = names.into_iter().filter(|key| is_read_once(key) && old.get(*key) != new.get(*key));
         keys.extend(changed.map(|key| format!("{table}.{key}")));
     }

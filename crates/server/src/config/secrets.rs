@@ -55,7 +55,7 @@ pub(super) async fn resolve_secrets(text: String) -> Result<ResolvedText, String
     filled.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
 }
 
-fn resolve_secrets_blocking(text: &str) -> Result<ResolvedText, String> {
+pub(super) fn resolve_secrets_blocking(text: &str) -> Result<ResolvedText, String> {
     let mut filled = ResolvedText { text: String::new(), secret_values: Vec::new() };
     for part in split_template(text) {
         match part {

@@ -133,6 +133,54 @@ fn an_agent_has_every_key_of_its_table() {
 }
 
 #[test]
+fn with_keys_the_file_says_who_may_call_what() {
+    const AGENTS: &str = r#"
+        [agents.front]
+        model = "mine/a"
+        tools = ["back"]
+        handoffs = ["ours", "heir"]
+        [agents.back]
+        model = "mine/a"
+        [agents.heir]
+        model = "mine/a"
+        callable = true
+        [agents.ours]
+        model = "mine/a"
+        callable = ["ann@example.com"]
+        [agents.closed]
+        model = "mine/a"
+        callable = false
+        [providers.mine]
+        kind = "scripted"
+        file = "plays.toml"
+        "#;
+    let (ann, ben) = (model::UserId::from("ann@example.com"), model::UserId::from("ben"));
+    let names = ["front", "back", "heir", "ours", "closed", "mine/a"];
+    let callable = |config: &Config, user| names.map(|name| config.definitions.may_call(user, name));
+    let none = good(AGENTS);
+    assert_eq!(callable(&none, &ben), [true; 6]);
+    let keys = good(&format!("[auth]\nmode = \"keys\"\n{AGENTS}"));
+    assert_eq!(callable(&keys, &ann), [true, false, true, true, false, false]);
+    assert_eq!(callable(&keys, &ben), [true, false, true, false, false, false]);
+    assert_eq!(keys.definitions.callable_agents(&ben).collect::<Vec<_>>(), ["front", "heir"]);
+    let models = good(&format!("[auth]\nmode = \"keys\"\nmodels = [\"ben\"]\n{AGENTS}"));
+    assert_eq!(
+        (models.definitions.may_call(&ann, "mine/a"), models.definitions.may_call(&ben, "mine/a")),
+        (false, true)
+    );
+    assert_eq!(keys.definitions.digest, none.definitions.digest, "a run keeps nothing of it");
+}
+
+#[test]
+fn the_token_of_the_metrics_is_not_in_the_file() {
+    let digest = good(&format!("{GOOD}[metrics]\ntoken = \"file:key\"\n")).metrics_token_digest;
+    assert_eq!(digest, Some(gateway::secret_token::secret_digest("s3cret-value")));
+    let plain = "metrics.token: a token does not belong into this file; write `env:NAME` or `file:PATH`";
+    assert_eq!(added("[metrics]\ntoken = \"s3cret\"\n"), plain);
+    assert!(added("[metrics]\ntoken = \"env:NO_SUCH_TOKEN\"\n").contains("`env:NO_SUCH_TOKEN` cannot be resolved"));
+}
+
+#[test]
 fn a_tool_has_every_key_of_its_table() {
     let named = GOOD.replace("timeout_ms = 1500", "display_name = \"Sky\"");
     let config = good(&format!(

@@ -1,24 +1,24 @@
 //! Finds the caller of a request by its token or its ticket.
 
+use crate::api_keys::KeyLookup;
 use crate::app::App;
 use crate::auth::{self, Authenticator, Caller, Credential};
+use crate::dates::format_timestamp;
 use crate::problem::Problem;
 use crate::query_params;
 use crate::viewer_routes::check_viewer_route;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gateway::shares::{SHARE_TOKEN_PREFIX, ShareViewer};
-use model::UserId;
+use gateway::shares::SHARE_TOKEN_PREFIX;
 use model::error::ErrorCode;
+use model::{Millis, UserId};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The header of Anthropic's clients.
 const API_KEY_HEADER: &str = "x-api-key";
-/// All our tokens are shorter.
-const TOKEN_BYTES_MAX: usize = 128;
 /// Other spellings, such as percent-encoded ones, are not recognized.
 const TICKET_PARAM: &str = "ticket=";
 /// Routes that accept tickets: the streams that browsers open without headers.
@@ -31,17 +31,12 @@ const RESPONSE_ROUTE: &str = "/v1/responses/{response}";
 pub(crate) async fn require_caller(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let had_ticket = has_ticket(request.uri());
     let caller = match had_ticket {
-        true => caller_from_ticket(&app, &mut request),
+        true => caller_from_ticket(&app, &mut request).ok_or_else(invalid_ticket),
         false => caller_from_token(&app, request.headers()),
     };
-    let Some(caller) = caller else {
-        // The same for a missing, a malformed and a revoked key.
-        let detail = match had_ticket {
-            true => "the ticket is used, expired, or not valid for this route: get a new one with POST /v1/tickets",
-            false => "a key is required: send Authorization: Bearer hw_…",
-        };
-        let problem = Problem::new(ErrorCode::Unauthorized, detail);
-        return problem.with_header(header::WWW_AUTHENTICATE, "Bearer").into_response();
+    let caller = match caller {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
     };
     if caller.share().is_some()
         && let Err(problem) = check_viewer_route(request.method(), &matched_route(&request))
@@ -52,19 +47,64 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
     next.run(request).await
 }
 
-fn caller_from_token(app: &App, headers: &HeaderMap) -> Option<Caller> {
-    let token = request_token(headers).filter(|token| token.len() <= TOKEN_BYTES_MAX);
-    if let Some(token) = token.filter(|token| token.starts_with(SHARE_TOKEN_PREFIX)) {
-        let ShareViewer { user, share } = app.gateway.shares.find_by_token(token)?;
-        return Some(Caller { user, credential: Credential::Share(share) });
+fn caller_from_token(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let token = RequestToken::from_headers(headers);
+    if let RequestToken::One(token) = token
+        && token.starts_with(SHARE_TOKEN_PREFIX)
+    {
+        let viewer = app.gateway.shares.find_by_token(token).ok_or_else(invalid_share)?;
+        return Ok(Caller { user: viewer.user, credential: Credential::Share(viewer.share) });
     }
-    match &app.auth {
-        Authenticator::Disabled => Some(Caller { user: UserId::from(auth::LOCAL_USER), credential: Credential::Local }),
-        Authenticator::Keys(keys) => {
-            let (user, id) = keys.find(token?)?;
-            Some(Caller { user, credential: Credential::Key(Arc::clone(keys), id) })
-        }
+    let Authenticator::Keys(keys) = &app.auth else {
+        return Ok(Caller { user: UserId::from(auth::LOCAL_USER), credential: Credential::Local });
+    };
+    match token {
+        RequestToken::One(token) => match keys.find(token) {
+            KeyLookup::Active { user, id } => Ok(Caller { user, credential: Credential::Key(Arc::clone(keys), id) }),
+            KeyLookup::Revoked { at } => Err(revoked_key(at)),
+            KeyLookup::Unknown => Err(unknown_key()),
+        },
+        RequestToken::Missing => Err(missing_key()),
+        RequestToken::Malformed => Err(malformed_key()),
     }
+}
+
+/// RFC 6750, section 3: a request without a credential gets a challenge without an error.
+fn missing_key() -> Problem {
+    let detail = "a key is required: send it as `Authorization: Bearer hw_…` or `x-api-key: hw_…`";
+    Problem::new(ErrorCode::Unauthorized, detail).with_header(header::WWW_AUTHENTICATE, "Bearer")
+}
+
+fn malformed_key() -> Problem {
+    let detail = "the key cannot be read: send one header, `Authorization: Bearer hw_…` or `x-api-key: hw_…`";
+    Problem::new(ErrorCode::Unauthorized, detail).with_header(header::WWW_AUTHENTICATE, "Bearer")
+}
+
+fn unknown_key() -> Problem {
+    let detail = "there is no such key: check that it was copied whole, or ask the operator for one";
+    invalid_token(ErrorCode::InvalidApiKey, detail, "there is no such key")
+}
+
+/// Only who has the key learns that it was valid once.
+fn revoked_key(at: Millis) -> Problem {
+    let at = format_timestamp(at);
+    let detail = format!("the key was revoked at {at}: ask the operator for another one");
+    invalid_token(ErrorCode::RevokedApiKey, detail, "the key was revoked").with_extension("revoked_at", at)
+}
+
+fn invalid_share() -> Problem {
+    let detail = "the share's token is unknown, expired or revoked: ask for another one";
+    invalid_token(ErrorCode::Unauthorized, detail, "the share is not open")
+}
+
+fn invalid_ticket() -> Problem {
+    let detail = "the ticket is used, expired, or not valid for this route: get a new one with POST /v1/tickets";
+    Problem::new(ErrorCode::Unauthorized, detail).with_header(header::WWW_AUTHENTICATE, "Bearer")
+}
+
+fn invalid_token(code: ErrorCode, detail: impl Into<String>, description: &str) -> Problem {
+    let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{description}\"");
+    Problem::new(code, detail).with_header(header::WWW_AUTHENTICATE, challenge)
 }
 
 /// Removes the ticket from the URL. Accepts exactly one ticket, without another credential, on [`TICKET_ROUTES`].
@@ -107,16 +147,31 @@ fn matched_route(request: &Request) -> String {
     request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default()
 }
 
-/// Two tokens count as none, because it is not clear which one applies.
-fn request_token(headers: &HeaderMap) -> Option<&str> {
-    let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
-    let mut plain = headers.get_all(API_KEY_HEADER).iter();
-    match (bearers.next(), bearers.next(), plain.next(), plain.next()) {
-        (Some(bearer), None, None, None) => {
-            let (scheme, token) = bearer.to_str().ok()?.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        }
-        (None, None, Some(key), None) => key.to_str().ok().map(str::trim),
-        _ => None,
+/// The token in the headers of a request.
+#[derive(Clone, Copy)]
+enum RequestToken<'a> {
+    Missing,
+    /// Not of the form `Bearer TOKEN`, or two tokens, of which it is not clear which one applies.
+    Malformed,
+    One(&'a str),
+}
+
+impl<'a> RequestToken<'a> {
+    fn from_headers(headers: &'a HeaderMap) -> Self {
+        let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
+        let mut plain = headers.get_all(API_KEY_HEADER).iter();
+        let token = match (bearers.next(), bearers.next(), plain.next(), plain.next()) {
+            (None, None, None, None) => return Self::Missing,
+            (Some(bearer), None, None, None) => bearer_token(bearer),
+            (None, None, Some(key), None) => key.to_str().ok().map(str::trim),
+            _ => None,
+        };
+        token.filter(|token| !token.is_empty()).map_or(Self::Malformed, Self::One)
     }
+}
+
+/// The token of an `Authorization: Bearer …` header.
+pub(crate) fn bearer_token(header: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

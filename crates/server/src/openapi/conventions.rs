@@ -70,6 +70,7 @@ impl Operation<'_> {
             ErrorCode::ImageTooLarge,
             ErrorCode::NoInput,
             ErrorCode::UnknownAgent,
+            ErrorCode::ModelNotAllowed,
         ])
     }
 

@@ -75,11 +75,11 @@ fn add_conversation_routes(api: &mut Api) {
     api.delete(ITEM, items::delete, "deleteConversationItem", "Remove an unread item")
         .json::<ConversationObject>(200, "The conversation.")
         .errors(&[Unsupported, Conflict]);
-    api.get("/v1/models", models::list, "listModels", "List the agents as models")
+    api.get("/v1/models", models::list, "listModels", "List the agents that you may call, as models")
         .json::<ModelList>(200, "The agents.");
     api.get("/v1/models/{*model}", models::get, "getModel", "Get an agent or a `provider/model`")
         .json::<ModelObject>(200, "The model.")
-        .errors(&[ModelNotFound]);
+        .errors(&[ModelNotFound, ModelNotAllowed]);
 }
 
 fn add_message_route(api: &mut Api) {

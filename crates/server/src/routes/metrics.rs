@@ -1,20 +1,25 @@
-//! `GET /metrics`: Prometheus text, for this machine only, because load figures are confidential. A proxy on the same
-//! machine can expose them.
+//! `GET /metrics`: Prometheus text. Load figures are confidential, so they are for this machine, and for others with the
+//! token of `[metrics]`.
 
 use crate::app::App;
 use crate::listen::PeerAddr;
+use crate::middleware::bearer_token;
+use crate::origin_policy::is_loopback_authority;
 use crate::problem::Problem;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::IntoResponse;
+use gateway::secret_token::secret_digest;
+use model::error::ErrorCode;
 
 pub(crate) async fn handle(
     State(app): State<App>,
     Extension(peer): Extension<PeerAddr>,
+    headers: HeaderMap,
 ) -> Result<impl IntoResponse, Problem> {
-    if !peer.0.ip().to_canonical().is_loopback() {
-        return Err(Problem::not_found());
+    if !is_from_this_machine(peer, &headers) {
+        check_token(app.metrics_token_digest.as_deref(), &headers)?;
     }
     let stats = app.store.stats();
     metrics::counter!("headwater_store_commits_total").absolute(stats.commits);
@@ -24,4 +29,29 @@ pub(crate) async fn handle(
     metrics::counter!("headwater_store_failures_total").absolute(stats.failures);
     app.metrics.run_upkeep();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()))
+}
+
+/// A reverse proxy on this machine connects from a loopback address, too, but on behalf of others: it says so in a header,
+/// or sends the host name that they used.
+fn is_from_this_machine(peer: PeerAddr, headers: &HeaderMap) -> bool {
+    let is_of_proxy = |name: &HeaderName| {
+        matches!(name.as_str(), "forwarded" | "via" | "x-real-ip") || name.as_str().starts_with("x-forwarded-")
+    };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    peer.0.ip().to_canonical().is_loopback()
+        && host.is_some_and(is_loopback_authority)
+        && !headers.keys().any(is_of_proxy)
+}
+
+/// Without a token in the config the route does not exist for others. Compared by digest, so that timing reveals nothing.
+fn check_token(digest: Option<&str>, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(digest) = digest else { return Err(Problem::not_found()) };
+    let unauthorized = |detail, challenge: &str| {
+        Err(Problem::new(ErrorCode::Unauthorized, detail).with_header(header::WWW_AUTHENTICATE, challenge))
+    };
+    match headers.get(header::AUTHORIZATION).map(bearer_token) {
+        Some(Some(token)) if secret_digest(token) == digest => Ok(()),
+        None => unauthorized("the token of [metrics] is required: send `Authorization: Bearer …`", "Bearer"),
+        Some(_) => unauthorized("this is not the token of [metrics]", "Bearer error=\"invalid_token\""),
+    }
 }

@@ -159,6 +159,8 @@ input_hook = { "?" = 1 }
 "?" = 1
 [limits]
 "?" = 1
+[metrics]
+"?" = 1
 [store]
 "?" = 1
 [files]

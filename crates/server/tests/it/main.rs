@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod access;
 mod agent_runs;
 mod approvals;
 mod attachments;

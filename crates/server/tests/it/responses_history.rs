@@ -294,6 +294,8 @@ async fn the_end_of_a_response_is_a_valid_cursor_and_beyond_it_is_none() {
     }
     let live = house.respond_in_background(json!({"input": "count 50"})).await;
     let path = format!("/v1/responses/{}?stream=true", live["id"].as_str().unwrap());
+    let ahead = house.hw.get(&format!("{path}&starting_after=5000")).await;
+    assert_eq!((ahead.status, parse_events(&ahead.text)), (200, Vec::new()), "it waits until the response has ended");
     assert_eq!(parse_error(&house.hw.get(&format!("{path}&starting_after=5000")).await).2, "starting_after");
     assert_eq!(house.wait_ended(&live).await["status"], "completed");
 }

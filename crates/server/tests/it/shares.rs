@@ -431,7 +431,10 @@ async fn a_fork_gives_the_model_only_what_was_shared() {
         vec![stream_head(), ResponseAction::Send(ProviderDialect::Chat.full_answer(answer).into_bytes())]
     })
     .await;
-    let far = format!("{KEYS}\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"", upstream.url("/v1"));
+    let far = format!(
+        "{KEYS}\nmodels = true\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"",
+        upstream.url("/v1")
+    );
     let hw = Server::demo_with(&far);
     let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
     let say = async |seat: &ShareUser<'_>, body: Value| {

@@ -115,6 +115,11 @@ fn agent_errors_are_found_with_a_suggestion() {
             "model = \"mine/a\"\ncompaction = { after_tokens = 1, model = \"no/a\" }",
             "agents.x.compaction.model: no provider for `no/a`; expected one of `mine`",
         ),
+        (
+            "model = \"mine/a\"\ncallable = [\"ann\", \"*\"]",
+            "agents.x.callable: `*` is not a user name; to allow everyone, write `true`",
+        ),
+        ("model = \"mine/a\"\ncallable = 1", "agents.x.callable: expected a boolean, found an integer"),
         ("model = \"mine/a\"\ninput_hook = {}", "agents.x.input_hook: a hook needs either a `url` or a `command`"),
         (
             "model = \"mine/a\"\ninput_hook = { url = \"ftp://x/\" }",

@@ -31,7 +31,8 @@ pub(crate) async fn handle(
         return Ok(json_response_with_images(&app, &caller.user, &response.run.thread, &snapshot.object));
     }
     let skip = after.map_or(0, |after| after.saturating_add(1));
-    if skip > snapshot.frame_count {
+    // While the response is in progress, the stream waits for the event.
+    if snapshot.is_ended && skip > snapshot.frame_count {
         let head = snapshot.frame_count.saturating_sub(1);
         let detail = format!("is ahead of the response, whose last event has the number {head}");
         return Err(Problem::invalid_param("starting_after", detail));

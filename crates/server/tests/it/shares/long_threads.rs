@@ -17,7 +17,10 @@ async fn a_fork_of_a_long_thread_keeps_its_end_with_a_note_for_the_model() {
         vec![stream_head(), ResponseAction::Send(ProviderDialect::Chat.full_answer("well said").into_bytes())]
     })
     .await;
-    let far = format!("{KEYS}\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"", upstream.url("/v1"));
+    let far = format!(
+        "{KEYS}\nmodels = true\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"",
+        upstream.url("/v1")
+    );
     let hw = Server::demo_with(&far);
     let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
     let say = async |seat: &ShareUser<'_>, mut body: Value| {
