@@ -11,6 +11,7 @@ use crate::problem::Problem;
 use crate::viewer_routes::share_read_only;
 use bytes::Bytes;
 use gateway::approvals::decide_approval;
+use gateway::attachments::{BlobUrlSigner, BlobUrls};
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
 use model::ApprovalKey;
 use model::error::ErrorCode;
@@ -44,6 +45,7 @@ pub(crate) struct BlocksSocket {
     connection: WsConnection,
     handle: Option<ConnectionHandle>,
     session: Option<BlocksSession>,
+    url_signer: Option<BlobUrlSigner>,
     missed_pongs: u32,
 }
 
@@ -57,7 +59,12 @@ enum SocketEvent {
 
 impl BlocksSocket {
     pub(crate) fn new(app: App, caller: Caller, connection: WsConnection, handle: Option<ConnectionHandle>) -> Self {
-        Self { app, caller, connection, handle, session: None, missed_pongs: 0 }
+        Self { app, caller, connection, handle, session: None, url_signer: None, missed_pongs: 0 }
+    }
+
+    pub(crate) fn with_blob_urls(mut self, form: BlobUrls) -> Self {
+        self.url_signer = (form == BlobUrls::Signed).then(|| BlobUrlSigner::new(&self.app.gateway, &self.caller.user));
+        self
     }
 
     /// Returns when the socket is closed.
@@ -97,9 +104,7 @@ impl BlocksSocket {
         }
         match event {
             SocketEvent::Incoming(message) => self.handle_incoming(message?).await,
-            SocketEvent::Outgoing(Ok(SessionOutput::Lines(lines))) => {
-                self.connection.send_lines(lines).await.map(|()| None)
-            }
+            SocketEvent::Outgoing(Ok(SessionOutput::Lines(lines))) => self.send_lines(lines).await,
             SocketEvent::Outgoing(Ok(SessionOutput::Ended)) if self.app.is_shutting_down() => Ok(Some(RESTARTING)),
             // A frozen share has been sent completely.
             SocketEvent::Outgoing(Ok(SessionOutput::Ended))
@@ -118,6 +123,17 @@ impl BlocksSocket {
                 self.missed_pongs += 1;
                 self.connection.ping().await.map(|()| None)
             }
+        }
+    }
+
+    async fn send_lines(&mut self, lines: Bytes) -> Result<Option<CloseReason>, WsError> {
+        let lines = match &self.url_signer {
+            Some(signer) => signer.sign_urls(lines).await,
+            None => Ok(lines),
+        };
+        match lines {
+            Ok(lines) => self.connection.send_lines(lines).await.map(|()| None),
+            Err(error) => self.drop_session(error.into()).await,
         }
     }
 
