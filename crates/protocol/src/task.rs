@@ -11,7 +11,7 @@ mod wire;
 
 pub use project::{RecordScope, TaskProjection, resume_seq};
 pub use request::{
-    CancelRequest, CreateTaskRequest, DecideApprovalRequest, DeclaredClientTool, OnBusyParam, SendInputRequest,
-    SubmittedToolResult, TaskInput, parse_tool_results,
+    CancelRequest, CreateTaskRequest, DecideApprovalRequest, DeclaredClientTool, OnBusyParam, OnDisconnectParam,
+    SendInputRequest, SubmittedToolResult, TaskInput, parse_tool_results,
 };
 pub use wire::{EventFrame, TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

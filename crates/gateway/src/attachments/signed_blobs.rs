@@ -5,7 +5,6 @@
 
 use super::AttachmentStore;
 use crate::attachments::inline_images::has_blob_url;
-use crate::context::Gateway;
 use crate::rejection::Rejection;
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
@@ -58,10 +57,8 @@ pub struct BlobUrlSigner {
 }
 
 impl BlobUrlSigner {
-    pub fn new(gateway: &Gateway, user: &UserId) -> Self {
-        let (directory, attachments) =
-            (Arc::clone(&gateway.engine.ports().directory), Arc::clone(&gateway.attachments));
-        Self { directory, attachments, user: user.clone() }
+    pub(crate) fn new(directory: &Arc<dyn Directory>, attachments: &Arc<AttachmentStore>, user: &UserId) -> Self {
+        Self { directory: Arc::clone(directory), attachments: Arc::clone(attachments), user: user.clone() }
     }
 
     /// Signs the URLs in a piece of JSON, each of which is the whole value of a member. A URL inside a text stays, and so

@@ -2,6 +2,7 @@
 //! possible.
 
 use super::{print_line, read_pdf};
+use crate::abandoned_tasks::AbandonedTasks;
 use crate::api_keys::ApiKeys;
 use crate::app::{App, AppInner};
 use crate::auth::Authenticator;
@@ -141,6 +142,7 @@ async fn build_app(config: Config, address: SocketAddr, store: Arc<SqliteStore>)
         store,
         auth,
         tickets: Tickets::default(),
+        abandoned_tasks: AbandonedTasks::default(),
         origin_policy: OriginPolicy::new(config.listen, config.hosts, config.origins),
         stream_limiter: StreamLimiter::new(config.http_limits.streams_per_user_max),
         limits: config.http_limits,

@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use gateway::attachments::{BlobUrlSigner, BlobUrls};
+use gateway::stream_start::blob_url_signer;
 use std::sync::Arc;
 
 /// Other spellings, such as percent-encoded ones, are not recognized.
@@ -53,7 +54,7 @@ pub(crate) async fn sign_blob_urls(State(app): State<App>, mut request: Request,
     let (BlobUrls::Signed, Some(caller)) = (form, caller) else { return next.run(request).await };
     request.extensions_mut().insert(form);
     let response = next.run(request).await;
-    sign_body(BlobUrlSigner::new(&app.gateway, &caller.user), response)
+    sign_body(blob_url_signer(&app.gateway, &caller.user), response)
 }
 
 /// Removes the parameter from the URL, so that no handler has to know it.

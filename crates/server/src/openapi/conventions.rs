@@ -57,6 +57,12 @@ impl Operation<'_> {
             .errors(&[ErrorCode::Unsupported])
     }
 
+    /// Where a native stream of a task ends.
+    pub(crate) fn stream_until(self) -> Self {
+        let text = "`pause`: the stream ends after the next `run_paused`. For `run-items` only.";
+        self.query("until", text, json!({ "enum": ["pause"] }))
+    }
+
     /// The request is a command to a thread, and may be repeated with the same `Idempotency-Key`.
     pub(crate) fn idempotent(self) -> Self {
         let text =

@@ -31,6 +31,7 @@ fn add_task_routes(api: &mut Api) {
              depend on the connection.",
         )
         .stream_format()
+        .stream_until()
         .blob_urls()
         .starts_run()
         .body::<CreateTaskRequest>()
@@ -58,6 +59,7 @@ fn add_task_routes(api: &mut Api) {
              task's terminal event. A browser's `EventSource` resumes by itself; call `close()` on a terminal event.",
         )
         .stream_format()
+        .stream_until()
         .blob_urls()
         .resumable_events::<EventFrame>("The events.")
         .empty(204, "The task has ended and has no events after the cursor. `EventSource` stops reconnecting.");

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use gateway::approvals::decide_approval;
 use gateway::attachments::{BlobUrlSigner, BlobUrls};
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
+use gateway::stream_start::blob_url_signer;
 use model::ApprovalKey;
 use model::error::ErrorCode;
 use protocol::blocks::{BlocksMessage, BlocksResume};
@@ -63,7 +64,7 @@ impl BlocksSocket {
     }
 
     pub(crate) fn with_blob_urls(mut self, form: BlobUrls) -> Self {
-        self.url_signer = (form == BlobUrls::Signed).then(|| BlobUrlSigner::new(&self.app.gateway, &self.caller.user));
+        self.url_signer = (form == BlobUrls::Signed).then(|| blob_url_signer(&self.app.gateway, &self.caller.user));
         self
     }
 

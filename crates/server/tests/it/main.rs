@@ -18,6 +18,7 @@ mod compat;
 mod crash_points;
 mod crashed_tools;
 mod demo;
+mod disconnects;
 mod documents;
 mod expectations;
 mod fake_provider;
