@@ -4,6 +4,7 @@
 
 use crate::file_key::FileKey;
 use hmac::{Hmac, KeyInit as _, Mac};
+use model::UserId;
 use sha2::Sha256;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -78,10 +79,34 @@ impl UrlSigner {
         mac.verify_slice(&signature).is_ok()
     }
 
+    /// Signs access to a blob as this user sees it.
+    pub fn sign_blob(&self, user: &UserId, hash: &str, expires: u64) -> String {
+        let mac = self.blob_mac(user, hash, expires);
+        mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
+    }
+
+    /// Verifies the signature of [`Self::sign_blob`] in constant time.
+    pub fn verify_blob(&self, user: &UserId, hash: &str, expires: u64, signature: &str) -> bool {
+        let (Some(mac), Some(signature)) = (self.blob_mac(user, hash, expires), decode_hex(signature)) else {
+            return false;
+        };
+        mac.verify_slice(&signature).is_ok()
+    }
+
     fn mac(&self, bucket: &str, key: &FileKey, expires: u64) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
         // Unambiguous: a path has no line breaks, and a number follows the last one.
-        mac.update(format!("GET\n{bucket}\n{}\n{expires}", key.as_str()).as_bytes());
+        self.mac_of(&format!("GET\n{bucket}\n{}\n{expires}", key.as_str()))
+    }
+
+    fn blob_mac(&self, user: &UserId, hash: &str, expires: u64) -> Option<Hmac<Sha256>> {
+        // Unambiguous, because only the last part may have line breaks. No path of a file is a hash, so the signature of
+        // a blob is none of a file.
+        self.mac_of(&format!("GET\nblobs\n{hash}\n{expires}\n{user}"))
+    }
+
+    fn mac_of(&self, text: &str) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(text.as_bytes());
         Some(mac)
     }
 }

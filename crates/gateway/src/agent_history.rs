@@ -5,7 +5,7 @@ use crate::rejection::Rejection;
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use model::event::Event;
 use model::ports::{Day, ListPage, PageLimit, RunFilter, RunRow};
-use model::{Seq, TaskId, ThreadId, UserId};
+use model::{Millis, Seq, TaskId, ThreadId, UserId};
 use protocol::agent_runs::{AGENT_RUNS_PROJECTION, HistoryMessage, MessageHistory};
 use std::collections::HashSet;
 
@@ -43,10 +43,10 @@ pub struct HistoryDay {
 
 impl HistoryDay {
     /// Adds the messages of a run that is older than the runs before, newest message first.
-    fn push_run_messages(&mut self, messages: Vec<HistoryMessage>, before: Option<Day>) {
+    fn push_run_messages(&mut self, messages: Vec<HistoryMessage>, days: HistoryDays<'_>) {
         for message in messages.into_iter().rev() {
-            let day = Day::from_millis(message.at);
-            if before.is_some_and(|before| day >= before) {
+            let day = (days.day_of)(message.at);
+            if days.before.is_some_and(|before| day >= before) {
                 continue;
             }
             if *self.day.get_or_insert(day) > day {
@@ -58,13 +58,22 @@ impl HistoryDay {
     }
 }
 
-/// Reads the newest day before `before` that has messages. Runs are read one at a time, from the newest on, so that memory
+/// Which days a client asks for.
+#[derive(Clone, Copy)]
+pub struct HistoryDays<'a> {
+    /// Only days before this one.
+    pub before: Option<Day>,
+    /// The day that contains a point in time, in the client's calendar.
+    pub day_of: &'a (dyn Fn(Millis) -> Day + Sync),
+}
+
+/// Reads the newest of these days that has messages. Runs are read one at a time, from the newest on, so that memory
 /// holds one run and the day.
 pub async fn read_history_day(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
-    before: Option<Day>,
+    days: HistoryDays<'_>,
 ) -> Result<HistoryDay, Rejection> {
     let mut history = HistoryDay::default();
     let mut hidden: HashSet<TaskId> = HashSet::new();
@@ -81,13 +90,13 @@ pub async fn read_history_day(
         for run in runs {
             let Some(first) = run.first_seq else { continue };
             let skipped =
-                before.is_some_and(|before| Day::from_millis(run.created_at) >= before) || hidden.contains(&run.id);
+                days.before.is_some_and(|before| (days.day_of)(run.created_at) >= before) || hidden.contains(&run.id);
             let after = if skipped { run.last_seq.unwrap_or(first) } else { first.prev() };
             // Records of the thread itself may follow a run; else a skipped run has nothing to read.
             if !(skipped && next == Some(after.next())) {
                 let messages = messages_of_run(gateway, user, &run, after, &mut hidden).await?;
                 if !skipped && !hidden.contains(&run.id) {
-                    history.push_run_messages(messages, before);
+                    history.push_run_messages(messages, days);
                 }
             }
             next = Some(first);

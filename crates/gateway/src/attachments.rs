@@ -3,8 +3,8 @@
 //!
 //! `blobs` stores bytes for threads; `data_url` parses `data:` URLs. Files come in through four modules: `uploads`
 //! (inside a request), `receive` (a request of their own), `store_outputs` (from tools, hooks and models) and
-//! `crate::documents` (from the web). They go out through two: `resolve_for_model` to models, and `inline_images` to
-//! clients that want images inside their frames.
+//! `crate::documents` (from the web). They go out through three: `resolve_for_model` to models, `inline_images` to
+//! clients that want images inside their frames, and `signed_blobs` to those that fetch them without a key.
 //!
 //! The rows of `model::ports::Attachments` say which files count; [`files::FileStore`] has the bytes. An upload registers
 //! its row first ([`AttachmentStore::register_upload`]) and commits it last, so that the next start finds and deletes what
@@ -16,6 +16,7 @@ pub mod inline_images;
 mod receive;
 mod resolve_for_model;
 mod settings;
+mod signed_blobs;
 mod signed_url;
 mod store_outputs;
 pub mod uploads;
@@ -31,6 +32,7 @@ use model::ports::{AttachmentRow, Clock, Directory, StoreError};
 pub use receive::{IncomingFile, file_too_large};
 pub(crate) use resolve_for_model::FileResolvingModels;
 pub use settings::AttachmentSettings;
+pub use signed_blobs::{BlobUrlSigner, BlobUrls, SignedBlobUrl};
 pub use signed_url::{RAW_ATTACHMENT_PATH, SIGNED_URL_SECONDS_MAX, SignedUrl};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -129,6 +129,11 @@ impl Shares {
         share.is_open().then(|| ShareViewer { user: viewer_user_id(&share.row.id), share })
     }
 
+    /// The open share whose viewer this user is.
+    pub fn find_by_viewer(&self, user: &UserId) -> Option<Arc<Share>> {
+        self.read().by_viewer.get(user).filter(|share| share.is_open()).map(Arc::clone)
+    }
+
     fn store_user(&self, user: &UserId) -> StoreUser {
         if !is_viewer_name(user.as_str()) {
             return StoreUser::User;

@@ -3,12 +3,14 @@
 //! A cursor is valid in its thread's whole log. On a task's stream a position before the task means the task's beginning, and
 //! one after its end means that the stream is over.
 
+use crate::attachments::BlobUrlSigner;
 use crate::attachments::inline_images::ThreadImages;
 use crate::context::Gateway;
 use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
 use crate::run_lookup::{RunStart, find_run_start, for_each_record};
 use engine::{View, Viewer};
+use memchr::memmem;
 use model::cursor::{Cursor, CursorError};
 use model::ports::{Frames, PageLimit, Projection, RunRow, StoreError};
 use model::{Seq, TaskId, ThreadId, UserId};
@@ -49,6 +51,16 @@ impl NativeFormat {
         }
     }
 
+    /// Parses the `until` of a stream, which ends at a pause if it has one.
+    pub fn parse_until(self, until: Option<&str>) -> Result<StreamUntil, Rejection> {
+        match (until, self) {
+            (None, _) => Ok(StreamUntil::End),
+            (Some("pause"), Self::RunItems) => Ok(StreamUntil::Pause),
+            (Some("pause"), Self::Task) => Err(Rejection::invalid_param("until", "is for `format=run-items` only")),
+            (Some(_), _) => Err(Rejection::invalid_param("until", "must be `pause`")),
+        }
+    }
+
     fn run_view(self, thread: &ThreadId, run: &TaskId) -> StreamView {
         match self {
             Self::Task => task_view(RecordScope::Run(run.clone()), format!("task/run/{run}")),
@@ -78,6 +90,32 @@ impl NativeFormat {
                 StreamView { name: "run-items/thread".to_owned(), dialect: run_items::RUN_ITEMS_PROJECTION, projection }
             }
         }
+    }
+}
+
+/// Where a stream of a task ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamUntil {
+    /// With the task.
+    #[default]
+    End,
+    /// After the next `run_paused`, or with the task.
+    Pause,
+}
+
+/// The frame of a pause. No data has a line break.
+const PAUSE_FRAME: &[u8] = b"\nevent: run_paused\n";
+const FRAME_END: &[u8] = b"\n\n";
+
+impl StreamUntil {
+    /// Where in these frames the stream ends, if it ends before the task.
+    pub fn find_end(self, frames: &[u8]) -> Option<usize> {
+        if self == Self::End {
+            return None;
+        }
+        let (_, rest) = frames.split_at_checked(memmem::find(frames, PAUSE_FRAME)?)?;
+        let length = memmem::find(rest, FRAME_END).map_or(rest.len(), |end| end + FRAME_END.len());
+        Some(frames.len() - rest.len() + length)
     }
 }
 
@@ -115,18 +153,32 @@ pub struct StreamStart {
     pub queue_cancel_frames: Option<QueueCancelFrames>,
     /// Whether clients expect image bytes where frames have URLs.
     inline_images: bool,
+    pub until: StreamUntil,
 }
 
 impl StreamStart {
     pub fn new(thread: ThreadId, view: StreamView, position: StreamPosition) -> Self {
         let StreamPosition { history_start, start, skip_frames } = position;
         let view = View { lane: view.name.into(), projection: view.projection, history_start, skip_frames };
-        Self { thread, view, start, queued_run: None, queue_cancel_frames: None, inline_images: false }
+        Self {
+            thread,
+            view,
+            start,
+            queued_run: None,
+            queue_cancel_frames: None,
+            inline_images: false,
+            until: StreamUntil::End,
+        }
     }
 
     /// Whether this user, the viewer of a frozen share, has seen every visible record.
     pub fn is_past_frozen_end(&self, gateway: &Gateway, user: &UserId) -> bool {
         gateway.shares.frozen_at(user).is_some_and(|until| self.start >= until)
+    }
+
+    #[must_use]
+    pub fn with_until(self, until: StreamUntil) -> Self {
+        Self { until, ..self }
     }
 
     /// Marks a run that has not started. `frames` end the stream if it is cancelled in the queue; those of the projection
@@ -160,6 +212,11 @@ impl StreamStart {
 
 pub fn thread_images(gateway: &Gateway, user: &UserId, thread: &ThreadId) -> ThreadImages {
     ThreadImages::new(&gateway.engine.ports().directory, &gateway.attachments, user, thread)
+}
+
+/// Signs the blob URLs in what this user is sent.
+pub fn blob_url_signer(gateway: &Gateway, user: &UserId) -> BlobUrlSigner {
+    BlobUrlSigner::new(&gateway.engine.ports().directory, &gateway.attachments, user)
 }
 
 /// The stream of a new thread's first run: the log is empty before it, so no lookup is needed.

@@ -6,7 +6,7 @@ use crate::run_lookup::{default_start, seq_before_run};
 use crate::stream_start::{StreamPosition, StreamStart, StreamView, resume_stream};
 use model::cursor::Cursor;
 use model::id::is_valid_id;
-use model::ports::{AliasData, AliasKind, AliasRow, StoreError};
+use model::ports::{AliasData, AliasKind, AliasRow, StoreError, ThreadRow};
 use model::{TaskId, ThreadId, UserId};
 use protocol::agent_runs::{AGENT_RUNS_PROJECTION, AgentRunsProjection};
 use uuid::Uuid;
@@ -28,6 +28,40 @@ pub async fn find_named_thread(
     // A name may be older than its thread.
     directory.thread(user, &thread).await?.ok_or_else(Rejection::not_found)?;
     Ok(thread)
+}
+
+/// Finds the threads that have this id or name in any protocol, newest first. Each protocol has at most one.
+pub async fn find_threads_by_name(gateway: &Gateway, user: &UserId, name: &str) -> Result<Vec<ThreadRow>, Rejection> {
+    let directory = &gateway.engine.ports().directory;
+    let mut rows: Vec<ThreadRow> = Vec::new();
+    for kind in [AliasKind::AgentRun, AliasKind::BlockSession, AliasKind::Conversation] {
+        let thread = match ThreadId::parse(name) {
+            Ok(thread) => Some(thread),
+            Err(_) if is_valid_id(name) => directory.alias(user, kind, name).await?.map(|row| row.thread),
+            Err(_) => None,
+        };
+        let Some(thread) = thread.filter(|thread| rows.iter().all(|row| row.id != *thread)) else { continue };
+        rows.extend(directory.thread(user, &thread).await?);
+    }
+    rows.sort_by(|one, other| other.id.cmp(&one.id));
+    Ok(rows)
+}
+
+/// Like [`find_named_thread`]; a name that this protocol does not know may be another protocol's.
+pub async fn find_thread_of_any_protocol(
+    gateway: &Gateway,
+    user: &UserId,
+    kind: AliasKind,
+    name: &str,
+) -> Result<ThreadId, Rejection> {
+    let found = find_named_thread(gateway, user, kind, name).await;
+    match found {
+        Ok(_) => found,
+        Err(rejection) => {
+            let others = find_threads_by_name(gateway, user, name).await?;
+            others.into_iter().next().map(|row| row.id).ok_or(rejection)
+        }
+    }
 }
 
 /// The thread of a client's name, which need not exist yet. `field` is the field of the request that has the name.

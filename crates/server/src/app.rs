@@ -1,5 +1,6 @@
 //! The state that all requests share.
 
+use crate::abandoned_tasks::AbandonedTasks;
 use crate::auth::Authenticator;
 use crate::config::HttpLimits;
 use crate::origin_policy::OriginPolicy;
@@ -21,6 +22,7 @@ pub(crate) struct AppInner {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) auth: Authenticator,
     pub(crate) tickets: Tickets,
+    pub(crate) abandoned_tasks: AbandonedTasks,
     pub(crate) origin_policy: OriginPolicy,
     pub(crate) limits: HttpLimits,
     /// The origin under which clients reach the server, unless it is that of their request.

@@ -4,7 +4,7 @@
 //! request has `Authorization: Bearer hw_…` or `x-api-key: hw_…`. In both modes a share's token (`hws_…`) in their place
 //! makes the caller its viewer. Tokens in a URL are rejected like any unknown parameter, because URLs end up in logs. A
 //! browser's `EventSource` or `WebSocket`, which cannot send headers, has a ticket there (`?ticket=hwt_…`), which is
-//! removed from the URL before anything else sees it.
+//! removed from the URL before anything else sees it. A signed URL of a blob needs no other credential.
 
 use crate::api_keys::ApiKeys;
 use crate::problem::Problem;
@@ -49,6 +49,8 @@ pub(crate) enum Credential {
     Local,
     Key(Arc<ApiKeys>, Arc<str>),
     Share(Arc<Share>),
+    /// A signed URL of a blob: for that one request.
+    SignedUrl,
 }
 
 impl Caller {
@@ -56,7 +58,7 @@ impl Caller {
     pub(crate) const fn share(&self) -> Option<&Arc<Share>> {
         match &self.credential {
             Credential::Share(share) => Some(share),
-            Credential::Local | Credential::Key(..) => None,
+            Credential::Local | Credential::Key(..) | Credential::SignedUrl => None,
         }
     }
 
@@ -74,7 +76,7 @@ impl Caller {
 impl Credential {
     pub(crate) fn is_valid(&self) -> bool {
         match self {
-            Self::Local => true,
+            Self::Local | Self::SignedUrl => true,
             Self::Key(keys, id) => keys.is_active(id),
             Self::Share(share) => share.is_open(),
         }

@@ -1,6 +1,7 @@
-//! Dates in UTC, as in `2025-01-31`.
+//! Dates, as in `2025-01-31`, in UTC or in a client's time zone.
 
 use jiff::civil::{self, Date};
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Span, Timestamp};
 use model::Millis;
 use model::ports::Day;
@@ -13,6 +14,18 @@ pub(crate) fn parse_day(text: &str) -> Option<Day> {
     let day = Day(u32::try_from(date.since(EPOCH).ok()?.get_days()).ok()?);
     // Exactly one spelling per date: the parser also accepts a time, a sign and other formats.
     (format_day(day) == text).then_some(day)
+}
+
+/// Finds a time zone by its IANA name, in the database that is part of the program.
+pub(crate) fn parse_time_zone(name: &str) -> Option<TimeZone> {
+    TimeZoneDatabase::bundled().get(name).ok()
+}
+
+/// The day that contains a point in time, in this time zone.
+pub(crate) fn local_day(at: Millis, zone: &TimeZone) -> Day {
+    let time = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or(Timestamp::MAX);
+    let days = zone.to_datetime(time).date().since(EPOCH).map_or(0, |span| span.get_days());
+    Day(u32::try_from(days).unwrap_or(0))
 }
 
 pub(crate) fn format_day(day: Day) -> String {
@@ -42,6 +55,33 @@ mod tests {
             assert!(written > before, "{written} comes after {before}");
             assert_eq!(parse_day(&written), Some(Day(day)), "{written}");
             before = written;
+        }
+    }
+
+    #[test]
+    fn a_local_day_begins_at_local_midnight() {
+        let day = |at: &str, zone: &str| {
+            let at = at.parse::<Timestamp>().unwrap().as_millisecond();
+            format_day(local_day(u64::try_from(at).unwrap(), &parse_time_zone(zone).unwrap()))
+        };
+        for (at, zone, written) in [
+            ("2025-03-01T23:59:59Z", "UTC", "2025-03-01"),
+            // The clocks change on 2025-03-30 and on 2025-10-26.
+            ("2025-03-29T22:59:59Z", "Europe/Paris", "2025-03-29"),
+            ("2025-03-29T23:00:00Z", "Europe/Paris", "2025-03-30"),
+            ("2025-03-30T21:59:59Z", "Europe/Paris", "2025-03-30"),
+            ("2025-03-30T22:00:00Z", "Europe/Paris", "2025-03-31"),
+            ("2025-10-25T22:00:00Z", "Europe/Paris", "2025-10-26"),
+            ("2025-10-26T22:59:59Z", "Europe/Paris", "2025-10-26"),
+            ("2025-10-26T23:00:00Z", "Europe/Paris", "2025-10-27"),
+            ("2025-03-01T09:59:59Z", "Pacific/Kiritimati", "2025-03-01"),
+            ("2025-03-01T10:00:00Z", "Pacific/Kiritimati", "2025-03-02"),
+            ("1970-01-01T00:00:00Z", "America/New_York", "1970-01-01"),
+        ] {
+            assert_eq!(day(at, zone), written, "{at} {zone}");
+        }
+        for unknown in ["", "Paris", "+01:00", "Europe/Paris ", "../etc/passwd"] {
+            assert_eq!(parse_time_zone(unknown), None, "{unknown}");
         }
     }
 

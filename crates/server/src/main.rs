@@ -2,6 +2,7 @@
 //!
 //! [`cli`] wires the crates together. Only this file and [`cli`] use `anyhow`; elsewhere errors are types.
 
+mod abandoned_tasks;
 mod api_keys;
 mod app;
 mod auth;
@@ -10,6 +11,7 @@ mod cli;
 mod config;
 mod control_socket;
 mod dates;
+mod disconnect_guard;
 mod error_format;
 mod file_response;
 mod idempotency_key;

@@ -30,6 +30,7 @@ pub(crate) fn openapi_json() -> &'static str {
 pub(crate) fn router(app: &App) -> Router {
     let Api { keyed, public, .. } = api();
     keyed
+        .route_layer(from_fn_with_state(app.clone(), middleware::sign_blob_urls))
         .route_layer(from_fn_with_state(app.clone(), middleware::require_caller))
         .merge(public)
         .merge(page::router())
@@ -59,6 +60,7 @@ fn add_socket_route(api: &mut Api) {
              `message_stop`, each with `message_id` and `cursor`; `error` and `pong`. docs/protocols.md has their shapes.",
         )
         .ticket()
+        .blob_urls()
         .empty(101, "The socket is open.")
         .errors(&[InvalidHandshake, UpgradeRequired, TooManyStreams]);
 }
@@ -102,6 +104,27 @@ fn panic_response(cause: Box<dyn Any + Send>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_route_that_signs_blob_urls_documents_it() {
+        let document: serde_json::Value = serde_json::from_str(openapi_json()).unwrap();
+        let mut documented = Vec::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                if operation["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == "blobs") {
+                    documented.push(format!("{} {path}", method.to_uppercase()));
+                }
+            }
+        }
+        let documented_path = |path: &str| path.replace("{task}", "{task_id}").replace("{thread}", "{thread_id}");
+        let mut signing: Vec<String> = middleware::BLOB_URL_ROUTES
+            .iter()
+            .map(|(method, path)| format!("{method} {}", documented_path(path)))
+            .collect();
+        documented.sort();
+        signing.sort();
+        assert_eq!(documented, signing);
+    }
 
     #[test]
     fn a_schema_has_one_meaning() {

@@ -16,7 +16,7 @@ use engine::Viewer;
 use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::queue_cancel::QueueCancelFrames;
-use gateway::stream_start::{self, StreamStart};
+use gateway::stream_start::{self, StreamStart, StreamUntil};
 use model::TaskId;
 use model::error::ErrorCode;
 use std::pin::Pin;
@@ -94,6 +94,7 @@ pub(crate) fn sse_response_with_permit(
         queue_cancel_frames: place.queue_cancel_frames.take(),
         image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
+        until: place.until,
         viewer: stream_start::open_viewer(&app.gateway, &caller.user, place),
         preamble: Some(if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() }),
         terminator: Some(style.terminator).filter(|terminator| !terminator.is_empty()),
@@ -143,6 +144,7 @@ struct SseStream {
     queue_cancel_frames: Option<QueueCancelFrames>,
     image_inliner: Option<ImageInliner>,
     is_ended: bool,
+    until: StreamUntil,
     preamble: Option<Bytes>,
     terminator: Option<&'static [u8]>,
     tick: Pin<Box<Sleep>>,
@@ -156,9 +158,6 @@ impl SseStream {
             self.schedule_tick();
             return Ok(Some(preamble));
         }
-        if self.is_ended {
-            return Ok(None);
-        }
         loop {
             if !self.caller.is_still_allowed() {
                 return Err(StreamError::Revoked);
@@ -169,6 +168,9 @@ impl SseStream {
                 self.last_sent = Instant::now();
                 return Ok(Some(bytes));
             }
+            if self.is_ended {
+                return Ok(None);
+            }
             let Self { viewer, tick, .. } = self;
             tokio::select! {
                 biased;
@@ -177,6 +179,7 @@ impl SseStream {
                     self.last_sent = Instant::now();
                     self.queued_run = None;
                     let is_interrupted = bytes.is_none() && self.viewer.is_interrupted();
+                    let bytes = bytes.map(|bytes| self.cut_after_pause(bytes));
                     return match (bytes, &mut self.image_inliner) {
                         _ if is_interrupted => Err(StreamError::Interrupted),
                         (Some(bytes), Some(inliner)) => Ok(Some(inliner.push_frames(bytes).await?)),
@@ -204,6 +207,15 @@ impl SseStream {
                 return Ok(Some(sse::keep_alive_comment()));
             }
         }
+    }
+
+    /// Removes the frames after a pause that ends the stream.
+    fn cut_after_pause(&mut self, mut frames: Bytes) -> Bytes {
+        if let Some(end) = self.until.find_end(&frames) {
+            frames.truncate(end);
+            self.is_ended = true;
+        }
+        frames
     }
 
     fn take_queue_cancel_frames(&mut self) -> Option<Bytes> {

@@ -20,6 +20,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use connection::WsConnection;
+use gateway::attachments::BlobUrls;
 use hyper_util::rt::TokioIo;
 use model::error::ErrorCode;
 use socket::BlocksSocket;
@@ -33,13 +34,14 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: 
     let accept = accept_handshake(request.headers())?;
     let permit = sse::acquire_stream_permit(&app, &caller)?;
     let handle = request.extensions_mut().remove::<ConnectionHandle>();
+    let blob_urls = request.extensions_mut().remove::<BlobUrls>().unwrap_or_default();
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let _permit = permit;
         match upgrade.await {
             Ok(io) => {
                 let connection = WsConnection::new(TokioIo::new(io), &app.limits).await;
-                Box::pin(BlocksSocket::new(app, caller, connection, handle).run()).await;
+                Box::pin(BlocksSocket::new(app, caller, connection, handle).with_blob_urls(blob_urls).run()).await;
             }
             Err(error) => tracing::debug!(%error, "the WebSocket upgrade failed"),
         }

@@ -1,5 +1,6 @@
 //! Where users' files are stored, and how large they may be.
 
+use super::BlobUrls;
 use files::StorageLocation;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct AttachmentSettings {
     /// Per decoded image.
     pub pixels_max: u64,
     pub signed_url_lifetime: Duration,
+    /// The form of blob URLs in responses to requests that do not choose one.
+    pub blob_urls: BlobUrls,
 }
 
 impl Default for AttachmentSettings {
@@ -43,6 +46,7 @@ impl Default for AttachmentSettings {
             text_bytes_max: 1024 * 1024,
             pixels_max: 100_000_000,
             signed_url_lifetime: Duration::from_secs(300),
+            blob_urls: BlobUrls::Plain,
         }
     }
 }

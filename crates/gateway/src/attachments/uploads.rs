@@ -6,6 +6,7 @@
 //! request leaves nothing behind.
 
 use super::data_url::{self, DataUrlError, is_data_url};
+use super::signed_blobs::strip_blob_signature;
 use super::{AttachmentSettings, AttachmentStore, BlobOrigin, NewBlob};
 use crate::rejection::{Rejection, truncate_id};
 use crate::secret_token::sha256_hex;
@@ -119,6 +120,7 @@ impl Uploads {
                 }
                 ContentPart::File { .. } => continue,
             };
+            strip_blob_signature(url);
             if is_data_url(url) {
                 let decoded = decode_inline_file(mem::take(url), name, limits).await;
                 let (hash, blob) = decoded.map_err(|error| error.into_rejection(field))?;

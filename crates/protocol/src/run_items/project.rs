@@ -314,9 +314,11 @@ fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Int
         _ => call.arguments.clone().unwrap_or_default(),
     };
     Some(Interruption {
+        agent: AgentName { name: call.agent.as_deref().unwrap_or(&task.agent) },
         arguments,
         call_id: call.call_id.as_str(),
         key: pending.key.as_ref().map(|key| key.as_str()),
+        task_id: task.id.as_str(),
         tool_name: &call.name,
     })
 }

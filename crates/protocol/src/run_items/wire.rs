@@ -116,9 +116,12 @@ pub(super) struct RunPausedEvent<'a> {
 
 #[derive(Serialize)]
 pub(super) struct Interruption<'a> {
+    /// The agent that made the call, which may be a sub-agent.
+    pub(super) agent: AgentName<'a>,
     pub(super) arguments: String,
     pub(super) call_id: &'a str,
     pub(super) key: Option<&'a str>,
+    pub(super) task_id: &'a str,
     pub(super) tool_name: &'a str,
 }
 

@@ -48,6 +48,8 @@ pub struct CreateTaskRequest {
     pub tools: Vec<DeclaredClientTool>,
     #[serde(default)]
     pub on_busy: OnBusyParam,
+    #[serde(default)]
+    pub on_disconnect: OnDisconnectParam,
     /// The client's own data, returned with the task.
     #[serde(default)]
     pub metadata: JsonObject,
@@ -63,6 +65,17 @@ pub enum OnBusyParam {
     Reject,
     Interrupt,
     Steer,
+}
+
+/// What happens if the connection of this request breaks before its response is complete: the run continues, or it is
+/// cancelled unless the client follows the task again within 10 seconds. `cancel` needs `stream` or `wait`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "OnDisconnect")]
+pub enum OnDisconnectParam {
+    #[default]
+    Continue,
+    Cancel,
 }
 
 /// `POST /v1/tasks/{id}/input`.

@@ -127,8 +127,7 @@ fn a_pause_lists_its_approvals_and_repeats_no_item() {
         "tool_called tool_call_item fc_R2 function_call by demo",
         "raw completed(resp_R_s1)",
     ];
-    let asked =
-        json!({"key": "apr_R2", "call_id": "call_R2", "tool_name": "execute_trade", "arguments": scenario_logs::ORDER});
+    let asked = json!({"agent": {"name": "demo"}, "key": "apr_R2", "call_id": "call_R2", "task_id": "task_R", "tool_name": "execute_trade", "arguments": scenario_logs::ORDER});
     let paused = json!({"type": "run_paused", "reason": "approval", "interruptions": [asked]}).to_string();
     let after = [
         "raw created(resp_R_s2) in_progress(resp_R_s2) output_item.added(msg_R3) output_item.done(msg_R3)",
@@ -152,7 +151,7 @@ fn a_pause_lists_its_approvals_and_repeats_no_item() {
 
 #[test]
 fn a_pause_for_client_tools_is_marked() {
-    let asked = json!({"key": null, "call_id": "call_R1", "tool_name": "pick", "arguments": "{}"});
+    let asked = json!({"agent": {"name": "demo"}, "key": null, "call_id": "call_R1", "task_id": "task_R", "tool_name": "pick", "arguments": "{}"});
     let paused = json!({"type": "run_paused", "reason": "client_tool", "interruptions": [asked]}).to_string();
     assert_lines(
         &scenario_logs::client(),

@@ -5,6 +5,7 @@ mod reload;
 
 use super::config_args::{ConfigArg, announce_config};
 use super::{print_line, read_pdf};
+use crate::abandoned_tasks::AbandonedTasks;
 use crate::api_keys::ApiKeys;
 use crate::app::{App, AppInner};
 use crate::auth::Authenticator;
@@ -161,6 +162,7 @@ async fn build_app(
         store,
         auth,
         tickets: Tickets::default(),
+        abandoned_tasks: AbandonedTasks::default(),
         origin_policy: OriginPolicy::new(config.listen, config.hosts, config.origins),
         stream_limiter: StreamLimiter::new(config.http_limits.streams_per_user_max),
         limits: config.http_limits,

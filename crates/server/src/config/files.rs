@@ -4,11 +4,11 @@ use super::diagnostics::Diagnostics;
 use super::table::{ConfigTable, quote_text};
 use super::urls::is_http_base_url;
 use ::files::StorageLocation;
-use gateway::attachments::{AttachmentSettings, SIGNED_URL_SECONDS_MAX};
+use gateway::attachments::{AttachmentSettings, BlobUrls, SIGNED_URL_SECONDS_MAX};
 use model::id::is_valid_id;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 12] = [
     "url",
     "bucket",
     "public_url",
@@ -20,6 +20,7 @@ pub(super) const KEYS: [&str; 11] = [
     "text_bytes_max",
     "pixels_max",
     "signed_url_seconds",
+    "signed_blobs",
 ];
 /// A terabyte: more is no bound.
 const MODELS_BYTES_LIMIT: u64 = 1 << 40;
@@ -51,6 +52,7 @@ pub(super) fn read_files(
         text_bytes_max: table.size("text_bytes_max").unwrap_or(base.text_bytes_max),
         pixels_max: table.number("pixels_max", 1..=u64::MAX >> 1).unwrap_or(base.pixels_max),
         signed_url_lifetime: seconds.map_or(base.signed_url_lifetime, Duration::from_secs),
+        blob_urls: if table.flag("signed_blobs") == Some(true) { BlobUrls::Signed } else { base.blob_urls },
     }
 }
 

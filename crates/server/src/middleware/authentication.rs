@@ -11,7 +11,9 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use gateway::shares::SHARE_TOKEN_PREFIX;
+use gateway::attachments::{SignedBlobUrl, SignedUrl};
+use gateway::shares::{SHARE_TOKEN_PREFIX, ShareViewer};
+use model::blob::BLOB_URL_PREFIX;
 use model::error::ErrorCode;
 use model::{Millis, UserId};
 use std::sync::Arc;
@@ -27,8 +29,21 @@ const TICKET_ROUTES: [&str; 4] =
 /// Accepts tickets if the request asks for a stream.
 const RESPONSE_ROUTE: &str = "/v1/responses/{response}";
 
+/// Accepts signed URLs.
+const BLOB_ROUTE: &str = "/v1/blobs/{hash}";
+const SIGNATURE_PARAM: &str = "signature=";
+
 /// Rejects requests without a valid credential.
 pub(crate) async fn require_caller(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    if is_signed_blob_request(&request) {
+        return match caller_from_signed_blob(&app, &mut request) {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                next.run(request).await
+            }
+            Err(problem) => problem.into_response(),
+        };
+    }
     let had_ticket = has_ticket(request.uri());
     let caller = match had_ticket {
         true => caller_from_ticket(&app, &mut request).ok_or_else(invalid_ticket),
@@ -107,6 +122,31 @@ fn invalid_token(code: ErrorCode, detail: impl Into<String>, description: &str) 
     Problem::new(code, detail).with_header(header::WWW_AUTHENTICATE, challenge)
 }
 
+fn is_signed_blob_request(request: &Request) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && matched_route(request) == BLOB_ROUTE
+        && request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with(SIGNATURE_PARAM)))
+}
+
+/// The user for whom a blob URL was signed, and who still has access. Removes the signature from the URL.
+fn caller_from_signed_blob(app: &App, request: &mut Request) -> Result<Caller, Problem> {
+    let [user, expires, signature] = query_params::parse_query(request.uri(), ["user", "expires", "signature"])?;
+    let (Some(user), Some(expires), Some(signature)) = (user, expires, signature) else {
+        return Err(SignedUrl::invalid().into());
+    };
+    let user = UserId::from(user);
+    let hash = request.uri().path().strip_prefix(BLOB_URL_PREFIX).unwrap_or_default();
+    let url = SignedBlobUrl { hash, user: &user, expires: &expires, signature: &signature };
+    app.gateway.attachments.verify_signed_blob(&url)?;
+    let credential = match app.gateway.shares.find_by_viewer(&user) {
+        Some(share) => Credential::Share(share),
+        None if app.auth.is_known_user(&user) => Credential::SignedUrl,
+        None => return Err(Problem::not_found()),
+    };
+    *request.uri_mut() = with_query(request.uri(), "").ok_or_else(Problem::internal)?;
+    Ok(Caller { user, credential })
+}
+
 /// Removes the ticket from the URL. Accepts exactly one ticket, without another credential, on [`TICKET_ROUTES`].
 fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
     let query = request.uri().query().unwrap_or_default();
@@ -136,14 +176,14 @@ fn has_ticket(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| pair.starts_with(TICKET_PARAM)))
 }
 
-fn with_query(uri: &Uri, query: &str) -> Option<Uri> {
+pub(super) fn with_query(uri: &Uri, query: &str) -> Option<Uri> {
     let mut parts = uri.clone().into_parts();
     let text = if query.is_empty() { uri.path().to_owned() } else { format!("{}?{query}", uri.path()) };
     parts.path_and_query = Some(text.parse().ok()?);
     Uri::from_parts(parts).ok()
 }
 
-fn matched_route(request: &Request) -> String {
+pub(super) fn matched_route(request: &Request) -> String {
     request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default()
 }
 

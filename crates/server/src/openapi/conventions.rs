@@ -43,11 +43,24 @@ impl Operation<'_> {
         self.query("ticket", text, json!({ "type": "string", "pattern": "^hwt_[0-9a-f]{64}$" }))
     }
 
+    /// The form of blob URLs in the response.
+    pub(crate) fn blob_urls(self) -> Self {
+        let text = "The form of `/v1/blobs/…` in the response. `signed`: with a signature, so that they need no key for a \
+                    while. By default as the server is configured.";
+        self.query("blobs", text, json!({ "enum": ["plain", "signed"] })).errors(&[ErrorCode::InvalidQuery])
+    }
+
     /// The format of a native stream.
     pub(crate) fn stream_format(self) -> Self {
         let text = "`run-items`: the items of a run as agent SDKs have them. Not for sub-agents.";
         self.query("format", text, json!({ "enum": ["task", "run-items"], "default": "task" }))
             .errors(&[ErrorCode::Unsupported])
+    }
+
+    /// Where a native stream of a task ends.
+    pub(crate) fn stream_until(self) -> Self {
+        let text = "`pause`: the stream ends after the next `run_paused`. For `run-items` only.";
+        self.query("until", text, json!({ "enum": ["pause"] }))
     }
 
     /// The request is a command to a thread, and may be repeated with the same `Idempotency-Key`.

@@ -28,6 +28,7 @@ fn add_response_routes(api: &mut Api) {
              continues after `previous_response_id`, in a `conversation`, or in the run that the ids of resent items \
              name.",
         )
+        .blob_urls()
         .starts_run()
         .body::<NewResponse>()
         .json::<Response>(200, "The ended response; with `background`, its current state.")
@@ -36,6 +37,7 @@ fn add_response_routes(api: &mut Api) {
         .errors(&[AlreadyDecided, NothingPending, Conflict]);
     api.get("/v1/responses/{response}", responses::get::handle, "getResponse", "Get a response or its stream")
         .ticket()
+        .blob_urls()
         .query("stream", "Respond with the events.", json!({ "type": "boolean", "default": false }))
         .query("starting_after", "The number of the last event received.", json!({ "type": "integer", "minimum": 0 }))
         .json::<Response>(200, "The response.")
@@ -47,6 +49,7 @@ fn add_response_routes(api: &mut Api) {
         .json::<Response>(200, "The ended response.");
     api.get("/v1/responses/{response}/input_items", responses::input_items::handle, "listInputItems", "List its input")
         .openai_paged()
+        .blob_urls()
         .json::<ItemList>(200, "A page of items.");
 }
 
@@ -65,13 +68,14 @@ fn add_conversation_routes(api: &mut Api) {
         .json::<DeletedObject>(200, "The conversation is deleted. Its responses stay.");
     api.get(ITEMS, items::list, "listConversationItems", "List its items")
         .openai_paged()
+        .blob_urls()
         .json::<ItemList>(200, "A page of items.");
     api.post(ITEMS, items::create, "addConversationItems", "Add items")
         .description("The next response in the conversation reads them.")
         .body::<NewConversation>()
         .json::<ItemList>(200, "The new items.")
         .errors(&[Conflict, RequestTooLarge, ImageTooLarge]);
-    api.get(ITEM, items::get, "getConversationItem", "Get an item").json::<ResponseItem>(200, "The item.");
+    api.get(ITEM, items::get, "getConversationItem", "Get an item").blob_urls().json::<ResponseItem>(200, "The item.");
     api.delete(ITEM, items::delete, "deleteConversationItem", "Remove an unread item")
         .json::<ConversationObject>(200, "The conversation.")
         .errors(&[Unsupported, Conflict]);
@@ -111,6 +115,7 @@ fn stateless(operation: Operation<'_>) -> Operation<'_> {
              call that a run waits for continues that run; anything else starts a thread. The response ends with the run, \
              or where the run waits for the client's tools; it stays open while the run waits for an approval.",
         )
+        .blob_urls()
         .starts_run()
         .errors(&[CallNotFound, ModelNotFound, NothingPending, RateLimited, RunFailed, Cancelled, Overloaded])
 }

@@ -31,6 +31,8 @@ fn add_task_routes(api: &mut Api) {
              depend on the connection.",
         )
         .stream_format()
+        .stream_until()
+        .blob_urls()
         .starts_run()
         .body::<CreateTaskRequest>()
         .json::<TaskObject>(200, "With `wait`: the task, ended or paused. With `stream`: its events from the first on.")
@@ -49,6 +51,7 @@ fn add_task_routes(api: &mut Api) {
         .errors(&[NotFound]);
     api.get("/v1/tasks/{task}", task_get::handle, "getTask", "Get a task")
         .description("The fold of the durable events. To follow it, continue with `GET …/events?after=<seq>`.")
+        .blob_urls()
         .json::<TaskObject>(200, "The task.");
     api.get("/v1/tasks/{task}/events", task_events::handle, "followTask", "Follow a task from any cursor")
         .description(
@@ -56,6 +59,8 @@ fn add_task_routes(api: &mut Api) {
              task's terminal event. A browser's `EventSource` resumes by itself; call `close()` on a terminal event.",
         )
         .stream_format()
+        .stream_until()
+        .blob_urls()
         .resumable_events::<EventFrame>("The events.")
         .empty(204, "The task has ended and has no events after the cursor. `EventSource` stops reconnecting.");
     api.post("/v1/tasks/{task}/cancel", task_cancel::handle, "cancelTask", "Cancel a task")
@@ -99,6 +104,7 @@ fn add_input_routes(api: &mut Api) {
     .errors(&[NothingPending, RequestTooLarge, ImageTooLarge]);
     api.get("/v1/approvals", approval_list::handle, "listApprovals", "List approval requests, newest first")
         .query("status", "Only undecided requests; all by default.", json!({ "enum": ["pending"] }))
+        .blob_urls()
         .paged()
         .json::<Page<ApprovalObject>>(200, "A page of approval requests.");
 }
@@ -106,6 +112,12 @@ fn add_input_routes(api: &mut Api) {
 fn add_thread_routes(api: &mut Api) {
     api.get("/v1/threads", thread_list::handle, "listThreads", "List threads, newest first")
         .paged()
+        .query(
+            "name",
+            "Only threads that a protocol knows by this name: the `session_id` of blocks, the `threadId` of agent runs, \
+             the id of a conversation. Not together with `limit` and `before`.",
+            thread_name(),
+        )
         .json::<Page<ListedThread>>(200, "A page of threads.");
     api.get("/v1/threads/{thread}", thread_get::handle, "getThread", "Get a thread")
         .json::<ThreadObject>(200, "The thread.");
@@ -115,6 +127,7 @@ fn add_thread_routes(api: &mut Api) {
     api.get("/v1/threads/{thread}/events", thread_events::handle, "followThread", "Follow a thread from any cursor")
         .description("The events of all runs of the thread. The stream never ends.")
         .stream_format()
+        .blob_urls()
         .resumable_events::<EventFrame>("The events.");
     api.get("/v1/threads/{thread}/shares", share_list::handle, "listShares", "List the shares of a thread")
         .json::<share_list::ShareList>(200, "All shares, revoked ones included, oldest first.");
@@ -133,14 +146,18 @@ fn add_thread_routes(api: &mut Api) {
     api.get("/v1/blobs/{hash}", blob_get::handle, "readBlob", "Get an image or a file of a thread")
         .description(
             "What `/v1/blobs/…` in events and objects refers to. It never changes, and is deleted with the last thread \
-             that uses it. Browsers display images and download other files.",
+             that uses it. Browsers display images and download other files. A signed URL (`?blobs=signed` of the \
+             request that showed it) needs no key.",
         )
+        .query("user", "In a signed URL: the user for whom it was signed.", json!({ "type": "string" }))
+        .query("expires", "In a signed URL: seconds since the Unix epoch.", json!({ "type": "string" }))
+        .query("signature", "In a signed URL. It cannot be altered.", json!({ "type": "string" }))
         .path_param("hash", "The SHA-256 of the bytes.", json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }))
         .header("If-None-Match", "The `ETag` of a cached copy.")
         .file("The bytes.")
         .response_header(200, "ETag")
         .empty(304, "The cached copy is current.")
-        .errors(&[FilesUnavailable]);
+        .errors(&[FilesUnavailable, UrlNotValid, UrlExpired]);
 }
 
 fn add_agent_routes(api: &mut Api) {
@@ -149,6 +166,7 @@ fn add_agent_routes(api: &mut Api) {
             "Starts a run, or queues it in its thread. With `Accept: text/event-stream` the response is the thread's \
              stream, which starts with this run or with an older one that has not ended.",
         )
+        .blob_urls()
         .starts_run()
         .body::<CreateAgentRunRequest>()
         .events::<AgentRunEvent>("The events.")
@@ -162,6 +180,7 @@ fn add_agent_routes(api: &mut Api) {
              latest.",
         )
         .path_param("thread_id", "A thread's id, or the client's name for it.", thread_name())
+        .blob_urls()
         .resumable_events::<AgentRunEvent>("The events.");
     api.post("/api/v1/agent/runs/{thread}/cancel", agent_run_cancel::handle, "cancelAgentRun", "Cancel the active run")
         .description("The next queued run starts then.")
@@ -172,11 +191,17 @@ fn add_agent_routes(api: &mut Api) {
         .errors(&[AlreadyEnded]);
     api.get("/api/v1/agent/history", agent_history::handle, "readAgentHistory", "Read messages by day")
         .description(
-            "The newest day (UTC) with messages, oldest message first. While `hasMore`, the day before follows with \
+            "The newest day with messages, oldest message first. While `hasMore`, the day before follows with \
              `before` set to this `day`.",
         )
-        .query("threadId", "The thread of the user's newest run by default.", thread_name())
+        .query(
+            "threadId",
+            "A thread's id, or any protocol's name for it. The thread of the user's newest run by default.",
+            thread_name(),
+        )
+        .query("tz", "The time zone of days, by its IANA name. UTC by default.", json!({ "type": "string" }))
         .query("before", "Only days before this one.", date())
+        .blob_urls()
         .json::<agent_history::HistoryResponse>(200, "The messages of the day.")
         .errors(&[NotFound]);
 }

@@ -1,4 +1,5 @@
-//! `GET /api/v1/agent/history?threadId=&before=`: the messages of a thread, a day at a time, the newest day first.
+//! `GET /api/v1/agent/history?threadId=&before=&tz=`: the messages of a thread, a day at a time, the newest day
+//! first.
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -7,9 +8,9 @@ use crate::{dates, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use gateway::agent_history::{HistoryDay, find_latest_thread, read_history_day};
-use gateway::thread_names::find_named_thread;
-use model::ports::AliasKind;
+use gateway::agent_history::{HistoryDay, HistoryDays, find_latest_thread, read_history_day};
+use gateway::thread_names::find_thread_of_any_protocol;
+use model::ports::{AliasKind, Day};
 use protocol::agent_runs::HistoryMessage;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,18 +45,22 @@ pub(crate) struct TimedMessage {
 }
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<HistoryResponse>, Problem> {
-    let [name, before] = query_params::parse_query(&uri, ["threadId", "before"])?;
+    let [name, before, zone] = query_params::parse_query(&uri, ["threadId", "before", "tz"])?;
     let invalid = || Problem::invalid_param("before", "must be a date, such as 2025-01-31");
     let before = before.map(|text| dates::parse_day(&text).ok_or_else(invalid)).transpose()?;
+    let unknown = || Problem::invalid_param("tz", "must be the IANA name of a time zone, such as Europe/Paris");
+    let zone = zone.map(|name| dates::parse_time_zone(&name).ok_or_else(unknown)).transpose()?;
     let thread = match name {
         Some(name) => {
-            let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
+            let thread = find_thread_of_any_protocol(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
             Some((name, thread))
         }
         None => find_latest_thread(&app.gateway, &caller.user).await?,
     };
     let Some((name, thread)) = thread else { return Ok(Json(history_response(None, HistoryDay::default()))) };
-    let history = read_history_day(&app.gateway, &caller.user, &thread, before).await?;
+    let day_of = |at| zone.as_ref().map_or_else(|| Day::from_millis(at), |zone| dates::local_day(at, zone));
+    let days = HistoryDays { before, day_of: &day_of };
+    let history = read_history_day(&app.gateway, &caller.user, &thread, days).await?;
     Ok(Json(history_response(Some(name), history)))
 }
 

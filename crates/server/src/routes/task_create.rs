@@ -3,6 +3,7 @@
 use super::task_response;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::disconnect_guard::DisconnectGuard;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
@@ -22,7 +23,7 @@ use gateway::stream_start::{NativeFormat, StreamStart, start_of_first_run, start
 use gateway::task_commands::{Settled, wait_until_settled};
 use model::error::ErrorCode;
 use model::{TaskId, ThreadId, UserId};
-use protocol::task::{CreateTaskRequest, OnBusyParam};
+use protocol::task::{CreateTaskRequest, OnBusyParam, OnDisconnectParam};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -31,8 +32,9 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [format] = query_params::parse_query(&uri, ["format"])?;
+    let [format, until] = query_params::parse_query(&uri, ["format", "until"])?;
     let format = NativeFormat::parse(format.as_deref())?;
+    let until = format.parse_until(until.as_deref())?;
     let mut json = JsonBody::read(&headers, body, &app.limits).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
@@ -40,7 +42,10 @@ pub(crate) async fn handle(
     if request.stream && request.wait {
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
     }
-    let (stream, wait) = (request.stream, request.wait);
+    let (stream, wait, on_disconnect) = (request.stream, request.wait, request.on_disconnect);
+    if on_disconnect == OnDisconnectParam::Cancel && !stream && !wait {
+        return Err(Problem::invalid_field("on_disconnect", "`cancel` needs `stream` or `wait`"));
+    }
     let (new, uploads) = new_run(&app, &caller.user, request).await?;
     let new = NewRun { idempotency, ..new };
     // Without a key the request cannot be a retry, and without a thread there is no earlier run.
@@ -48,15 +53,28 @@ pub(crate) async fn handle(
     let permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
     let started = start_run(&app.gateway, &caller.user, new, uploads).await?;
     drop(large);
+    // A retry with the same key is the client that has come back.
+    app.abandoned_tasks.reclaim(&started.task);
+    let guard =
+        (on_disconnect == OnDisconnectParam::Cancel).then(|| DisconnectGuard::new(&app, &caller, &started.task));
     if let Some(permit) = permit {
         let stream = match is_first {
             true => Some(start_of_first_run(started.thread.clone(), started.task.clone(), format)),
             false => start_of_task(&app.gateway, &caller.user, &started.task, format, None).await?,
         };
-        return Ok(stream_response(&app, &caller, &started.task, stream, permit));
+        let stream = stream.map(|stream| stream.with_until(until));
+        let response = stream_response(&app, &caller, &started.task, stream, permit);
+        return Ok(match guard {
+            Some(guard) => guard.guard_body(response),
+            None => response,
+        });
     }
     if wait {
-        return wait_for_result(&app, &caller.user, &started).await;
+        let response = wait_for_result(&app, &caller.user, &started).await;
+        if let Some(guard) = guard {
+            guard.disarm();
+        }
+        return response;
     }
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }

@@ -19,14 +19,18 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [after, format] = query_params::parse_query(&uri, ["after", "format"])?;
+    let [after, format, until] = query_params::parse_query(&uri, ["after", "format", "until"])?;
     let format = NativeFormat::parse(format.as_deref())?;
+    let until = format.parse_until(until.as_deref())?;
     check_accepts_sse(&headers)?;
     let cursor = parse_request_cursor(&headers, after.as_deref())?;
     match start_of_task(&app.gateway, &caller.user, &task, format, cursor).await? {
         // Tells a browser to stop reconnecting.
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(_) if method == Method::HEAD => Ok(sse::sse_head()),
-        Some(stream) => sse::sse_response(&app, &caller, stream),
+        Some(stream) => {
+            app.abandoned_tasks.reclaim(&task);
+            sse::sse_response(&app, &caller, stream.with_until(until))
+        }
     }
 }

@@ -11,7 +11,9 @@ use crate::problem::Problem;
 use crate::viewer_routes::share_read_only;
 use bytes::Bytes;
 use gateway::approvals::decide_approval;
+use gateway::attachments::{BlobUrlSigner, BlobUrls};
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
+use gateway::stream_start::blob_url_signer;
 use model::ApprovalKey;
 use model::error::ErrorCode;
 use protocol::blocks::{BlocksMessage, BlocksResume};
@@ -44,6 +46,7 @@ pub(crate) struct BlocksSocket {
     connection: WsConnection,
     handle: Option<ConnectionHandle>,
     session: Option<BlocksSession>,
+    url_signer: Option<BlobUrlSigner>,
     missed_pongs: u32,
 }
 
@@ -57,7 +60,12 @@ enum SocketEvent {
 
 impl BlocksSocket {
     pub(crate) fn new(app: App, caller: Caller, connection: WsConnection, handle: Option<ConnectionHandle>) -> Self {
-        Self { app, caller, connection, handle, session: None, missed_pongs: 0 }
+        Self { app, caller, connection, handle, session: None, url_signer: None, missed_pongs: 0 }
+    }
+
+    pub(crate) fn with_blob_urls(mut self, form: BlobUrls) -> Self {
+        self.url_signer = (form == BlobUrls::Signed).then(|| blob_url_signer(&self.app.gateway, &self.caller.user));
+        self
     }
 
     /// Returns when the socket is closed.
@@ -97,9 +105,7 @@ impl BlocksSocket {
         }
         match event {
             SocketEvent::Incoming(message) => self.handle_incoming(message?).await,
-            SocketEvent::Outgoing(Ok(SessionOutput::Lines(lines))) => {
-                self.connection.send_lines(lines).await.map(|()| None)
-            }
+            SocketEvent::Outgoing(Ok(SessionOutput::Lines(lines))) => self.send_lines(lines).await,
             SocketEvent::Outgoing(Ok(SessionOutput::Ended)) if self.app.is_shutting_down() => Ok(Some(RESTARTING)),
             // A frozen share has been sent completely.
             SocketEvent::Outgoing(Ok(SessionOutput::Ended))
@@ -118,6 +124,17 @@ impl BlocksSocket {
                 self.missed_pongs += 1;
                 self.connection.ping().await.map(|()| None)
             }
+        }
+    }
+
+    async fn send_lines(&mut self, lines: Bytes) -> Result<Option<CloseReason>, WsError> {
+        let lines = match &self.url_signer {
+            Some(signer) => signer.sign_urls(lines).await,
+            None => Ok(lines),
+        };
+        match lines {
+            Ok(lines) => self.connection.send_lines(lines).await.map(|()| None),
+            Err(error) => self.drop_session(error.into()).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Blobs of threads: served by hash, shared with their thread, deleted with the last thread that uses them.
 
 mod deleted;
+mod signed_urls;
 mod verify;
 
 use crate::attachments::{signed_path, stored_files, str_field, upload_file};

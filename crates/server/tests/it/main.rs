@@ -21,6 +21,7 @@ mod crash_points;
 mod crashed_tools;
 mod cut_items;
 mod demo;
+mod disconnects;
 mod documents;
 mod edited_approvals;
 mod expectations;

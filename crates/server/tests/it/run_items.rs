@@ -116,3 +116,31 @@ async fn another_format_and_a_sub_agents_items_are_refused() {
         assert_eq!(hw.get(&path).await.problem(), (422, "invalid_query".to_owned()), "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_stream_can_end_at_the_pause_and_interruptions_name_agent_and_task() {
+    let hw = Server::demo();
+    let body = json!({"model": "demo", "input": "trade", "stream": true});
+    let started = hw.post("/v1/tasks?format=run-items&until=pause", body).await;
+    let first = parse_frames(&started.text);
+    let paused = first.last().unwrap();
+    assert_eq!(paused.event, "run_paused", "{}", started.text);
+    let id = started.header("location").rsplit('/').next().unwrap();
+    let interruption = &paused.data["interruptions"][0];
+    assert_eq!((&interruption["agent"], &interruption["task_id"]), (&json!({"name": "demo"}), &json!(id)));
+
+    // From any place before the pause it ends there again, and after it with the run.
+    let path = format!("/v1/tasks/{id}/events?format=run-items&until=pause");
+    let again = hw.frames(&path, Some(&first[1].id)).await;
+    assert_eq!(concat_raw_frames(&again), concat_raw_frames(&first[2..]));
+    let key = interruption["key"].as_str().unwrap();
+    assert_eq!(hw.post(&format!("/v1/tasks/{id}/approvals/{key}"), json!({"decision": "approve"})).await.status, 200);
+    let rest = hw.frames(&path, Some(&paused.id)).await;
+    assert_eq!(rest.last().unwrap().event, "run_ended");
+    let whole = hw.frames(&format!("/v1/tasks/{id}/events?format=run-items"), None).await;
+    assert_eq!(concat_raw_frames(&whole), concat_raw_frames(&first) + &concat_raw_frames(&rest));
+    for query in ["until=pause", "format=task&until=pause", "format=run-items&until=end"] {
+        let reply = hw.get(&format!("/v1/tasks/{id}/events?{query}")).await;
+        assert_eq!(reply.problem(), (422, "invalid_query".to_owned()), "{query}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::history_writer::{DAY, HOUR, HistoryWriter};
 use super::{end_of, frames_until, say};
+use crate::blocks::socket::Socket;
 use crate::harness::Server;
 use model::Millis;
 use reqwest::Method;
@@ -30,6 +31,62 @@ async fn past(write: impl AsyncFnOnce(&mut HistoryWriter)) -> Server {
 
 fn words(texts: &[(Millis, &str)]) -> Vec<(Millis, String)> {
     texts.iter().map(|(at, text)| (*at, (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn days_are_those_of_the_callers_time_zone() {
+    // 2025-03-30, when Paris goes from UTC+1 to UTC+2: the day begins at 23:00Z and ends at 22:00Z.
+    let sunday = MARCH + 29 * DAY;
+    let hw = past(async |past: &mut HistoryWriter| {
+        past.write_run((sunday - HOUR - 1, "late?"), &words(&[(sunday - HOUR, "Early.")])).await;
+        past.write_run((sunday + 21 * HOUR, "evening?"), &words(&[(sunday + 22 * HOUR, "Night.")])).await;
+    })
+    .await;
+    let day = async |query: &str| hw.get(&format!("{HISTORY}?threadId=thr_past&tz=Europe/Paris{query}")).await.json();
+    assert_eq!(day_summary(&day("").await), (json!("2025-03-31"), true, vec!["assistant Night.".to_owned()]));
+    let expected = vec!["assistant Early.".to_owned(), "user evening?".to_owned()];
+    assert_eq!(day_summary(&day("&before=2025-03-31").await), (json!("2025-03-30"), true, expected));
+    let expected = vec!["user late?".to_owned()];
+    assert_eq!(day_summary(&day("&before=2025-03-30").await), (json!("2025-03-29"), false, expected));
+    for zone in ["", "Paris", "%2B01:00", "Europe/Nowhere"] {
+        let reply = hw.get(&format!("{HISTORY}?threadId=thr_past&tz={zone}")).await;
+        assert_eq!(reply.problem(), (422, "invalid_query".to_owned()), "{zone}");
+    }
+}
+
+#[tokio::test]
+async fn a_thread_is_found_by_the_name_of_any_protocol() {
+    let hw = Server::demo();
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&json!({"type": "chat", "session_id": "kitchen", "content": "story 1 fast"})).await;
+    socket.read_until("message_stop").await;
+    let run = hw.post("/api/v1/agent/runs", json!({"threadId": "garden", "message": "story 1 fast"})).await;
+    assert_eq!(run.status, 202, "{}", run.text);
+    let conversation = hw.post("/v1/conversations", json!({})).await.json();
+    let conversation = conversation["id"].as_str().unwrap();
+    let response = json!({"model": "demo", "input": "story 1 fast", "conversation": conversation});
+    assert_eq!(hw.post("/v1/responses", response).await.status, 200);
+    let mut found = Vec::new();
+    for name in ["kitchen", "garden", conversation] {
+        let list = hw.get(&format!("/v1/threads?name={name}")).await.json();
+        let [thread] = &list["data"].as_array().unwrap()[..] else { panic!("{name}: {list}") };
+        let id = thread["thread_id"].as_str().unwrap().to_owned();
+        let history = hw.get(&format!("{HISTORY}?threadId={name}")).await.json();
+        let by_id = hw.get(&format!("{HISTORY}?threadId={id}")).await.json();
+        assert_eq!(history["snapshot"]["messages"], by_id["snapshot"]["messages"], "{name}");
+        assert_ne!(history["snapshot"]["messages"], json!([]), "{name}");
+        assert_eq!(hw.get(&format!("/v1/threads?name={id}")).await.json(), list);
+        found.push(id);
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 3, "three threads");
+    // A name that two protocols use finds both, and each protocol keeps its own.
+    hw.post("/api/v1/agent/runs", json!({"threadId": "kitchen", "message": "story 1 fast"})).await;
+    assert_eq!(hw.get("/v1/threads?name=kitchen").await.json()["data"].as_array().unwrap().len(), 2);
+    assert_eq!(hw.get("/v1/threads?name=attic").await.json()["data"], json!([]));
+    assert_eq!(hw.get(&format!("{HISTORY}?threadId=attic")).await.problem(), (404, "not_found".to_owned()));
+    assert_eq!(hw.get("/v1/threads?name=kitchen&limit=1").await.problem(), (422, "invalid_query".to_owned()));
 }
 
 #[tokio::test]
