@@ -101,8 +101,16 @@ impl ResponsesItemBuilder {
         }
     }
 
-    /// Takes in the item object, which the service sends at the beginning and at the end.
-    pub(super) fn announce(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
+    /// Takes in the item object that the service sends at the beginning.
+    pub(super) fn begin(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
+        self.announce(item, out);
+        if let ResponsesItemKind::HostedCall(_) = self.kind {
+            self.hosted.update_from_item(self.slot, item, out);
+        }
+    }
+
+    /// Takes in what the item object has at the beginning and at the end.
+    fn announce(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         self.is_announced = true;
         self.id = self.id.take().or_else(|| str_field(item, "id").map(str::to_owned));
         self.call_id = str_field(item, "call_id").map(str::to_owned).or_else(|| self.call_id.take());
@@ -111,9 +119,6 @@ impl ResponsesItemBuilder {
             self.arguments.announced_text = arguments.unwrap_or_default().to_owned();
         }
         self.emit_started(item, out);
-        if let ResponsesItemKind::HostedCall(_) = self.kind {
-            self.hosted.update_from_item(self.slot, item, out);
-        }
     }
 
     /// Emits `Started`, if enough is known.
@@ -145,11 +150,11 @@ impl ResponsesItemBuilder {
         }
     }
 
-    pub(super) fn push_arguments(&mut self, delta: &str, out: &mut Vec<ModelEvent>) {
-        if self.progress == ItemProgress::Open {
-            self.arguments.push(delta);
-            self.emit_arguments(out);
-        }
+    /// Returns `false` if the arguments have ended.
+    pub(super) fn push_arguments(&mut self, delta: &str, out: &mut Vec<ModelEvent>) -> bool {
+        let is_pushed = self.progress == ItemProgress::Open && self.arguments.push(delta);
+        self.emit_arguments(out);
+        is_pushed
     }
 
     pub(super) fn set_arguments(&mut self, arguments: &str, out: &mut Vec<ModelEvent>) {
@@ -198,6 +203,7 @@ impl ResponsesItemBuilder {
             }
             ResponsesItemKind::ComputerCall => self.set_arguments(&hosted_call::computer_arguments(&item), out),
             ResponsesItemKind::HostedCall(_) => {
+                self.hosted.finish_from_item(self.slot, &item, out);
                 for (part, url) in (0..).zip(hosted_call::image_urls(&item)) {
                     let (slot, partial) = (self.slot, None);
                     out.push(ModelEvent::Delta(ModelDelta::Image { slot, part, partial, url }));
@@ -222,9 +228,17 @@ impl ResponsesItemBuilder {
     /// The response is complete, but this item had no end of its own: what came of it is all of it.
     pub(super) fn finish_implicitly(&mut self, out: &mut Vec<ModelEvent>) {
         self.parts.close_all(self.slot, out);
-        if self.progress != ItemProgress::Open || !self.kind.is_call() {
+        if self.progress != ItemProgress::Open {
             return;
         }
+        match self.kind {
+            ResponsesItemKind::HostedCall(_) if self.is_started => self.hosted.finish_implicitly(self.slot, out),
+            _ if self.kind.is_call() => self.finish_call_implicitly(out),
+            _ => {}
+        }
+    }
+
+    fn finish_call_implicitly(&mut self, out: &mut Vec<ModelEvent>) {
         self.close_arguments(out);
         if !self.is_started {
             let unnamed_call = json!({"type": "function_call", "id": self.id, "arguments": self.arguments.received});

@@ -65,7 +65,10 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
             ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItemKind::HostedCall { name, .. } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name, action } => {
+                let action = action.as_ref().map(ToString::to_string).unwrap_or_default();
+                format!("{slot} hosted {name} {action}")
+            }
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, logprobs: None } => (format!("{slot}.{part} says"), text.clone()),
