@@ -24,6 +24,21 @@ pub struct ModelSettings {
     /// Reasoning effort, in the providers' common words: `low`, `medium`, `high`.
     pub effort: Option<String>,
     pub format: Option<OutputFormat>,
+    /// The provider's processing tier, such as `flex`.
+    pub service_tier: Option<String>,
+    /// Log probabilities of the answer's tokens.
+    pub logprobs: Option<Logprobs>,
+}
+
+/// The log probabilities that a client asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Logprobs {
+    /// Whether the answer has them.
+    pub include: bool,
+    /// The number of alternatives to each token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top: Option<u64>,
 }
 
 /// Whether the model calls tools.

@@ -103,6 +103,12 @@ pub(crate) fn optional_positive(fields: &JsonObject, name: &str) -> Result<Optio
     typed_field(fields, name, "", "expected a whole number from 1 on", positive)
 }
 
+/// A whole number from 0 to `max`.
+pub(crate) fn optional_up_to(fields: &JsonObject, name: &str, max: u64) -> Result<Option<u64>, InvalidField> {
+    let expected = format!("expected a whole number from 0 to {max}");
+    typed_field(fields, name, "", &expected, |value| value.as_u64().filter(|number| *number <= max))
+}
+
 /// A number from 0 to `max`.
 fn optional_number(fields: &JsonObject, name: &str, max: f64) -> Result<Option<f64>, InvalidField> {
     let expected = format!("expected a number from 0 to {max}");

@@ -7,10 +7,19 @@ use serde_json::{Value, json};
 /// Marks what is left of an item that cannot be sent back.
 pub(crate) const TOMBSTONE_KEY: &str = "too_long";
 
-/// The image of an item: base64, or the address of a stored file.
+/// The image of an item: base64, or the address of a stored file. An image on the web stays where it is.
 pub fn generated_image(item: &Value) -> Option<&str> {
     let is_image_call = str_field(item, "type") == Some("image_generation_call");
-    str_field(item, "result").filter(|image| is_image_call && !image.is_empty())
+    let image = str_field(item, "result").filter(|image| is_image_call && !image.is_empty())?;
+    match image.strip_prefix("data:") {
+        Some(data) => data.split_once(";base64,").map(|(_, base64)| base64),
+        None => Some(image).filter(|image| !is_image_url(image)),
+    }
+}
+
+/// Whether a result is the address of an image, as some services send it, and not base64.
+pub(crate) fn is_image_url(result: &str) -> bool {
+    ["https://", "http://", "data:"].iter().any(|start| result.starts_with(start))
 }
 
 /// Replaces the base64 by an address, or back.
@@ -44,6 +53,9 @@ mod tests {
         omit_generated_image(&mut item);
         assert_eq!(generated_image(&item), None);
         assert_eq!(item, json!({"type": "image_generation_call", "id": "ig_1", "too_long": true}));
+        let with_result = |result: &str| json!({"type": "image_generation_call", "result": result});
+        assert_eq!(generated_image(&with_result("data:image/png;base64,AAAA")), Some("AAAA"));
+        assert_eq!(generated_image(&with_result("https://files.example/x.png")), None);
         for other in [json!({"type": "mcp_call", "result": "AAAA"}), json!({"result": "AAAA"}), json!(null)] {
             assert_eq!(generated_image(&other), None);
         }

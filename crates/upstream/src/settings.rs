@@ -26,6 +26,10 @@ pub(crate) enum SettingField {
     ToolChoice,
     /// Messages has it inside `tool_choice`.
     ParallelToolCalls,
+    ServiceTier,
+    /// Responses has it in `include`.
+    Logprobs,
+    TopLogprobs,
 }
 
 impl SettingField {
@@ -41,6 +45,10 @@ impl SettingField {
             Self::OutputFormat => [Some("text"), Some("output_config"), Some("response_format")],
             Self::ToolChoice => [Some("tool_choice"); 3],
             Self::ParallelToolCalls => [Some("parallel_tool_calls"), None, Some("parallel_tool_calls")],
+            // The tiers of Messages have other names.
+            Self::ServiceTier => [Some("service_tier"), None, Some("service_tier")],
+            Self::Logprobs => [None, None, Some("logprobs")],
+            Self::TopLogprobs => [Some("top_logprobs"), None, Some("top_logprobs")],
         };
         match dialect {
             WireDialect::Responses => responses,

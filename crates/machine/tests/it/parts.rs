@@ -6,9 +6,10 @@ use crate::sim::Sim;
 use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
 use model::event::{Event, StopReason};
 use model::item::Block;
-use model::item::Item;
+use model::item::{Item, ItemStatus};
 use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelItemKind};
+use serde_json::json;
 
 /// The blocks of the run's only item, after its turn.
 fn blocks(sim: &Sim) -> Vec<Block> {
@@ -59,7 +60,7 @@ fn a_delta_of_a_finished_part_is_dropped() {
 #[test]
 fn a_part_of_the_wrong_type_for_its_item_is_dropped() {
     let thought = |part| ModelDelta::Reasoning { slot: 0, part, text: "hm".to_owned() };
-    let hosted = ModelItemKind::HostedCall { name: "image_generation".to_owned() };
+    let hosted = ModelItemKind::HostedCall { name: "image_generation".to_owned(), action: None };
     let hosted = ModelDelta::Started { slot: 0, item: hosted };
     for (first, others) in [
         (thought(0), vec![text_delta(1, "x"), image_delta(1, None, "data:,x")]),
@@ -124,8 +125,22 @@ fn an_image_that_fits_no_record_leaves_the_previous_one() {
 }
 
 #[test]
+fn a_hosted_call_ends_as_its_last_state_says() {
+    for (state, status) in [("failed", ItemStatus::Failed), ("completed", ItemStatus::Completed)] {
+        let action = Some(json!({"name": "ask", "server_label": "wiki"}));
+        let item = ModelItemKind::HostedCall { name: "mcp".to_owned(), action: action.clone() };
+        let started = ModelDelta::Started { slot: 0, item };
+        let ended = ModelDelta::Hosted { slot: 0, state: state.to_owned(), action: None };
+        let sim = run_with_deltas([started, ended, ModelDelta::Done { slot: 0, raw: None }]);
+        let object = sim.run.fold.task_object(&run_id()).expect("the run began");
+        let Some(Item::HostedCall(call)) = object.output.first() else { panic!("a hosted call") };
+        assert_eq!((call.status, &call.action), (Some(status), &action));
+    }
+}
+
+#[test]
 fn a_hosted_tool_reports_its_progress() {
-    let item = ModelItemKind::HostedCall { name: "web_search".to_owned() };
+    let item = ModelItemKind::HostedCall { name: "web_search".to_owned(), action: None };
     let searching = |slot| ModelDelta::Hosted { slot, state: "searching".to_owned(), action: None };
     let sim = run_with_deltas([ModelDelta::Started { slot: 0, item }, searching(0)]);
     let object = sim.run.fold.task_object(&run_id()).expect("the run began");

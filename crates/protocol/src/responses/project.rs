@@ -155,6 +155,7 @@ impl RunResponses {
         }
         let Some(response) = &mut self.response else { return };
         if let Event::StepDone(e) = event {
+            response.set_service_tier(e.service_tier.as_deref());
             if e.stop_reason.is_interrupted() {
                 response.close_lost_calls(run);
             }

@@ -7,13 +7,17 @@ use super::wire::{ECHOED_FIELDS, SERVER_LABEL};
 use crate::client_input::{ClientInput, InvalidField};
 use crate::request_fields::{
     SamplingFields, any_object_schema, list_or_empty, non_null_field, optional_bool, optional_object, optional_str,
-    parse_tool_choice_mode,
+    optional_up_to, parse_tool_choice_mode,
 };
 use items::{parse_items, text_input};
 use model::event::ClientTool;
 use model::json::JsonObject;
-use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
+use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
 use serde_json::Value;
+
+/// The value of `include` that asks for log probabilities.
+const INCLUDE_LOGPROBS: &str = "message.output_text.logprobs";
+const TOP_LOGPROBS_MAX: u64 = 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponsesRequest {
@@ -91,8 +95,16 @@ fn parse_model_settings(body: &JsonObject) -> Result<ModelSettings, InvalidField
         parallel_tool_calls: optional_bool(body, "parallel_tool_calls", "")?,
         effort: effort.and_then(Value::as_str).map(str::to_owned),
         format: parse_output_format(body)?,
+        service_tier: optional_str(body, "service_tier", "")?.map(str::to_owned),
+        logprobs: parse_logprobs(body)?,
         ..SamplingFields::RESPONSES.parse(body)?
     })
+}
+
+fn parse_logprobs(body: &JsonObject) -> Result<Option<Logprobs>, InvalidField> {
+    let include = list_or_empty(body, "include", "")?.iter().any(|field| field == INCLUDE_LOGPROBS);
+    let top = optional_up_to(body, "top_logprobs", TOP_LOGPROBS_MAX)?.filter(|top| *top > 0);
+    Ok((include || top.is_some()).then_some(Logprobs { include, top }))
 }
 
 fn parse_output_format(body: &JsonObject) -> Result<Option<OutputFormat>, InvalidField> {

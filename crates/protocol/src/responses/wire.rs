@@ -21,6 +21,9 @@ use std::borrow::Cow;
 /// The label under which the server's own tools are known to clients that declare MCP servers.
 pub const SERVER_LABEL: &str = "headwater";
 
+/// The tier of a response whose provider reported none.
+pub(super) const DEFAULT_SERVICE_TIER: &str = "default";
+
 /// The request fields that a response repeats.
 pub(super) const ECHOED_FIELDS: [&str; 22] = [
     "background",
@@ -134,7 +137,7 @@ impl ResponseObject {
             background: false.into(),
             object: "response",
             parallel_tool_calls: true.into(),
-            service_tier: "default".into(),
+            service_tier: DEFAULT_SERVICE_TIER.into(),
             status: "in_progress",
             store: true.into(),
             temperature: 1.0.into(),

@@ -137,9 +137,7 @@ impl TurnProjector<'_> {
             if !e.model.is_empty() {
                 response.set_model(&e.model);
             }
-            if let Some(tier) = &e.service_tier {
-                response.set_service_tier(tier);
-            }
+            response.set_service_tier(e.service_tier.as_deref());
             response.finish(run, &end, at);
         });
         *self.response = None;

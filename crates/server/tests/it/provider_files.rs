@@ -1,6 +1,7 @@
 //! Files as models receive them, and images from models and tools: all bytes arrive, and no log contains them.
 
 mod generated_images;
+mod hosted_calls;
 
 use crate::attachments;
 use crate::blobs::{data_url, file_part};

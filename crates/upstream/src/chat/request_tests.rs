@@ -3,7 +3,7 @@ use model::content::{ImageDetail, ImageUrl};
 use model::history::HistoryEntry;
 use model::history::RawItem;
 use model::item::ResultStatus;
-use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
+use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
@@ -325,6 +325,8 @@ fn model_settings_map_to_the_fields_of_chat() {
             parallel_tool_calls: Some(false),
             effort: Some("high".to_owned()),
             format: Some(OutputFormat::Schema { name: "it".to_owned(), schema: schema.clone(), strict: None }),
+            service_tier: Some("flex".to_owned()),
+            logprobs: Some(Logprobs { include: true, top: Some(3) }),
         },
         "m",
         &json!({}),
@@ -336,6 +338,7 @@ fn model_settings_map_to_the_fields_of_chat() {
         "max_tokens": 99, "temperature": 0.5, "top_p": 0.25, "stop": ["END"], "reasoning_effort": "high",
         "tool_choice": {"type": "function", "function": {"name": "look"}}, "parallel_tool_calls": false,
         "response_format": {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}},
+        "service_tier": "flex", "logprobs": true, "top_logprobs": 3,
     });
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {

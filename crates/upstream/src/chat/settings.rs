@@ -26,6 +26,9 @@ pub(super) fn apply_settings(body: &mut JsonObject, turn: &ModelRequest, model: 
         (SettingField::OutputFormat, settings.format.as_ref().map(response_format_json)),
         (SettingField::ToolChoice, tool_choice),
         (SettingField::ParallelToolCalls, parallel_calls.map(Value::from)),
+        (SettingField::ServiceTier, settings.service_tier.as_deref().map(Value::from)),
+        (SettingField::Logprobs, settings.logprobs.map(|_| true.into())),
+        (SettingField::TopLogprobs, settings.logprobs.and_then(|logprobs| logprobs.top).map(Value::from)),
     ];
     insert_settings(body, WireDialect::Chat, fields);
 }

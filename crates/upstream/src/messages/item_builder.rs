@@ -6,7 +6,7 @@ use model::history::RawItem;
 use model::json::JsonObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::usage::Usage;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Debug)]
 pub(super) struct MessagesItemBuilder {
@@ -88,10 +88,14 @@ fn started_item(kind: ContentBlockKind, start_json: &Value) -> Option<ModelItemK
             let provider_call_id = Some(text("id")).filter(|id| !id.is_empty());
             Some(ModelItemKind::ToolCall { name: text("name"), provider_call_id })
         }
-        ContentBlockKind::HostedToolUse => Some(ModelItemKind::HostedCall { name: text("name") }),
+        ContentBlockKind::HostedToolUse => {
+            let server = start_json.get("server_name").filter(|server| !server.is_null());
+            let action = server.map(|server| json!({ "server_name": server }));
+            Some(ModelItemKind::HostedCall { name: text("name"), action })
+        }
         // The call was in an earlier response.
         ContentBlockKind::HostedToolResult => {
-            Some(ModelItemKind::HostedCall { name: text("type").replace("_tool_result", "") })
+            Some(ModelItemKind::HostedCall { name: text("type").replace("_tool_result", ""), action: None })
         }
     }
 }

@@ -5,7 +5,7 @@ use model::content::ContentPart;
 use model::history::HistoryEntry;
 use model::history::RawItem;
 use model::item::ResultStatus;
-use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
+use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
@@ -378,6 +378,8 @@ fn much() -> ModelSettings {
         parallel_tool_calls: Some(false),
         effort: Some("high".to_owned()),
         format: Some(OutputFormat::Schema { name: "it".to_owned(), schema: json!({"type": "object"}), strict: None }),
+        service_tier: Some("flex".to_owned()),
+        logprobs: Some(Logprobs { include: true, top: Some(3) }),
     }
 }
 

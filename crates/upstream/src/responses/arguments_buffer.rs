@@ -25,10 +25,12 @@ impl ArgumentsBuffer {
         Self { is_custom: kind == ArgumentsKind::Custom, ..Self::default() }
     }
 
-    pub(super) fn push(&mut self, delta: &str) {
+    /// Returns `false` if the arguments are complete.
+    pub(super) fn push(&mut self, delta: &str) -> bool {
         if !self.is_complete {
             self.received.push_str(delta);
         }
+        !self.is_complete
     }
 
     pub(super) fn set_complete(&mut self, arguments: &str) {
@@ -90,7 +92,7 @@ mod tests {
         for cuts in [vec!["say \"hi\"\n", "ü"], vec!["", "say \"hi\"\nü"], vec!["say \"hi\"\nü"]] {
             let (mut arguments, mut out) = (ArgumentsBuffer::new(ArgumentsKind::Custom), Vec::new());
             for piece in cuts {
-                arguments.push(piece);
+                assert!(arguments.push(piece));
                 arguments.emit_delta(0, &mut out);
             }
             arguments.close();

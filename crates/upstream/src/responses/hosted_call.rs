@@ -1,5 +1,6 @@
 //! Calls of tools that the service runs itself, or wants the client to run.
 
+use crate::generated_image::is_image_url;
 use crate::json;
 use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
@@ -30,6 +31,9 @@ const HIDDEN_FIELDS: [&str; 6] = ["type", "id", "call_id", "status", "created_by
 
 /// An action has to fit a record together with the record's other fields.
 const ACTION_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+const COMPLETED_STATE: &str = "completed";
+const FAILED_STATE: &str = "failed";
+const TERMINAL_STATES: [&str; 3] = [COMPLETED_STATE, FAILED_STATE, "incomplete"];
 /// Input that is being written is emitted again when it has grown by this much, or by a quarter.
 const GROWTH_BYTES_MIN: usize = 64;
 
@@ -91,11 +95,33 @@ pub(super) struct HostedCallState {
 }
 
 impl HostedCallState {
+    /// Sets the action that the start of the item has shown.
+    pub(super) fn set_announced_action(&mut self, action: Option<&Value>) {
+        self.action = action.cloned();
+    }
+
     /// Takes the state from the item if it has one; else the last event's state stays.
     pub(super) fn update_from_item(&mut self, slot: u32, item: &Value, out: &mut Vec<ModelEvent>) {
         let state = json::str_field(item, "status").map(str::to_owned);
         let state = state.or_else(|| Some(self.state.clone()).filter(|state| !state.is_empty()));
         self.update_state(slot, state.as_deref().unwrap_or("in_progress"), hosted_action(item), out);
+    }
+
+    /// Takes the outcome from the finished item. One without a status has completed, unless it has an error or an event
+    /// said otherwise.
+    pub(super) fn finish_from_item(&mut self, slot: u32, item: &Value, out: &mut Vec<ModelEvent>) {
+        let has_error = json::non_null_field(item, "error").is_some();
+        let told = Some(self.state.as_str()).filter(|state| TERMINAL_STATES.contains(state));
+        let implied = if has_error { FAILED_STATE } else { told.unwrap_or(COMPLETED_STATE) };
+        let state = json::str_field(item, "status").unwrap_or(implied).to_owned();
+        self.update_state(slot, &state, hosted_action(item), out);
+    }
+
+    /// The response is complete, and the item had no end of its own.
+    pub(super) fn finish_implicitly(&mut self, slot: u32, out: &mut Vec<ModelEvent>) {
+        if !TERMINAL_STATES.contains(&self.state.as_str()) {
+            self.update_state(slot, COMPLETED_STATE, None, out);
+        }
     }
 
     pub(super) fn update_state(&mut self, slot: u32, state: &str, action: Option<Value>, out: &mut Vec<ModelEvent>) {
@@ -142,7 +168,13 @@ impl HostedCallState {
         }
         self.emitted_bytes = self.input.len();
         let state = if self.state.is_empty() { "in_progress".to_owned() } else { self.state.clone() };
-        self.update_state(slot, &state, Some(json!({ input.field_name(): self.input })), out);
+        // What the announcement said stays beside the input.
+        let mut action = match (&self.action, input) {
+            (Some(Value::Object(action)), HostedInput::Code | HostedInput::Arguments) => action.clone(),
+            _ => JsonObject::new(),
+        };
+        action.insert(input.field_name().to_owned(), self.input.as_str().into());
+        self.update_state(slot, &state, Some(action.into()), out);
     }
 }
 
@@ -184,8 +216,11 @@ fn is_empty_value(value: &Value) -> bool {
 }
 
 pub(super) fn image_urls(item: &Value) -> Vec<String> {
-    let result = json::str_field(item, "result").filter(|base64| !base64.is_empty());
-    let result = result.map(|base64| image_data_url(base64, json::str_field(item, "output_format")));
+    let result = json::str_field(item, "result").filter(|result| !result.is_empty());
+    let result = result.map(|result| match is_image_url(result) {
+        true => result.to_owned(),
+        false => image_data_url(result, json::str_field(item, "output_format")),
+    });
     let outputs =
         json::array_field(item, "outputs").iter().filter(|output| json::str_field(output, "type") == Some("image"));
     let outputs = outputs.filter_map(|output| json::str_field(output, "url")).map(str::to_owned);
@@ -230,6 +265,36 @@ mod tests {
         assert_eq!(hosted_action(&shell), Some(shell));
         let long = json!({"queries": ["x"], "results": ["y".repeat(ACTION_BYTES_MAX)]});
         assert_eq!(hosted_action(&long), Some(json!({"queries": ["x"]})));
+    }
+
+    #[test]
+    fn an_image_is_a_url_or_base64() {
+        let urls = |result: &str| image_urls(&json!({"type": "image_generation_call", "result": result}));
+        for url in ["https://files.example/x.png", "http://files.example/x.png", "data:image/webp;base64,AAAA"] {
+            assert_eq!(urls(url), [url]);
+        }
+        assert_eq!(urls("AAAA"), ["data:image/png;base64,AAAA"]);
+        assert_eq!(urls(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_item_without_a_status_ends_as_its_events_and_its_error_say() {
+        let state_at_end = |told: Option<&str>, item: Value| {
+            let (mut hosted, mut out) = (HostedCallState::default(), Vec::new());
+            told.into_iter().for_each(|state| hosted.update_state(0, state, None, &mut out));
+            hosted.finish_from_item(0, &item, &mut out);
+            hosted.state
+        };
+        for (told, item, state) in [
+            (None, json!({}), "completed"),
+            (Some("in_progress"), json!({}), "completed"),
+            (Some("searching"), json!({"error": null}), "completed"),
+            (Some("failed"), json!({}), "failed"),
+            (Some("in_progress"), json!({"error": "no page"}), "failed"),
+            (Some("completed"), json!({"status": "failed"}), "failed"),
+        ] {
+            assert_eq!(state_at_end(told, item.clone()), state, "{told:?} {item}");
+        }
     }
 
     #[test]

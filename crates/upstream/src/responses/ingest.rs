@@ -103,7 +103,7 @@ impl ResponsesIngest {
         let Some(item) = non_null_field(&event, "item") else { return push_unknown(event, out) };
         let kind = ResponsesItemKind::from_json(item, self.computer);
         if let Some(builder) = self.items.find_added(&event, item, kind) {
-            builder.announce(item, out);
+            builder.begin(item, out);
         }
         if kind == ResponsesItemKind::Unsupported {
             push_unknown(event, out);
@@ -149,8 +149,13 @@ impl ResponsesIngest {
         if str_field(&event, "delta").is_none() {
             return push_unknown(event, out);
         }
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else { return };
+        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else {
+            return push_unknown(event, out);
+        };
         let at = item.parts.find_or_insert(kind, part_index(kind, &event));
+        if item.parts.is_closed(at) {
+            return push_unknown(event, out);
+        }
         let logprobs = non_empty_logprobs(&event);
         let text = take_string_field(&mut event, "delta").unwrap_or_default();
         if !text.is_empty() {
@@ -167,7 +172,9 @@ impl ResponsesIngest {
     }
 
     fn annotation_added(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
-        let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::Message, out) else { return };
+        let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::Message, out) else {
+            return push_unknown(event, out);
+        };
         let at = item.parts.find_or_insert(TextPartKind::Text, part_index(TextPartKind::Text, &event));
         let annotation = non_null_field(&event, "annotation").cloned().unwrap_or_default();
         item.annotate(at, &annotation, event, out);
@@ -175,8 +182,9 @@ impl ResponsesIngest {
 
     fn arguments_delta(&mut self, kind: ArgumentsKind, event: Value, out: &mut Vec<ModelEvent>) {
         let Some(delta) = str_field(&event, "delta") else { return push_unknown(event, out) };
-        if let Some(item) = self.items.find_or_create(&event, item_kind_of_call(kind), out) {
-            item.push_arguments(delta, out);
+        let item = self.items.find_or_create(&event, item_kind_of_call(kind), out);
+        if !item.is_some_and(|item| item.push_arguments(delta, out)) {
+            push_unknown(event, out);
         }
     }
 
@@ -210,8 +218,9 @@ impl ResponsesIngest {
         let Some(delta) = str_field(&event, "delta").or_else(|| str_field(&event, input.field_name())) else {
             return push_unknown(event, out);
         };
-        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type()), out) {
-            item.hosted.push_input(item.slot, input, delta, out);
+        match self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type()), out) {
+            Some(item) => item.hosted.push_input(item.slot, input, delta, out),
+            None => push_unknown(event, out),
         }
     }
 
@@ -226,10 +235,9 @@ impl ResponsesIngest {
         let Some(base64) = str_field(&event, "partial_image_b64") else { return push_unknown(event, out) };
         let url = hosted_call::image_data_url(base64, str_field(&event, "output_format"));
         let partial = Some(u32_field(&event, "partial_image_index").unwrap_or_default());
-        if let Some(item) =
-            self.items.find_or_create(&event, ResponsesItemKind::HostedCall("image_generation_call"), out)
-        {
-            out.push(ModelEvent::Delta(ModelDelta::Image { slot: item.slot, part: 0, partial, url }));
+        match self.items.find_or_create(&event, ResponsesItemKind::HostedCall("image_generation_call"), out) {
+            Some(item) => out.push(ModelEvent::Delta(ModelDelta::Image { slot: item.slot, part: 0, partial, url })),
+            None => push_unknown(event, out),
         }
     }
 }

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 /// A raw item is kept if it fits a record together with what people see of it.
 const RAW_ITEM_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+/// A longer quote is not shown, only sent back.
+const QUOTE_BYTES_MAX: usize = 8 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponsesItemKind {
@@ -99,8 +101,16 @@ impl ResponsesItemBuilder {
         }
     }
 
-    /// Takes in the item object, which the service sends at the beginning and at the end.
-    pub(super) fn announce(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
+    /// Takes in the item object that the service sends at the beginning.
+    pub(super) fn begin(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
+        self.announce(item, out);
+        if let ResponsesItemKind::HostedCall(_) = self.kind {
+            self.hosted.update_from_item(self.slot, item, out);
+        }
+    }
+
+    /// Takes in what the item object has at the beginning and at the end.
+    fn announce(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         self.is_announced = true;
         self.id = self.id.take().or_else(|| str_field(item, "id").map(str::to_owned));
         self.call_id = str_field(item, "call_id").map(str::to_owned).or_else(|| self.call_id.take());
@@ -109,9 +119,6 @@ impl ResponsesItemBuilder {
             self.arguments.announced_text = arguments.unwrap_or_default().to_owned();
         }
         self.emit_started(item, out);
-        if let ResponsesItemKind::HostedCall(_) = self.kind {
-            self.hosted.update_from_item(self.slot, item, out);
-        }
     }
 
     /// Emits `Started`, if enough is known.
@@ -131,7 +138,9 @@ impl ResponsesItemBuilder {
             ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => name().map(call),
             ResponsesItemKind::ComputerCall => Some(call("computer")),
             ResponsesItemKind::HostedCall(kind) => {
-                Some(ModelItemKind::HostedCall { name: hosted_call::hosted_tool_name(kind).to_owned() })
+                let (name, action) = (hosted_call::hosted_tool_name(kind).to_owned(), hosted_call::hosted_action(item));
+                self.hosted.set_announced_action(action.as_ref());
+                Some(ModelItemKind::HostedCall { name, action })
             }
         };
         if let Some(item) = started {
@@ -141,11 +150,11 @@ impl ResponsesItemBuilder {
         }
     }
 
-    pub(super) fn push_arguments(&mut self, delta: &str, out: &mut Vec<ModelEvent>) {
-        if self.progress == ItemProgress::Open {
-            self.arguments.push(delta);
-            self.emit_arguments(out);
-        }
+    /// Returns `false` if the arguments have ended.
+    pub(super) fn push_arguments(&mut self, delta: &str, out: &mut Vec<ModelEvent>) -> bool {
+        let is_pushed = self.progress == ItemProgress::Open && self.arguments.push(delta);
+        self.emit_arguments(out);
+        is_pushed
     }
 
     pub(super) fn set_arguments(&mut self, arguments: &str, out: &mut Vec<ModelEvent>) {
@@ -194,6 +203,7 @@ impl ResponsesItemBuilder {
             }
             ResponsesItemKind::ComputerCall => self.set_arguments(&hosted_call::computer_arguments(&item), out),
             ResponsesItemKind::HostedCall(_) => {
+                self.hosted.finish_from_item(self.slot, &item, out);
                 for (part, url) in (0..).zip(hosted_call::image_urls(&item)) {
                     let (slot, partial) = (self.slot, None);
                     out.push(ModelEvent::Delta(ModelDelta::Image { slot, part, partial, url }));
@@ -218,9 +228,17 @@ impl ResponsesItemBuilder {
     /// The response is complete, but this item had no end of its own: what came of it is all of it.
     pub(super) fn finish_implicitly(&mut self, out: &mut Vec<ModelEvent>) {
         self.parts.close_all(self.slot, out);
-        if self.progress != ItemProgress::Open || !self.kind.is_call() {
+        if self.progress != ItemProgress::Open {
             return;
         }
+        match self.kind {
+            ResponsesItemKind::HostedCall(_) if self.is_started => self.hosted.finish_implicitly(self.slot, out),
+            _ if self.kind.is_call() => self.finish_call_implicitly(out),
+            _ => {}
+        }
+    }
+
+    fn finish_call_implicitly(&mut self, out: &mut Vec<ModelEvent>) {
         self.close_arguments(out);
         if !self.is_started {
             let unnamed_call = json!({"type": "function_call", "id": self.id, "arguments": self.arguments.received});
@@ -303,7 +321,18 @@ fn parse_annotation(annotation: &Value) -> Option<Annotation> {
             file_id: text("file_id")?,
             filename: text("filename"),
             index: index("index"),
+            quote: text("quote").filter(|quote| quote.len() <= QUOTE_BYTES_MAX),
+            start_index: u32_field(annotation, "start_index"),
+            end_index: u32_field(annotation, "end_index"),
         }),
+        "container_file_citation" => Some(Annotation::ContainerFileCitation {
+            container_id: text("container_id")?,
+            file_id: text("file_id")?,
+            filename: text("filename"),
+            start_index: index("start_index"),
+            end_index: index("end_index"),
+        }),
+        "file_path" => Some(Annotation::FilePath { file_id: text("file_id")?, index: index("index") }),
         _ => None,
     }
 }

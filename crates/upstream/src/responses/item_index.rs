@@ -19,7 +19,7 @@ pub(super) struct ResponsesItemIndex {
 
 impl ResponsesItemIndex {
     /// The item of an event, created and started if necessary, because deltas may precede their item. `None` if the item
-    /// has ended: later deltas are ignored.
+    /// has ended: later deltas are passed on as unknown events.
     pub(super) fn find_or_create(
         &mut self,
         event: &Value,

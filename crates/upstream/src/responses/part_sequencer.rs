@@ -100,6 +100,10 @@ impl PartSequencer {
         }
     }
 
+    pub(super) fn is_closed(&self, at: usize) -> bool {
+        self.list.get(at).is_some_and(|part| part.is_closed)
+    }
+
     /// Deltas for a closed part are ignored.
     pub(super) fn push_delta(&mut self, slot: u32, at: usize, delta: PartDelta, out: &mut Vec<ModelEvent>) {
         if self.list.get(at).is_some_and(|part| !part.is_closed) {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 const SERVER_STATE_FIELDS: [&str; 2] = ["previous_response_id", "conversation"];
 /// Makes the service send reasoning in encrypted form, without which it cannot be sent back.
 const INCLUDE_ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+const INCLUDE_LOGPROBS: &str = "message.output_text.logprobs";
 
 /// The options of the turn are merged over the body last; `include: null` there turns encrypted reasoning off.
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
@@ -37,8 +38,14 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     if !tools.is_empty() {
         set("tools", tools.into());
     }
-    if !store && should_request_reasoning(turn, target) {
-        set("include", json!([INCLUDE_ENCRYPTED_REASONING]));
+    let has_logprobs = turn.model_settings.logprobs.is_some_and(|logprobs| logprobs.include);
+    let include = [
+        (!store && should_request_reasoning(turn, target)).then_some(INCLUDE_ENCRYPTED_REASONING),
+        has_logprobs.then_some(INCLUDE_LOGPROBS),
+    ];
+    let include: Vec<&str> = include.into_iter().flatten().collect();
+    if !include.is_empty() {
+        set("include", json!(include));
     }
     settings::apply_settings(&mut body, turn);
     options::merge_options(&mut body, &turn.provider_options, &SERVER_STATE_FIELDS);

@@ -5,7 +5,7 @@ use crate::responses::classify_error;
 use model::content::{ContentPart, FileRef};
 use model::history::RawItem;
 use model::item::ResultStatus;
-use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
+use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
@@ -421,11 +421,13 @@ fn model_settings_map_to_the_fields_of_responses() {
             parallel_tool_calls: Some(false),
             effort: Some("high".to_owned()),
             format: Some(OutputFormat::Schema { name: "it".to_owned(), schema: schema.clone(), strict: Some(true) }),
+            service_tier: Some("flex".to_owned()),
+            logprobs: Some(Logprobs { include: true, top: Some(3) }),
         },
         json!({}),
     );
     let expected = json!({
-        "model": "gpt-4o", "stream": true, "store": false, "include": [INCLUDE_ENCRYPTED_REASONING],
+        "model": "gpt-4o", "stream": true, "store": false, "include": [INCLUDE_ENCRYPTED_REASONING, INCLUDE_LOGPROBS],
         "instructions": "Be brief.\n\nRhyme.",
         "input": [user_item("hi")],
         "tools": [{"type": "function", "name": "look", "strict": false,
@@ -434,6 +436,7 @@ fn model_settings_map_to_the_fields_of_responses() {
         "tool_choice": {"type": "function", "name": "look"}, "parallel_tool_calls": false,
         "reasoning": {"effort": "high"},
         "text": {"format": {"type": "json_schema", "name": "it", "schema": schema, "strict": true}},
+        "service_tier": "flex", "top_logprobs": 3,
     });
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {

@@ -21,6 +21,8 @@ pub(super) fn apply_settings(body: &mut JsonObject, turn: &ModelRequest) {
         (SettingField::OutputFormat, format),
         (SettingField::ToolChoice, tool_choice),
         (SettingField::ParallelToolCalls, parallel_calls.map(Value::from)),
+        (SettingField::ServiceTier, settings.service_tier.as_deref().map(Value::from)),
+        (SettingField::TopLogprobs, settings.logprobs.and_then(|logprobs| logprobs.top).map(Value::from)),
     ];
     insert_settings(body, WireDialect::Responses, fields);
 }

@@ -216,7 +216,7 @@ fn file_citations_are_mapped_and_others_are_passed_through() {
             r#"0.0 says "According to the document, ""#,
             &unknown,
             r#"0.0 says "the grass is green""#,
-            "0.0 cites file_011CNha8iCJcU1wXNR6q4V8w (Example Document) 45",
+            "0.0 cites file_011CNha8iCJcU1wXNR6q4V8w (Example Document) 27..45 The grass is green.",
             r#"0.0 says ".""#,
             "usage 610/0/0/33/0",
             "0 done",

@@ -133,8 +133,8 @@ fn searches_are_hosted_calls_and_results_are_cited() {
     expect(
         "web-search",
         &[
-            "0 hosted web_search",
-            r#"0 in_progress {"queries":["river temperature"],"query":"river temperature","type":"search"}"#,
+            r#"0 hosted web_search {"queries":["river temperature"],"query":"river temperature","type":"search"}"#,
+            "0 in_progress",
             "0 searching",
             "0 completed",
             r#"0 done here "ws_1""#,
@@ -160,11 +160,7 @@ fn searches_are_hosted_calls_and_results_are_cited() {
             "1 message",
             "1.0 says See the file.",
             r#"1.0 cites file-1 Some("river.md") 12"#,
-            concat!(
-                r#"unknown {"annotation":{"file_id":"file-2","index":12,"type":"file_path"},"annotation_index":1,"#,
-                r#""content_index":0,"item_id":"msg_1","output_index":1,"sequence_number":11,"#,
-                r#""type":"response.output_text.annotation.added"}"#
-            ),
+            r#"1.0 FilePath { file_id: "file-2", index: 12 }"#,
             r#"1 done here "msg_1""#,
             STOP,
         ],
@@ -177,8 +173,8 @@ fn code_is_streamed_and_its_output_image_is_an_image() {
     let head = |line: &str| line.chars().take(60).collect::<String>();
     let lines: Vec<String> = told.lines().map(head).collect();
     let expected = [
-        "0 hosted code_interpreter",
-        r#"0 in_progress {"container_id":"cntr_1"}"#,
+        r#"0 hosted code_interpreter {"container_id":"cntr_1"}"#,
+        "0 in_progress",
         r#"0 in_progress {"code":"import math\ntotal_0 = math.sqrt(0)\n"#,
         r#"0 in_progress {"code":"import math\ntotal_0 = math.sqrt(0)\n"#,
         r#"0 in_progress {"code":"import math\ntotal_0 = math.sqrt(0)\n"#,
@@ -189,7 +185,7 @@ fn code_is_streamed_and_its_output_image_is_an_image() {
         r#"0 done here "ci_1""#,
         "1 message",
         "1.0 says Plotted.",
-        r#"unknown {"annotation":{"container_id":"cntr_1","end_index":7"#,
+        r#"1.0 ContainerFileCitation { container_id: "cntr_1", file_id:"#,
         r#"1 done here "msg_1""#,
         STOP,
     ];
@@ -230,8 +226,8 @@ fn a_computer_call_is_a_hosted_call_without_such_a_tool() {
         &[
             "0 reasoning",
             r#"0 done here "rs_1""#,
-            "1 hosted computer",
-            r#"1 in_progress {"button":"left","type":"click","x":10,"y":20}"#,
+            r#"1 hosted computer {"button":"left","type":"click","x":10,"y":20}"#,
+            "1 in_progress",
             concat!(
                 r#"1 completed {"action":{"button":"left","type":"click","x":10,"y":20},"#,
                 r#""pending_safety_checks":[{"code":"malicious_instructions","id":"cu_sc_1","message":"Take care."}]}"#
@@ -274,25 +270,26 @@ fn mcp_shell_and_patch_calls_are_hosted_calls() {
     expect(
         "mcp",
         &[
-            "0 hosted mcp_list_tools",
-            r#"0 in_progress {"server_label":"deep"}"#,
+            r#"0 hosted mcp_list_tools {"server_label":"deep"}"#,
+            "0 in_progress",
             "0 completed",
             concat!(
                 r#"0 completed {"server_label":"deep","tools":[{"annotations":null,"description":"Asks.","#,
                 r#""input_schema":{"type":"object"},"name":"ask"}]}"#
             ),
             r#"0 done here "mcpl_1""#,
-            "1 hosted mcp",
-            r#"1 in_progress {"name":"ask","server_label":"deep"}"#,
-            r#"1 in_progress {"arguments":"{\"question\":\"how?\"}"}"#,
+            r#"1 hosted mcp {"name":"ask","server_label":"deep"}"#,
+            "1 in_progress",
+            r#"1 in_progress {"arguments":"{\"question\":\"how?\"}","name":"ask","server_label":"deep"}"#,
             "1 completed",
             concat!(
                 r#"1 completed {"arguments":"{\"question\":\"how?\"}","name":"ask","output":"So.","#,
                 r#""server_label":"deep"}"#
             ),
             r#"1 done here "mcp_1""#,
-            "2 hosted mcp_approval_request",
-            r#"2 in_progress {"arguments":"{}","name":"delete","server_label":"deep"}"#,
+            r#"2 hosted mcp_approval_request {"arguments":"{}","name":"delete","server_label":"deep"}"#,
+            "2 in_progress",
+            "2 completed",
             r#"2 done here "mcpr_1""#,
             STOP,
         ],
@@ -300,17 +297,17 @@ fn mcp_shell_and_patch_calls_are_hosted_calls() {
     expect(
         "shells-and-patches",
         &[
-            "0 hosted local_shell",
-            r#"0 in_progress {"command":["ls"],"env":{},"type":"exec"}"#,
+            r#"0 hosted local_shell {"command":["ls"],"env":{},"type":"exec"}"#,
+            "0 in_progress",
             "0 completed",
             r#"0 done here "lsh_1""#,
-            "1 hosted shell",
-            r#"1 in_progress {"commands":[],"max_output_length":null,"timeout_ms":null}"#,
+            r#"1 hosted shell {"commands":[],"max_output_length":null,"timeout_ms":null}"#,
+            "1 in_progress",
             r#"1 in_progress {"command":"cat river.md"}"#,
             r#"1 completed {"commands":["cat river.md"],"max_output_length":null,"timeout_ms":null}"#,
             r#"1 done here "sh_1""#,
-            "2 hosted apply_patch",
-            r#"2 in_progress {"diff":"","path":"a.md","type":"update_file"}"#,
+            r#"2 hosted apply_patch {"diff":"","path":"a.md","type":"update_file"}"#,
+            "2 in_progress",
             r#"2 completed {"diff":"@@\n-a\n+b\n","path":"a.md","type":"update_file"}"#,
             r#"2 done here "apc_1""#,
             STOP,

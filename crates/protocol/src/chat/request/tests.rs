@@ -53,6 +53,8 @@ fn request_fields_become_provider_neutral_settings() {
             parallel_tool_calls: Some(false),
             effort: Some("high".to_owned()),
             format: Some(OutputFormat::Schema { name: "shape".to_owned(), schema: schema.clone(), strict: Some(true) }),
+            service_tier: None,
+            logprobs: None,
         }
     );
     let tool = |name: &str, description: &str, parameters: Value| ClientTool {

@@ -66,6 +66,8 @@ fn request_fields_become_provider_neutral_settings() {
                 schema: schema.clone(),
                 strict: Some(true)
             }),
+            service_tier: None,
+            logprobs: None,
         }
     );
     let tool = |name: &str, description: &str, parameters: Value| ClientTool {

@@ -3,7 +3,7 @@
 //! A closed item is kept as it was sent, so that the last frame repeats the frames before it. An open item is read from
 //! the run whenever it is needed.
 
-use super::super::wire::{ItemObject, ResponseObject, ResponsesEvent};
+use super::super::wire::{DEFAULT_SERVICE_TIER, ItemObject, ResponseObject, ResponsesEvent};
 use super::hosted;
 use super::item::{self, McpCallOutcome};
 use super::object::{self, ResponseHead};
@@ -48,9 +48,9 @@ pub(super) struct OutputItem {
     pub(super) arguments: Option<String>,
     pub(super) approval_id: Option<String>,
     pub(super) sent_states: Vec<String>,
-    /// How much of a hosted call's code was sent.
-    pub(super) code_bytes_sent: usize,
-    pub(super) code_done: bool,
+    /// How much of a hosted call's input was sent.
+    pub(super) input_bytes_sent: usize,
+    pub(super) input_done: bool,
     /// The log probabilities of each text block.
     pub(super) logprobs: Vec<(u32, Vec<Value>)>,
     /// Set when the item is closed.
@@ -66,8 +66,8 @@ impl OutputItem {
             arguments: None,
             approval_id: None,
             sent_states: Vec::new(),
-            code_bytes_sent: 0,
-            code_done: false,
+            input_bytes_sent: 0,
+            input_done: false,
             logprobs: Vec::new(),
             final_item: None,
         }
@@ -93,6 +93,8 @@ pub(crate) struct ResponseBuilder {
     /// The address of the thread's own references.
     pub(super) references_url: String,
     usage: Usage,
+    /// As the provider reported it.
+    service_tier: Option<String>,
     frame_count: u64,
     finished: bool,
     pending_frames: Vec<ResponsesFrame>,
@@ -105,6 +107,7 @@ impl ResponseBuilder {
             items: Vec::new(),
             references_url: format!("headwater:/threads/{thread}/references/"),
             usage: Usage::default(),
+            service_tier: None,
             frame_count: 0,
             finished: false,
             pending_frames: Vec::new(),
@@ -136,8 +139,9 @@ impl ResponseBuilder {
         self.object.model = model.into();
     }
 
-    pub(crate) fn set_service_tier(&mut self, tier: &str) {
-        self.object.service_tier = tier.into();
+    /// Sets the tier that the provider reported, which may differ from the requested one.
+    pub(crate) fn set_service_tier(&mut self, tier: Option<&str>) {
+        self.service_tier = tier.map(str::to_owned).or_else(|| self.service_tier.take());
     }
 
     /// The object, with its items so far.
@@ -162,6 +166,7 @@ impl ResponseBuilder {
         self.object.output = kept.filter_map(|item| item.final_item.clone()).collect();
         object::apply_end(&mut self.object, end, at);
         self.object.usage = Some(self.usage.into());
+        self.object.service_tier = self.service_tier.as_deref().unwrap_or(DEFAULT_SERVICE_TIER).into();
         self.finished = true;
         self.push_lifecycle_event(end.names().responses_event);
     }

@@ -2,11 +2,13 @@
 //!
 //! Their items are maps, not structs: most members are the provider's own and are passed on as they came.
 
-use super::super::wire::SERVER_LABEL;
+use super::super::wire::{McpCallError, SERVER_LABEL};
 use super::item::{ItemPhase, item_status};
+use crate::record_frames::to_json_value;
 use model::item::{Block, HostedCall, ItemStatus, plain_text};
 use model::json::JsonObject;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// How the protocol represents a hosted tool.
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub(super) fn hosted_item_type(name: &str) -> HostedItemType {
         _ => ("mcp_call", ENDS),
     };
     HostedItemType { type_name, states }
+}
+
+pub(super) fn is_mcp_call(call: &HostedCall) -> bool {
+    hosted_item_type(&call.name).type_name == "mcp_call"
 }
 
 pub(super) fn hosted_item(call: &HostedCall, phase: ItemPhase) -> JsonObject {
@@ -62,13 +68,15 @@ fn default_fields(call: &HostedCall, type_name: &str, phase: ItemPhase) -> Vec<(
         }
         "image_generation_call" => vec![("result", generated_image(call).into())],
         "computer_call" => vec![("call_id", call.id.as_str().into()), ("pending_safety_checks", empty_list())],
-        "mcp_list_tools" => vec![("server_label", SERVER_LABEL.into()), ("tools", empty_list())],
+        "mcp_list_tools" => {
+            vec![("server_label", call.server_label().unwrap_or(SERVER_LABEL).into()), ("tools", empty_list())]
+        }
         _ => vec![
-            ("name", call.name.as_str().into()),
-            ("server_label", SERVER_LABEL.into()),
+            ("name", call.tool_name().into()),
+            ("server_label", call.server_label().unwrap_or(SERVER_LABEL).into()),
             ("arguments", hosted_arguments(call).into()),
             ("output", hosted_output(call, phase)),
-            ("error", Value::Null),
+            ("error", hosted_error(call)),
             ("approval_request_id", Value::Null),
         ],
     }
@@ -83,6 +91,9 @@ fn action_fields(call: &HostedCall, type_name: &str) -> JsonObject {
     let named = |action: &JsonObject, keys: &[&str]| keys.iter().any(|key| action.contains_key(*key));
     match (&call.action, type_name) {
         (None, _) => JsonObject::new(),
+        (Some(Value::Object(action)), "web_search_call") if named(action, &["input"]) => {
+            JsonObject::from_iter([("action".to_owned(), search_action(call))])
+        }
         (Some(Value::Object(action)), "web_search_call") if !named(action, &["action", "results"]) => {
             JsonObject::from_iter([("action".to_owned(), Value::Object(action.clone()))])
         }
@@ -96,6 +107,23 @@ fn action_fields(call: &HostedCall, type_name: &str) -> JsonObject {
         (Some(Value::Object(action)), _) => action.clone(),
         (Some(action), _) => JsonObject::from_iter([("action".to_owned(), action.clone())]),
     }
+}
+
+/// A search of a provider that logs what the tool was given apart from what it returned.
+fn search_action(call: &HostedCall) -> Value {
+    let mut action = match call.arguments() {
+        Value::Object(action) => action,
+        other => JsonObject::from_iter([("query".to_owned(), other)]),
+    };
+    let url = |found: &Value| Some(found.get("url")?.as_str()?.to_owned());
+    let source =
+        |url: String| JsonObject::from_iter([("type".to_owned(), "url".into()), ("url".to_owned(), url.into())]);
+    let sources = call.output().and_then(Value::as_array).into_iter().flatten().filter_map(url).map(source);
+    let sources: Vec<Value> = sources.map(Value::Object).collect();
+    if !sources.is_empty() {
+        action.insert("sources".to_owned(), sources.into());
+    }
+    action.into()
 }
 
 /// Maps the status to one that items of this type may have.
@@ -114,26 +142,57 @@ fn hosted_status<'a>(call: &'a HostedCall, type_name: &str, phase: ItemPhase) ->
 
 /// The arguments of an MCP call, as text.
 pub(super) fn hosted_arguments(call: &HostedCall) -> String {
-    match &call.action {
-        Some(Value::Object(action)) if call.name == "mcp" => {
-            action.get("arguments").and_then(Value::as_str).unwrap_or_default().to_owned()
-        }
-        Some(action) => action.to_string(),
-        None => "{}".to_owned(),
+    match streamed_input(call) {
+        Some(input) => input.text.to_owned(),
+        None if call.name == "mcp" => String::new(),
+        None => call.arguments().to_string(),
     }
 }
 
 fn hosted_output(call: &HostedCall, phase: ItemPhase) -> Value {
     let blocks = call.block_list.as_deref().unwrap_or_default();
-    if phase == ItemPhase::Done && !blocks.is_empty() { plain_text(blocks).into() } else { Value::Null }
+    match call.output() {
+        _ if phase == ItemPhase::Open => Value::Null,
+        Some(output) if blocks.is_empty() && !call.has_failed() => json_text(output).into(),
+        _ if blocks.is_empty() => Value::Null,
+        _ => plain_text(blocks).into(),
+    }
 }
 
-/// The code that the model has written so far.
-pub(super) fn interpreter_code(call: &HostedCall) -> Option<&str> {
-    if call.name != "code_interpreter" {
-        return None;
-    }
-    call.action.as_ref()?.get("code")?.as_str()
+/// The error of an MCP call, in the shape that the server's own calls have.
+fn hosted_error(call: &HostedCall) -> Value {
+    let error = call.error().map(|error| to_json_value(&McpCallError::new(&json_text(error))));
+    error.unwrap_or(Value::Null)
+}
+
+/// A text as it is, anything else as JSON.
+fn json_text(value: &Value) -> Cow<'_, str> {
+    value.as_str().map_or_else(|| value.to_string().into(), Cow::from)
+}
+
+/// What the model has written for a hosted tool so far.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StreamedInput<'a> {
+    pub(super) kind: HostedInputKind,
+    /// The prefix of its events.
+    pub(super) event: &'static str,
+    pub(super) text: &'a str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostedInputKind {
+    Code,
+    Arguments,
+}
+
+/// `None` for tools whose input has no events, or is sent in one piece.
+pub(super) fn streamed_input(call: &HostedCall) -> Option<StreamedInput<'_>> {
+    let (kind, event, field) = match call.name.as_str() {
+        "code_interpreter" => (HostedInputKind::Code, "response.code_interpreter_call_code", "code"),
+        "mcp" => (HostedInputKind::Arguments, "response.mcp_call_arguments", "arguments"),
+        _ => return None,
+    };
+    Some(StreamedInput { kind, event, text: call.action.as_ref()?.get(field)?.as_str()? })
 }
 
 fn interpreter_outputs(call: &HostedCall) -> Value {
@@ -192,6 +251,41 @@ mod tests {
         let theirs = json!({"name": "roll", "server_label": "dice", "arguments": "{}", "output": "4"});
         let theirs = hosted_item(&call("mcp", theirs), ItemPhase::Done);
         assert_eq!((&theirs["server_label"], &theirs["output"]), (&json!("dice"), &json!("4")));
+    }
+
+    #[test]
+    fn an_mcp_call_has_the_names_of_its_server_from_the_start() {
+        let begun = call("mcp", json!({"name": "ask", "server_label": "deepwiki"}));
+        let added = hosted_item(&begun, ItemPhase::Open);
+        assert_eq!((&added["name"], &added["server_label"]), (&json!("ask"), &json!("deepwiki")));
+        assert_eq!((&added["arguments"], &added["output"]), (&json!(""), &Value::Null));
+    }
+
+    #[test]
+    fn a_failed_call_has_its_error() {
+        let action = json!({"server_name": "wiki", "input": {"q": 1}, "result": [{"type": "text", "text": "no page"}]});
+        let failed = HostedCall {
+            state: Some("failed".to_owned()),
+            status: Some(ItemStatus::Failed),
+            ..call("ask", action.clone())
+        };
+        let item = hosted_item(&failed, ItemPhase::Done);
+        assert_eq!((&item["status"], &item["server_label"]), (&json!("failed"), &json!("wiki")));
+        assert_eq!((&item["arguments"], &item["output"]), (&json!("{\"q\":1}"), &Value::Null));
+        assert_eq!(item["error"]["content"][0]["text"], r#"[{"text":"no page","type":"text"}]"#);
+        let done = hosted_item(&call("ask", action), ItemPhase::Done);
+        assert_eq!((&done["error"], &done["output"]), (&Value::Null, &json!(r#"[{"text":"no page","type":"text"}]"#)));
+    }
+
+    #[test]
+    fn a_search_has_its_query_and_its_sources_whoever_ran_it() {
+        let result = json!([{"type": "web_search_result", "url": "https://example.org", "title": "Example"}]);
+        let search = call("web_search", json!({"input": {"query": "rivers"}, "result": result}));
+        let sources = json!([{"type": "url", "url": "https://example.org"}]);
+        let expected = json!({"type": "search", "query": "rivers", "sources": sources});
+        assert_eq!(hosted_item(&search, ItemPhase::Done)["action"], expected);
+        let open = hosted_item(&call("web_search", json!({"input": {"query": "rivers"}})), ItemPhase::Open);
+        assert_eq!(open["action"], json!({"type": "search", "query": "rivers"}));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent};
 use super::builder::{ItemStyle, ResponseBuilder, root_item};
-use super::hosted;
+use super::hosted::{self, HostedInputKind};
 use super::item::{self, ItemPhase, McpCallOutcome};
 use crate::event_groups::{native_only_events, terminal_events};
 use model::content::TextBlock;
@@ -217,9 +217,13 @@ impl ResponseBuilder {
     fn on_hosted_updated(&mut self, run: &RunFold, e: &HostedCallUpdated) {
         let Some(index) = self.find_open_item(e.output_index) else { return };
         let Some(Item::HostedCall(call)) = root_item(run, e.output_index).map(|fold| &fold.item) else { return };
-        self.send_code_delta(index, call);
+        self.send_input_delta(index, call);
+        // The outcome of an MCP call comes after its arguments, which may be known only at its end.
+        if hosted::is_mcp_call(call) && matches!(e.state.as_str(), "completed" | "failed") {
+            return;
+        }
         if matches!(e.state.as_str(), "interpreting" | "completed") {
-            self.send_code_done(index, call);
+            self.send_input_done(index, call);
         }
         self.send_state(index, call, &e.state);
     }
@@ -236,10 +240,10 @@ impl ResponseBuilder {
     }
 
     fn on_hosted_done(&mut self, index: usize, call: &HostedCall) {
-        self.send_code_delta(index, call);
-        self.send_code_done(index, call);
-        if hosted::hosted_item_type(&call.name).type_name == "mcp_call" {
-            self.send_hosted_arguments(index, call);
+        self.send_input_delta(index, call);
+        self.send_input_done(index, call);
+        if hosted::is_mcp_call(call) && hosted::streamed_input(call).is_none() {
+            self.send_hosted_arguments(index, &hosted::hosted_arguments(call));
         }
         match call.status {
             Some(ItemStatus::Incomplete) => {}
@@ -248,34 +252,35 @@ impl ResponseBuilder {
         }
     }
 
-    fn send_hosted_arguments(&mut self, index: usize, call: &HostedCall) {
-        let arguments = hosted::hosted_arguments(call);
-        let delta =
-            ResponsesEvent { delta: Some(&arguments), ..ResponsesEvent::new("response.mcp_call_arguments.delta") };
+    /// Sends the arguments of a call that is not streamed.
+    fn send_hosted_arguments(&mut self, index: usize, arguments: &str) {
+        let event = ItemStyle::Mcp.arguments_event();
+        let delta = ResponsesEvent { delta: Some(arguments), ..ResponsesEvent::new(format!("{event}.delta")) };
         self.push_item_event(index, delta);
-        let done =
-            ResponsesEvent { arguments: Some(&arguments), ..ResponsesEvent::new("response.mcp_call_arguments.done") };
+        let done = ResponsesEvent { arguments: Some(arguments), ..ResponsesEvent::new(format!("{event}.done")) };
         self.push_item_event(index, done);
     }
 
-    /// Sends the unsent suffix of the code. Code that does not extend the sent prefix waits for the end of the item.
-    fn send_code_delta(&mut self, index: usize, call: &HostedCall) {
-        let Some(code) = hosted::interpreter_code(call) else { return };
-        let Some(item) = self.items.get_mut(index).filter(|item| !item.code_done) else { return };
-        let Some(delta) = code.get(item.code_bytes_sent..).filter(|delta| !delta.is_empty()) else { return };
-        item.code_bytes_sent = code.len();
-        let event =
-            ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new("response.code_interpreter_call_code.delta") };
-        self.push_item_event(index, event);
+    /// Sends the unsent suffix of the input. Input that does not extend the sent prefix waits for the end of the item.
+    fn send_input_delta(&mut self, index: usize, call: &HostedCall) {
+        let Some(input) = hosted::streamed_input(call) else { return };
+        let Some(item) = self.items.get_mut(index).filter(|item| !item.input_done) else { return };
+        let Some(delta) = input.text.get(item.input_bytes_sent..).filter(|delta| !delta.is_empty()) else { return };
+        item.input_bytes_sent = input.text.len();
+        let event_type = format!("{}.delta", input.event);
+        self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) });
     }
 
-    fn send_code_done(&mut self, index: usize, call: &HostedCall) {
-        let Some(code) = hosted::interpreter_code(call) else { return };
-        let Some(item) = self.items.get_mut(index).filter(|item| !item.code_done) else { return };
-        item.code_done = true;
-        let event =
-            ResponsesEvent { code: Some(code), ..ResponsesEvent::new("response.code_interpreter_call_code.done") };
-        self.push_item_event(index, event);
+    fn send_input_done(&mut self, index: usize, call: &HostedCall) {
+        let Some(input) = hosted::streamed_input(call) else { return };
+        let Some(item) = self.items.get_mut(index).filter(|item| !item.input_done) else { return };
+        item.input_done = true;
+        let done = ResponsesEvent::new(format!("{}.done", input.event));
+        let done = match input.kind {
+            HostedInputKind::Code => ResponsesEvent { code: Some(input.text), ..done },
+            HostedInputKind::Arguments => ResponsesEvent { arguments: Some(input.text), ..done },
+        };
+        self.push_item_event(index, done);
     }
 
     fn on_partial_image(&mut self, run: &RunFold, e: &ImageDelta) {

@@ -2,7 +2,7 @@
 
 use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, with_image_detail};
 use crate::request_fields;
-use model::content::ContentPart;
+use model::content::{ContentPart, ImageUrl};
 use serde_json::Value;
 
 /// An input that is a plain text.
@@ -116,8 +116,10 @@ fn parse_message(
 fn parse_generated_image(field: &str, item: &Value) -> Result<InputKind, InvalidField> {
     match str_field(item, "result").filter(|result| !result.is_empty()) {
         None => Ok(InputKind::ItemReference),
-        Some(base64) => {
-            Ok(InputKind::GeneratedImages(vec![image_part(field, format!("data:image/png;base64,{base64}"))?]))
+        Some(result) => {
+            let url = ImageUrl::parse(result.to_owned()).map(|image| image.url);
+            let url = url.unwrap_or_else(|_| format!("data:image/png;base64,{result}"));
+            Ok(InputKind::GeneratedImages(vec![image_part(field, url)?]))
         }
     }
 }

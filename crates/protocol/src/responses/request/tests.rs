@@ -98,6 +98,8 @@ fn images_of_system_messages_and_foreign_models_are_kept() {
     }
     let drawn = json!([{"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA"}]);
     assert_eq!(whats(&drawn), [InputKind::GeneratedImages(vec![ContentPart::image("data:image/png;base64,AA")])]);
+    let linked = json!([{"type": "image_generation_call", "id": "ig_1", "result": "https://files.example/x.png"}]);
+    assert_eq!(whats(&linked), [InputKind::GeneratedImages(vec![ContentPart::image("https://files.example/x.png")])]);
     let named = json!([{"type": "image_generation_call", "id": "ig_1"}]);
     assert_eq!(whats(&named), [InputKind::ItemReference]);
     let wrong = parse_conversation_items(&json!([{"role": "assistant", "content": [image]}])).unwrap_err();
@@ -226,5 +228,21 @@ fn errors_name_the_field() {
         (json!({"conversation": "conv_1", "previous_response_id": "resp_1"}), "previous_response_id"),
     ] {
         assert_eq!(read(&body).map_err(|wrong| wrong.field), Err(field.to_owned()), "{body}");
+    }
+}
+
+#[test]
+fn log_probabilities_and_the_tier_are_settings_of_the_model() {
+    let settings = |body: Value| read(&body).map(|request| request.model_settings);
+    let asked = json!({"include": ["reasoning.encrypted_content", "message.output_text.logprobs"], "top_logprobs": 3,
+        "service_tier": "flex"});
+    let asked = settings(asked).unwrap();
+    assert_eq!(asked.logprobs, Some(Logprobs { include: true, top: Some(3) }));
+    assert_eq!(asked.service_tier.as_deref(), Some("flex"));
+    let unasked = settings(json!({"include": [], "top_logprobs": 0})).unwrap();
+    assert_eq!((unasked.logprobs, unasked.service_tier), (None, None));
+    let wrong = [("top_logprobs", json!({"top_logprobs": 21})), ("include", json!({"include": "x"}))];
+    for (field, body) in wrong {
+        assert_eq!(settings(body).unwrap_err().field, field);
     }
 }

@@ -246,3 +246,82 @@ fn hosted_calls_end_with_the_events_of_their_type() {
     ];
     assert_eq!(of_item(&unknown, 0, "mcp_call"), expected);
 }
+
+#[test]
+fn the_outcome_of_an_mcp_call_comes_after_its_arguments() {
+    let ask = |more: Value| {
+        let mut action = json!({"name": "ask", "server_label": "deepwiki"});
+        action.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        action
+    };
+    for (status, end) in [("failed", json!({"error": "no page"})), ("completed", json!({"output": "So."}))] {
+        let mut last = ask(json!({"arguments": "{\"q\":1}"}));
+        last.as_object_mut().unwrap().extend(end.as_object().cloned().unwrap());
+        let states = [
+            ("in_progress", ask(json!({}))),
+            ("in_progress", ask(json!({"arguments": "{\"q\""}))),
+            (status, Value::Null),
+            (status, last),
+        ];
+        let log = hosted("mcp", &states, status);
+        let expected = [
+            "mcp_call.in_progress 0".to_owned(),
+            r#"mcp_call_arguments.delta 0 {"q""#.to_owned(),
+            "mcp_call_arguments.delta 0 :1}".to_owned(),
+            r#"mcp_call_arguments.done 0 {"q":1}"#.to_owned(),
+            format!("mcp_call.{status} 0"),
+        ];
+        assert_eq!(of_item(&log, 0, "mcp_call"), expected);
+        let item = &output(&log, 1)[0];
+        assert_eq!((&item["status"], &item["name"]), (&json!(status), &json!("ask")));
+        assert_eq!((&item["server_label"], &item["arguments"]), (&json!("deepwiki"), &json!("{\"q\":1}")));
+        assert_eq!(item["error"], end.get("error").cloned().unwrap_or_default());
+    }
+}
+
+#[test]
+fn the_service_tier_is_the_providers() {
+    let tier = |echo: Value, told: Option<&str>| {
+        let mut log = Log::asked(Some(echo));
+        log.step().message("msg_R1", &["Hi."], None);
+        let usage = json!({"input_tokens": 1, "cached_tokens": 0, "output_tokens": 1, "reasoning_tokens": 0});
+        log.add(json!({
+            "type": "task.step.done", "step": 1, "model": "m", "stop_reason": "stop", "usage": usage, "service_tier": told,
+        }));
+        log.completed();
+        segment(&log, 1).last().unwrap().1["response"]["service_tier"].clone()
+    };
+    assert_eq!(tier(json!({"service_tier": "flex"}), Some("priority")), "priority");
+    assert_eq!(tier(json!({}), Some("flex")), "flex");
+    assert_eq!(tier(json!({"service_tier": "flex"}), None), "default");
+}
+
+#[test]
+fn every_annotation_of_the_provider_is_passed_on() {
+    let mut log = Log::new();
+    log.step();
+    let annotations = json!([
+        {"type": "file_citation", "file_id": "file-1", "filename": "river.md", "index": 3, "quote": "It flows.",
+            "start_index": 1, "end_index": 3},
+        {"type": "container_file_citation", "container_id": "cntr_1", "file_id": "cfile_1", "filename": "plot.png",
+            "start_index": 0, "end_index": 3},
+        {"type": "file_path", "file_id": "file-2", "index": 4},
+    ]);
+    let item = |status: &str, blocks: Value| json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": blocks, "status": status});
+    let at = |kind: &str, more: Value| {
+        let mut event = json!({"type": kind, "item_id": "msg_R1", "output_index": 0, "block_index": 0});
+        event.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        event
+    };
+    let block = json!({"type": "text", "text": "See it.", "annotations": annotations});
+    log.add(json!({"type": "task.output_item.added", "output_index": 0, "item": item("in_progress", json!([]))}));
+    log.add(at("task.text.added", json!({"item": {"type": "text", "text": ""}})));
+    log.add(at("task.text.delta", json!({"delta": "See it."})));
+    for (index, annotation) in annotations.as_array().unwrap().iter().enumerate() {
+        log.add(at("task.text.annotation.added", json!({"annotation_index": index, "annotation": annotation})));
+    }
+    log.add(at("task.text.done", json!({ "item": block })));
+    log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": item("completed", json!([block]))}));
+    log.step_done("stop").completed();
+    assert_eq!(output(&log, 1)[0]["content"][0]["annotations"], annotations);
+}

@@ -261,9 +261,78 @@ fn every_terminal_status_is_mapped() {
 fn events_after_the_terminal_event_are_ignored() {
     let end = completed(&json!([]));
     assert_eq!(story(&[end.clone(), says("m", 0, "more"), end]), "end Stop 0/0/0/0/0");
-    let late =
-        [added(0, &message("m", "")), done(0, &message("m", "Hi.")), says("m", 0, "more"), completed(&json!([]))];
-    assert_eq!(story(&late), "0 message\n0.0 says Hi.\n0 done here \"m\"\nend Stop 0/0/0/0/0");
+}
+
+#[test]
+fn deltas_after_the_end_of_their_item_are_passed_through() {
+    let arguments =
+        json!({"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "x"});
+    let code =
+        json!({"type": "response.code_interpreter_call_code.delta", "item_id": "ci", "output_index": 0, "delta": "x"});
+    let cite = json!({"type": "response.output_text.annotation.added", "item_id": "m", "output_index": 0,
+        "content_index": 0, "annotation_index": 0, "annotation": {"type": "file_path", "file_id": "f", "index": 0}});
+    let image = json!({"type": "response.image_generation_call.partial_image", "item_id": "ig", "output_index": 0,
+        "partial_image_index": 0, "partial_image_b64": "AAAA"});
+    let interpreted = json!({"type": "code_interpreter_call", "id": "ci", "status": "completed"});
+    let drawn = json!({"type": "image_generation_call", "id": "ig", "status": "completed"});
+    for (item, late) in [
+        (message("m", "Hi."), says("m", 0, "more")),
+        (message("m", "Hi."), cite),
+        (call("f", Some("{}")), arguments),
+        (interpreted, code),
+        (drawn, image),
+    ] {
+        let told = story(&[done(0, &item), late.clone(), completed(&json!([]))]);
+        let lines: Vec<&str> = told.lines().collect();
+        let [.., ended, passed, _] = lines.as_slice() else { panic!("{told}") };
+        assert!(ended.starts_with("0 done here"), "{told}");
+        assert_eq!(*passed, format!("unknown {late}"));
+    }
+    let text_done = json!({"type": "response.output_text.done", "item_id": "m", "output_index": 0, "content_index": 0, "text": "Hi."});
+    let told = story(&[says("m", 0, "Hi."), text_done, says("m", 0, "more"), completed(&json!([]))]);
+    assert_eq!(told, format!("0 message\n0.0 says Hi.\nunknown {}\nend Stop 0/0/0/0/0", says("m", 0, "more")));
+}
+
+#[test]
+fn a_hosted_item_without_a_status_has_completed_or_failed() {
+    let ask = |more: Value| {
+        let mut item = json!({"type": "mcp_call", "id": "mcp_1", "name": "ask", "server_label": "deepwiki"});
+        item.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        item
+    };
+    let begun = "0 hosted mcp {\"name\":\"ask\",\"server_label\":\"deepwiki\"}\n0 in_progress";
+    let told = story(&[added(0, &ask(json!({}))), done(0, &ask(json!({}))), completed(&json!([]))]);
+    assert_eq!(told, format!("{begun}\n0 completed\n0 done here \"mcp_1\"\nend Stop 0/0/0/0/0"));
+    let told = story(&[added(0, &ask(json!({}))), done(0, &ask(json!({"error": "no page"}))), completed(&json!([]))]);
+    let failed = "0 failed {\"error\":\"no page\",\"name\":\"ask\",\"server_label\":\"deepwiki\"}";
+    assert_eq!(told, format!("{begun}\n{failed}\n0 done here \"mcp_1\"\nend Stop 0/0/0/0/0"));
+    let told = story(&[added(0, &ask(json!({}))), completed(&json!([]))]);
+    assert_eq!(told, format!("{begun}\n0 completed\nend Stop 0/0/0/0/0"));
+}
+
+#[test]
+fn every_kind_of_annotation_keeps_its_members() {
+    let message = json!({"type": "message", "id": "m", "content": [{"type": "output_text", "text": "See it.", "annotations": [
+        {"type": "file_citation", "file_id": "file-1", "filename": "river.md", "index": 3, "quote": "It flows.",
+            "start_index": 1, "end_index": 3},
+        {"type": "container_file_citation", "container_id": "cntr_1", "file_id": "cfile_1", "filename": "plot.png",
+            "start_index": 0, "end_index": 3},
+        {"type": "file_path", "file_id": "file-2", "index": 4},
+    ]}]});
+    let told = story(&[done(0, &message), completed(&json!([]))]);
+    let lines: Vec<&str> = told.lines().skip(2).take(3).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"0.0 cites file-1 Some("river.md") 3 1..3 "It flows.""#,
+            concat!(
+                r#"0.0 ContainerFileCitation { container_id: "cntr_1", file_id: "cfile_1", "#,
+                r#"filename: Some("plot.png"), start_index: 0, end_index: 3 }"#
+            ),
+            r#"0.0 FilePath { file_id: "file-2", index: 4 }"#,
+        ],
+        "{told}"
+    );
 }
 
 #[test]
