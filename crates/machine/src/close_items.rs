@@ -8,7 +8,7 @@ use model::event::{ArgumentsDone, Event, ItemEvent, SummaryEvent};
 use model::fold::ItemFold;
 use model::history::RawItem;
 use model::item::Block;
-use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, SummaryPart, ToolCall};
+use model::item::{IncompleteReason, Item, ItemStatus, Message, Reasoning, SummaryPart, ToolCall};
 use model::limits::DONE_REPEAT_BYTES_MAX;
 use model::record::PrivatePayload;
 
@@ -91,8 +91,10 @@ fn mark_completed(item: &mut Item) {
     match item {
         Item::Reasoning(Reasoning { status, .. })
         | Item::ToolCall(ToolCall { status, .. })
-        | Item::Message(Message { status, .. })
-        | Item::HostedCall(HostedCall { status, .. }) => *status = Some(ItemStatus::Completed),
+        | Item::Message(Message { status, .. }) => *status = Some(ItemStatus::Completed),
+        Item::HostedCall(call) => {
+            call.status = Some(if call.has_failed() { ItemStatus::Failed } else { ItemStatus::Completed });
+        }
         Item::FileProcessing(item) => item.status = Some(ItemStatus::Completed),
         // Results end in `tool_result` and `sub_agent`.
         Item::ToolResult(_) => {}

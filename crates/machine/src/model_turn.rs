@@ -159,12 +159,12 @@ impl DeltaWriter<'_, '_> {
                 private = Some(PrivatePayload { provider_call_id, ..PrivatePayload::default() });
                 Item::ToolCall(self.new_tool_call(CallId::numbered(&suffix, number), name, agent))
             }
-            ModelItemKind::HostedCall { name } => Item::HostedCall(HostedCall {
+            ModelItemKind::HostedCall { name, action } => Item::HostedCall(HostedCall {
                 id: id("hc"),
                 name,
                 block_list: Some(Vec::new()),
                 state: None,
-                action: None,
+                action,
                 status,
                 reason: None,
                 agent,

@@ -122,7 +122,14 @@ fn provider_citation(rng: &mut Rng) -> Annotation {
         Annotation::UrlCitation { url: "https://example.org/?a=1".to_owned(), title, start_index: 0, end_index: 1 }
     } else {
         let filename = rng.chance(50).then(|| "übersicht.pdf".to_owned());
-        Annotation::FileCitation { file_id: "file_1".to_owned(), filename, index: 0 }
+        Annotation::FileCitation {
+            file_id: "file_1".to_owned(),
+            filename,
+            index: 0,
+            quote: None,
+            start_index: None,
+            end_index: None,
+        }
     }
 }
 

@@ -155,6 +155,25 @@ pub enum Annotation {
         filename: Option<String>,
         /// The offset of the citation in the text.
         index: u32,
+        /// The passage of the file.
+        quote: Option<String>,
+        /// The range that cites, if the provider says more than `index`.
+        start_index: Option<u32>,
+        end_index: Option<u32>,
+    },
+    /// A file in the container of a code interpreter.
+    ContainerFileCitation {
+        container_id: String,
+        file_id: String,
+        filename: Option<String>,
+        start_index: u32,
+        end_index: u32,
+    },
+    /// A file that the model wrote.
+    FilePath {
+        file_id: String,
+        /// The offset of the path in the text.
+        index: u32,
     },
 }
 

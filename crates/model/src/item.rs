@@ -3,6 +3,8 @@
 //! Field order is wire order, as in requirement 000; additional fields come last and are omitted when absent, so that
 //! the examples of that document round-trip unchanged. `agent` is the agent that produced the item.
 
+mod hosted_call;
+
 use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
 use crate::id::{CallId, ItemId};
@@ -190,12 +192,13 @@ pub enum Role {
 pub struct HostedCall {
     /// `hc_…`
     pub id: ItemId,
-    /// The provider's name, such as `image_generation`.
+    /// The provider's name, such as `image_generation`. `tool_name` is that of an MCP server's tool.
     pub name: String,
     pub block_list: Option<Vec<Block>>,
     /// The provider's state, such as `searching`.
     pub state: Option<String>,
-    /// What the tool does, in the provider's shape.
+    /// What the tool does and what it returned, in the provider's shape. `arguments`, `output` and `error` are the same for
+    /// all providers.
     #[serde(default, deserialize_with = "crate::json::deserialize_some")]
     pub action: Option<Value>,
     pub status: Option<ItemStatus>,

@@ -130,6 +130,8 @@ pub enum ModelItemKind {
     /// A tool that the provider runs.
     HostedCall {
         name: String,
+        /// What the tool does, as far as its announcement says.
+        action: Option<Value>,
     },
 }
 

@@ -40,7 +40,7 @@ fn random_delta(sim: &mut Sim, rng: &mut Rng) {
         9 => {
             let (part, partial) = (rng.between(0, 1), rng.chance(66).then_some(0));
             if rng.chance(50) {
-                let item = ModelItemKind::HostedCall { name: "image_generation".to_owned() };
+                let item = ModelItemKind::HostedCall { name: "image_generation".to_owned(), action: None };
                 sim.delta(ModelDelta::Started { slot, item });
             }
             sim.delta(ModelDelta::Image { slot, part, partial, url: "data:,x".to_owned() });

@@ -59,7 +59,7 @@ fn a_delta_of_a_finished_part_is_dropped() {
 #[test]
 fn a_part_of_the_wrong_type_for_its_item_is_dropped() {
     let thought = |part| ModelDelta::Reasoning { slot: 0, part, text: "hm".to_owned() };
-    let hosted = ModelItemKind::HostedCall { name: "image_generation".to_owned() };
+    let hosted = ModelItemKind::HostedCall { name: "image_generation".to_owned(), action: None };
     let hosted = ModelDelta::Started { slot: 0, item: hosted };
     for (first, others) in [
         (thought(0), vec![text_delta(1, "x"), image_delta(1, None, "data:,x")]),
@@ -125,7 +125,7 @@ fn an_image_that_fits_no_record_leaves_the_previous_one() {
 
 #[test]
 fn a_hosted_tool_reports_its_progress() {
-    let item = ModelItemKind::HostedCall { name: "web_search".to_owned() };
+    let item = ModelItemKind::HostedCall { name: "web_search".to_owned(), action: None };
     let searching = |slot| ModelDelta::Hosted { slot, state: "searching".to_owned(), action: None };
     let sim = run_with_deltas([ModelDelta::Started { slot: 0, item }, searching(0)]);
     let object = sim.run.fold.task_object(&run_id()).expect("the run began");

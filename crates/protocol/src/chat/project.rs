@@ -144,7 +144,9 @@ impl ChatProjection {
                 (url.into(), format!("[{reference_id}]").into(), *start_index, *end_index)
             }
             // This protocol cites URLs alone.
-            Annotation::FileCitation { .. } => return None,
+            Annotation::FileCitation { .. }
+            | Annotation::ContainerFileCitation { .. }
+            | Annotation::FilePath { .. } => return None,
         };
         let (start_index, end_index) = (offset + start_index as usize, offset + end_index as usize);
         let url_citation = UrlCitation { end_index, start_index, title, url };

@@ -109,7 +109,9 @@ impl MessagesProjection {
                 Some(Citation::reference(*reference_id, self.segment.reference_url(*reference_id)))
             }
             // This protocol cites files by character or page ranges, which providers do not report.
-            Annotation::FileCitation { .. } => None,
+            Annotation::FileCitation { .. }
+            | Annotation::ContainerFileCitation { .. }
+            | Annotation::FilePath { .. } => None,
         }
     }
 

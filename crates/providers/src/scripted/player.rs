@@ -232,7 +232,7 @@ fn item_of_start(start: &ItemStart, selected: &SelectedTurn, clock: &ClockUs) ->
     match start {
         ItemStart::Message => ModelItemKind::Message { phase: None },
         ItemStart::Reasoning => ModelItemKind::Reasoning,
-        ItemStart::Hosted(name) => ModelItemKind::HostedCall { name: name.clone() },
+        ItemStart::Hosted(name) => ModelItemKind::HostedCall { name: name.clone(), action: None },
         ItemStart::Call(name) => {
             let name = selected.render(name, 1, clock, TemplateEscaping::Plain);
             ModelItemKind::ToolCall { name, provider_call_id: None }

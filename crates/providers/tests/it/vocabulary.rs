@@ -137,7 +137,7 @@ fn item_name(item: &ModelItemKind) -> String {
         ModelItemKind::Reasoning => "reasoning".to_owned(),
         ModelItemKind::Message { phase: None } => "message".to_owned(),
         ModelItemKind::ToolCall { name, provider_call_id: None } => format!("call {name}"),
-        ModelItemKind::HostedCall { name } => format!("hosted {name}"),
+        ModelItemKind::HostedCall { name, .. } => format!("hosted {name}"),
         other => panic!("a scenario cannot begin {other:?}"),
     }
 }

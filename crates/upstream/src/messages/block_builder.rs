@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// A longer result of a hosted tool is not shown, only sent back: an event has to fit a record.
 const VISIBLE_RESULT_BYTES_MAX: usize = 32 * 1024;
+/// A longer quote is not shown, only sent back.
+const QUOTE_BYTES_MAX: usize = 8 * 1024;
 /// Fields that only the provider can read begin like this, and are not shown.
 const ENCRYPTED_PREFIX: &str = "encrypted_";
 
@@ -105,7 +107,14 @@ pub(super) fn parse_citation(citation: &Value, start_index: u32, end_index: u32)
         "search_result_location" => text("source").filter(|source| source.starts_with("http"))?,
         "char_location" | "page_location" | "content_block_location" => {
             let (file_id, filename) = (text("file_id")?, text("document_title"));
-            return Some(Annotation::FileCitation { file_id, filename, index: end_index });
+            return Some(Annotation::FileCitation {
+                file_id,
+                filename,
+                index: end_index,
+                quote: text("cited_text").filter(|quote| quote.len() <= QUOTE_BYTES_MAX),
+                start_index: Some(start_index),
+                end_index: Some(end_index),
+            });
         }
         _ => return None,
     };

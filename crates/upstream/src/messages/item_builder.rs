@@ -88,10 +88,10 @@ fn started_item(kind: ContentBlockKind, start_json: &Value) -> Option<ModelItemK
             let provider_call_id = Some(text("id")).filter(|id| !id.is_empty());
             Some(ModelItemKind::ToolCall { name: text("name"), provider_call_id })
         }
-        ContentBlockKind::HostedToolUse => Some(ModelItemKind::HostedCall { name: text("name") }),
+        ContentBlockKind::HostedToolUse => Some(ModelItemKind::HostedCall { name: text("name"), action: None }),
         // The call was in an earlier response.
         ContentBlockKind::HostedToolResult => {
-            Some(ModelItemKind::HostedCall { name: text("type").replace("_tool_result", "") })
+            Some(ModelItemKind::HostedCall { name: text("type").replace("_tool_result", ""), action: None })
         }
     }
 }

@@ -91,6 +91,11 @@ pub(super) struct HostedCallState {
 }
 
 impl HostedCallState {
+    /// Sets the action that the start of the item has shown.
+    pub(super) fn set_announced_action(&mut self, action: Option<&Value>) {
+        self.action = action.cloned();
+    }
+
     /// Takes the state from the item if it has one; else the last event's state stays.
     pub(super) fn update_from_item(&mut self, slot: u32, item: &Value, out: &mut Vec<ModelEvent>) {
         let state = json::str_field(item, "status").map(str::to_owned);

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 /// A raw item is kept if it fits a record together with what people see of it.
 const RAW_ITEM_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+/// A longer quote is not shown, only sent back.
+const QUOTE_BYTES_MAX: usize = 8 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponsesItemKind {
@@ -131,7 +133,9 @@ impl ResponsesItemBuilder {
             ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => name().map(call),
             ResponsesItemKind::ComputerCall => Some(call("computer")),
             ResponsesItemKind::HostedCall(kind) => {
-                Some(ModelItemKind::HostedCall { name: hosted_call::hosted_tool_name(kind).to_owned() })
+                let (name, action) = (hosted_call::hosted_tool_name(kind).to_owned(), hosted_call::hosted_action(item));
+                self.hosted.set_announced_action(action.as_ref());
+                Some(ModelItemKind::HostedCall { name, action })
             }
         };
         if let Some(item) = started {
@@ -303,7 +307,18 @@ fn parse_annotation(annotation: &Value) -> Option<Annotation> {
             file_id: text("file_id")?,
             filename: text("filename"),
             index: index("index"),
+            quote: text("quote").filter(|quote| quote.len() <= QUOTE_BYTES_MAX),
+            start_index: u32_field(annotation, "start_index"),
+            end_index: u32_field(annotation, "end_index"),
         }),
+        "container_file_citation" => Some(Annotation::ContainerFileCitation {
+            container_id: text("container_id")?,
+            file_id: text("file_id")?,
+            filename: text("filename"),
+            start_index: index("start_index"),
+            end_index: index("end_index"),
+        }),
+        "file_path" => Some(Annotation::FilePath { file_id: text("file_id")?, index: index("index") }),
         _ => None,
     }
 }

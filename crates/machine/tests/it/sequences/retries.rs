@@ -108,7 +108,7 @@ fn after_the_first_shown_delta_nothing_is_retried() {
         item(ModelItemKind::Reasoning),
         item(ModelItemKind::Message { phase: None }),
         item(ModelItemKind::ToolCall { name: "t".to_owned(), provider_call_id: None }),
-        item(ModelItemKind::HostedCall { name: "web_search".to_owned() }),
+        item(ModelItemKind::HostedCall { name: "web_search".to_owned(), action: None }),
     ] {
         let mut sim = Sim::started(two_models());
         sim.fail_turn();

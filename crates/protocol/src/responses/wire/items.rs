@@ -221,10 +221,13 @@ impl<'a> PartObject<'a> {
 #[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(crate) struct AnnotationObject<'a> {
+    container_id: Option<&'a str>,
     end_index: Option<u32>,
     file_id: Option<&'a str>,
     filename: Option<&'a str>,
     index: Option<u32>,
+    /// The protocol has no such member; some providers of it send one.
+    quote: Option<&'a str>,
     start_index: Option<u32>,
     title: Option<Cow<'a, str>>,
     #[serde(rename = "type")]
@@ -250,13 +253,28 @@ impl<'a> AnnotationObject<'a> {
             Annotation::UrlCitation { url, title, start_index, end_index } => {
                 url_citation(url.into(), title.as_ref().unwrap_or(url).into(), *start_index, *end_index)
             }
-            Annotation::FileCitation { file_id, filename, index } => Self {
+            Annotation::FileCitation { file_id, filename, index, quote, start_index, end_index } => Self {
+                end_index: *end_index,
                 file_id: Some(file_id),
                 filename: Some(filename.as_ref().unwrap_or(file_id)),
                 index: Some(*index),
+                quote: quote.as_deref(),
+                start_index: *start_index,
                 annotation_type: "file_citation",
                 ..Self::default()
             },
+            Annotation::ContainerFileCitation { container_id, file_id, filename, start_index, end_index } => Self {
+                container_id: Some(container_id),
+                end_index: Some(*end_index),
+                file_id: Some(file_id),
+                filename: Some(filename.as_ref().unwrap_or(file_id)),
+                start_index: Some(*start_index),
+                annotation_type: "container_file_citation",
+                ..Self::default()
+            },
+            Annotation::FilePath { file_id, index } => {
+                Self { file_id: Some(file_id), index: Some(*index), annotation_type: "file_path", ..Self::default() }
+            }
         }
     }
 }

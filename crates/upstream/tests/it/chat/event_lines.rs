@@ -58,7 +58,7 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
             ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItemKind::HostedCall { name } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name, .. } => format!("{slot} hosted {name}"),
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, logprobs: None } => (format!("{slot}.{part} says"), text.clone()),

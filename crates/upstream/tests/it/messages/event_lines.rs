@@ -65,7 +65,7 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
             ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItemKind::HostedCall { name } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name, .. } => format!("{slot} hosted {name}"),
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, .. } => (format!("{slot}.{part} says"), text.clone()),
@@ -75,8 +75,11 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
                 let title = title.as_deref().unwrap_or("-");
                 format!("{slot}.{part} cites {url} ({title}) {start_index}..{end_index}")
             }
-            Annotation::FileCitation { file_id, filename, index } => {
-                format!("{slot}.{part} cites {file_id} ({}) {index}", filename.as_deref().unwrap_or("-"))
+            Annotation::FileCitation { file_id, filename, quote, start_index, end_index, .. } => {
+                let (name, quote) = (filename.as_deref().unwrap_or("-"), quote.as_deref().unwrap_or("-"));
+                let range =
+                    start_index.zip(*end_index).map_or("-".to_owned(), |(start, end)| format!("{start}..{end}"));
+                format!("{slot}.{part} cites {file_id} ({name}) {range} {quote}")
             }
             other => format!("{slot}.{part} {other:?}"),
         }),

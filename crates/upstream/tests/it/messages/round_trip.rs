@@ -79,7 +79,7 @@ fn entry(slot: u32, item: &ModelItemKind, text: String, raw: Option<RawItem>) ->
     match item {
         ModelItemKind::Reasoning => HistoryEntry::Reasoning { id, raw: raw.unwrap() },
         ModelItemKind::Message { .. } => HistoryEntry::Assistant { id, text, raw },
-        ModelItemKind::HostedCall { name } => HistoryEntry::Hosted { id, name: name.clone(), raw: raw.unwrap() },
+        ModelItemKind::HostedCall { name, .. } => HistoryEntry::Hosted { id, name: name.clone(), raw: raw.unwrap() },
         ModelItemKind::ToolCall { name, provider_call_id } => HistoryEntry::Call {
             call_id: CallId::numbered("R", slot),
             name: name.clone(),

@@ -65,7 +65,7 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
             ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItemKind::HostedCall { name } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name, .. } => format!("{slot} hosted {name}"),
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, logprobs: None } => (format!("{slot}.{part} says"), text.clone()),
@@ -77,10 +77,12 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
             Annotation::UrlCitation { url, title, start_index, end_index } => {
                 format!("{slot}.{part} cites {url} {title:?} {start_index}..{end_index}")
             }
-            Annotation::FileCitation { file_id, filename, index } => {
-                format!("{slot}.{part} cites {file_id} {filename:?} {index}")
+            Annotation::FileCitation { file_id, filename, index, quote, start_index, end_index } => {
+                let range = start_index.zip(*end_index).map(|(start, end)| format!(" {start}..{end}"));
+                let quote = quote.as_ref().map(|quote| format!(" {quote:?}")).unwrap_or_default();
+                format!("{slot}.{part} cites {file_id} {filename:?} {index}{}{quote}", range.unwrap_or_default())
             }
-            Annotation::ReferenceToBlock { .. } => format!("{slot}.{part} {annotation:?}"),
+            other => format!("{slot}.{part} {other:?}"),
         }),
         ModelDelta::Arguments { slot, text } => (format!("{slot} with"), text.clone()),
         ModelDelta::Image { slot, part, partial, url } => plain(format!("{slot}.{part} shows {partial:?} {url}")),
