@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn call(name: &str, state: &str, action: Value) -> HostedCall {
+    fn call(name: &str, state: &str, action: &Value) -> HostedCall {
         let value = json!({"id": "hc_R1", "name": name, "state": state, "action": action, "status": "completed"});
         serde_json::from_value(value).unwrap()
     }
@@ -119,7 +119,7 @@ mod tests {
             ("web_search", "searching", json!({"type": "search", "query": "x"}), true),
             ("web_search", "in_progress", json!({"input": {"query": "x"}}), true),
         ] {
-            assert_eq!(has_complete_arguments(&call(name, state, action.clone())), expected, "{name} {state} {action}");
+            assert_eq!(has_complete_arguments(&call(name, state, &action)), expected, "{name} {state} {action}");
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
             ("code_execution", json!({"input": {}, "result": {"stdout": "2", "stderr": "", "return_code": 0}}), "2"),
             ("web_fetch", json!({"input": {}, "result": {"n": 1}}), r#"{"n":1}"#),
         ] {
-            let call = call(name, "completed", action);
+            let call = call(name, "completed", &action);
             assert_eq!(hosted_output_text(&call), expected, "{name}");
             assert!(hosted_call_succeeded(&call), "{name}");
         }
@@ -154,7 +154,7 @@ mod tests {
             ("web_search", json!({"input": {"query": "x"}, "result": refused}), "max_uses_exceeded"),
             ("code_interpreter", json!({"code": "1/0"}), ""),
         ] {
-            let call = call(name, "failed", action);
+            let call = call(name, "failed", &action);
             assert_eq!(hosted_output_text(&call), expected, "{name}");
             assert!(!hosted_call_succeeded(&call), "{name}");
         }

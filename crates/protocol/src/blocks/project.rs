@@ -144,7 +144,7 @@ impl BlocksTurn {
             Event::FileProcessingUpdated(e) => self.on_file_updated(task, e, out),
             Event::ApprovalRequested(e) => self.add_approval_request(e, out),
             Event::ApprovalResolved(e) => {
-                out.push(&BlocksEvent::ApprovalResolved { approval_key: &e.key, decisions: &e.decisions, by: e.by })
+                out.push(&BlocksEvent::ApprovalResolved { approval_key: &e.key, decisions: &e.decisions, by: e.by });
             }
             Event::InputAdded(e) => {
                 out.push(&BlocksEvent::InputAdded { input: e.input.iter().map(Into::into).collect() });

@@ -28,12 +28,12 @@ impl Log {
 
     pub(super) fn begun(display_mode: &str) -> Self {
         let mut log = Self::empty();
-        log.begin(display_mode, json!([]));
+        log.begin(display_mode, &json!([]));
         log
     }
 
     /// A run with these messages.
-    pub(super) fn with_input(input: Value) -> Self {
+    pub(super) fn with_input(input: &Value) -> Self {
         let mut log = Self::empty();
         log.begin("agent", input);
         log
@@ -50,7 +50,7 @@ impl Log {
         }
     }
 
-    fn begin(&mut self, display_mode: &str, input: Value) {
+    fn begin(&mut self, display_mode: &str, input: &Value) {
         let task = json!({"thread_id": "thr_1", "agent": "demo", "model": "scripted/demo", "input": input,
             "display_mode": display_mode});
         self.push(json!({"type": "task.created", "task": task}));
@@ -60,7 +60,7 @@ impl Log {
     /// The thread's next run.
     pub(super) fn again(mut self, run: &str) -> Self {
         (self.run, self.task, self.numbers) = (TaskId::from(run), run.to_owned(), 0);
-        self.begin("agent", json!([]));
+        self.begin("agent", &json!([]));
         self
     }
 

@@ -218,7 +218,7 @@ fn an_approval_is_a_block_and_the_turn_stays_open_during_the_pause() {
 fn a_second_device_is_told_what_the_user_wrote() {
     let message = |id: &str, content: Value| json!({"id": id, "role": "user", "content": content});
     let file = json!({"type": "file", "file": {"url": "https://example.org/a.pdf"}});
-    let log = Log::with_input(json!([message("msg_in", json!([file, text("Read it."), text("Then answer.")]))]))
+    let log = Log::with_input(&json!([message("msg_in", json!([file, text("Read it."), text("Then answer.")]))]))
         .step(1)
         .event(json!({"type": "task.input.added", "input": [message("msg_more", json!([text("Briefly.")]))]}))
         .say(&["Read."])
