@@ -29,9 +29,13 @@ pub struct BlocksSession {
     viewer: Viewer,
     /// Lines before this run's first are skipped: they belong to other requests.
     skip_until_run: Option<TaskId>,
-    /// Whether this connection has resumed the session: it then misses nothing, and a second resume is a no-op.
-    resumed: bool,
+    /// How this connection resumed the session. The same resume again is a no-op: the connection misses nothing.
+    resumed: Option<ResumePoint>,
 }
+
+/// The `after` of a resume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ResumePoint(Option<String>);
 
 pub enum SessionOutput {
     /// Frames, one per line.
@@ -158,34 +162,46 @@ async fn choose_session_thread(
     }
 }
 
-/// Follows a session from a cursor; without one, from the oldest run that has not ended, else from the latest.
+/// Follows a session from a cursor; without one, from the oldest run that has not ended, else from the latest. A resume
+/// from another cursor restarts the output there.
 pub async fn resume_session(
     gateway: &Gateway,
     user: &UserId,
     current: &mut Option<BlocksSession>,
     name: String,
-    after: Option<&str>,
+    after: Option<String>,
 ) -> Result<(), Rejection> {
     let thread = find_named_thread(gateway, user, AliasKind::BlockSession, &name).await?;
-    let cursor = match after {
+    let cursor = match &after {
         Some(after) => after.parse()?,
         None => cursor_at(default_start(gateway, user, &thread).await?),
     };
     let session = open_session(gateway, user, name, thread, cursor).await?;
     // A repeated resume is a no-op, but its cursor is checked every time.
-    let is_current =
-        |current: &BlocksSession| current.resumed && current.name == session.name && current.thread == session.thread;
+    let resumed = Some(ResumePoint(after));
+    let is_current = |current: &BlocksSession| {
+        current.resumed == resumed && current.name == session.name && current.thread == session.thread
+    };
     if !current.as_ref().is_some_and(is_current) {
-        *current = Some(BlocksSession { resumed: true, ..session });
+        *current = Some(BlocksSession { resumed, ..session });
     }
     Ok(())
 }
 
-/// Cancels all runs of the connection's session.
-pub async fn stop_session(gateway: &Gateway, user: &UserId, thread: Option<ThreadId>) -> Result<(), Rejection> {
-    let Some(thread) = thread else {
-        let detail = "this socket has no session yet: chat, or resume one";
-        return Err(Rejection::new(ErrorCode::NoSession, detail));
+/// Cancels all runs of the named session, else of the connection's, which has the thread `current`.
+pub async fn stop_session(
+    gateway: &Gateway,
+    user: &UserId,
+    current: Option<ThreadId>,
+    name: Option<String>,
+) -> Result<(), Rejection> {
+    let thread = match (name, current) {
+        (Some(name), _) => find_named_thread(gateway, user, AliasKind::BlockSession, &name).await?,
+        (None, Some(current)) => current,
+        (None, None) => {
+            let detail = "this socket has no session yet: chat, or resume one";
+            return Err(Rejection::new(ErrorCode::NoSession, detail));
+        }
     };
     cancel_all_runs(gateway, user, thread).await
 }
@@ -201,7 +217,7 @@ async fn open_session(
     let view = StreamView { name: format!("{BLOCKS_PROJECTION}/{name}"), dialect: BLOCKS_PROJECTION, projection };
     let stream = resume_stream(gateway, user, &thread, view, cursor).await?;
     let viewer = open_viewer(gateway, user, stream);
-    Ok(BlocksSession { name, thread, viewer, skip_until_run: None, resumed: false })
+    Ok(BlocksSession { name, thread, viewer, skip_until_run: None, resumed: None })
 }
 
 const fn cursor_at(seq: Seq) -> Cursor {

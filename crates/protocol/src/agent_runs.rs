@@ -1,9 +1,9 @@
 //! Agent runs: the runs of a thread, one after the other, in nine types of events; and its messages as a history.
 //!
 //! The stream is the thread's and never ends. It shows the root of each run: its turns, its messages piece by piece, and
-//! the results of its calls. A sub-agent is one call, which also shows its pending requests, so that clients can answer
-//! them. [`AgentRunsProjection`] makes the frames, [`MessageHistory`] collects the messages of a run, and
-//! [`CreateAgentRunRequest`] is the request that starts one.
+//! the results of its calls. A sub-agent is one call; its calls that wait for an answer are shown too, so that
+//! clients can answer them. [`AgentRunsProjection`] makes the frames, [`MessageHistory`] collects the messages of a run,
+//! and [`CreateAgentRunRequest`] is the request that starts one.
 
 mod history;
 mod output;

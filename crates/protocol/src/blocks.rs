@@ -12,6 +12,5 @@ mod wire;
 
 pub use project::{BLOCKS_PROJECTION, BlocksProjection};
 pub use request::{
-    BlocksApprovalResponse, BlocksChat, BlocksMessage, BlocksMessageHeader, BlocksMessageType, BlocksResume,
-    EmptyBlocksMessage,
+    BlocksApprovalResponse, BlocksChat, BlocksMessage, BlocksMessageHeader, BlocksMessageType, BlocksResume, BlocksStop,
 };

@@ -87,6 +87,7 @@ pub struct FileProcessingUpdated {
 
 /// A block that is added or done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{B}Event")]
 pub struct BlockEvent<B> {
     pub task_id: TaskId,
     pub item_id: ItemId,

@@ -1,5 +1,6 @@
 //! The messages of a run, for clients that read them later.
 
+use super::output::find_awaited_result;
 use super::wire::{
     HistoryMessage, ImageAttachment, MessageRole, ToolAgentOutput, ToolMetadata, WorkerAgentOutput, WorkerMetadata,
     to_object,
@@ -14,7 +15,8 @@ use model::json::JsonObject;
 use model::{ItemId, Record};
 use serde_json::Value;
 
-/// The conversation of one run: the messages of the client and of the root, and the results of the root's calls.
+/// The conversation of one run: the messages of the client and of the root, the results of the root's calls, and those of
+/// sub-agents' calls that waited for a decision or for the client.
 #[derive(Debug, Default)]
 pub struct MessageHistory {
     reader: RunReader,
@@ -26,7 +28,10 @@ impl MessageHistory {
     pub fn read_record(&mut self, record: &Record) {
         let Self { reader, messages } = self;
         reader.read_record(record, |run, event| {
-            let Some(root) = run.root().filter(|root| event.task_id() == Some(&root.id)) else { return };
+            let Some(root) = run.root().filter(|root| event.task_id() == Some(&root.id)) else {
+                messages.extend(sub_agent_message(record, run, event));
+                return;
+            };
             match event {
                 Event::Created(e) => {
                     let input = e.task.input.iter();
@@ -106,6 +111,13 @@ fn output_message(record: &Record, run: &RunFold, root: &TaskFold, output_index:
         Item::HostedCall(item) => Some(tool_message(record, &item.id, &ToolAgentOutput::from_hosted_call(item))),
         Item::Reasoning(_) | Item::ToolCall(_) | Item::FileProcessing(_) => None,
     }
+}
+
+/// The result of a sub-agent's call that waited for a decision or for the client.
+fn sub_agent_message(record: &Record, run: &RunFold, event: &Event) -> Option<HistoryMessage> {
+    let Event::ItemDone(e) = event else { return None };
+    let (task, result) = find_awaited_result(run, &e.task_id, e.output_index)?;
+    Some(tool_message(record, &result.id, &ToolAgentOutput::from_result(run, task, result)))
 }
 
 fn tool_message(record: &Record, id: &ItemId, output: &ToolAgentOutput) -> HistoryMessage {

@@ -1,12 +1,13 @@
 //! Messages and calls → their outputs.
 
 use super::wire::{OutputError, ToolAgentOutput, ToolStatus, WorkerAgentOutput, WorkerStatus};
+use crate::hosted_calls::{hosted_arguments, hosted_call_succeeded, hosted_error_text, hosted_output_text};
 use crate::tool_results::result_text;
-use model::CallId;
 use model::error::ErrorInfo;
 use model::fold::{RunFold, TaskFold};
-use model::item::{HostedCall, IncompleteReason, ItemStatus, Message, ResultStatus, ToolResult, plain_text};
+use model::item::{CallKind, HostedCall, IncompleteReason, Item, ItemStatus, Message, ResultStatus, ToolResult};
 use model::json::JsonObject;
+use model::{CallId, TaskId};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -136,18 +137,44 @@ impl ToolAgentOutput {
 
     /// The output of a hosted call. It has no separate call item, so its own id serves as the call id.
     pub fn from_hosted_call(item: &HostedCall) -> Self {
-        let succeeded = !matches!(item.status, Some(ItemStatus::Incomplete | ItemStatus::Failed));
-        let error = (!succeeded).then(|| OutputError::new("incomplete", "The call did not end well"));
+        let succeeded = hosted_call_succeeded(item);
+        let default = match item.status {
+            Some(ItemStatus::Incomplete) => OutputError::new("incomplete", "The call was not finished"),
+            _ => OutputError::new("failed", "The tool failed"),
+        };
+        let error = match hosted_error_text(item) {
+            _ if succeeded => None,
+            Some(message) => Some(OutputError { message, ..default }),
+            None => Some(default),
+        };
+        let summary = match (hosted_output_text(item), &error) {
+            (text, Some(error)) if text.is_empty() => error.message.clone(),
+            (text, _) => text,
+        };
         Self {
-            tool_name: item.name.clone(),
+            tool_name: item.tool_name().to_owned(),
             tool_call_id: item.id.as_str().to_owned(),
-            tool_call_args: item.action.as_ref().and_then(Value::as_object).cloned(),
+            tool_call_args: Some(hosted_arguments(item)).filter(|arguments| !arguments.is_empty()),
             status: if succeeded { ToolStatus::Success } else { ToolStatus::Failure },
-            result_summary: truncate_summary(&plain_text(item.block_list.as_deref().unwrap_or_default())),
+            result_summary: truncate_summary(&summary),
             ui_hints: None,
             error,
         }
     }
+}
+
+/// The result at this position of a sub-agent's output, if its call waited for a decision or for the client. Clients saw
+/// the call while it waited, although a sub-agent is otherwise one call of its parent.
+pub(super) fn find_awaited_result<'a>(
+    run: &'a RunFold,
+    task: &TaskId,
+    output_index: u32,
+) -> Option<(&'a TaskFold, &'a ToolResult)> {
+    let task = run.task(task).filter(|task| task.spec.parent_task_id.is_some())?;
+    let Item::ToolResult(result) = &task.items.get(output_index as usize)?.item else { return None };
+    let (_, call) = task.call(&result.call_id)?;
+    let was_awaited = call.kind == Some(CallKind::Client) || task.last_approval(&call.call_id).is_some();
+    was_awaited.then_some((task, result))
 }
 
 /// The error of a failed result that has none itself.

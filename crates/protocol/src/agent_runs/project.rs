@@ -1,6 +1,7 @@
 //! Records → frames.
 
 use super::AGENT_RUNS_PROJECTION;
+use super::output::find_awaited_result;
 use super::wire::{AgentRunEvent, PendingHint, ToolAgentOutput, WorkerAgentOutput, to_object};
 use crate::event_groups::{item_progress_events, native_only_events};
 use crate::record_frames::RecordFrames;
@@ -54,9 +55,18 @@ struct EventProjector<'a> {
 
 impl<'a> EventProjector<'a> {
     fn on_event(&mut self, event: &Event) {
-        // A sub-agent is one call of its parent, unless it requests an approval or a client tool.
-        if event.task_id() == Some(&self.root.id) || matches!(event, Event::ApprovalRequested(_) | Event::Paused(_)) {
-            self.on_visible_event(event);
+        if event.task_id() == Some(&self.root.id) {
+            return self.on_visible_event(event);
+        }
+        // A sub-agent is one call of its parent, except for its calls that wait for a decision or the client.
+        match event {
+            Event::ApprovalRequested(_) | Event::Paused(_) => self.on_visible_event(event),
+            Event::ItemDone(e) => {
+                if let Some((task, result)) = find_awaited_result(self.run, &e.task_id, e.output_index) {
+                    self.send_result(&result.call_id, ToolAgentOutput::from_result(self.run, task, result));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -174,25 +184,15 @@ impl<'a> EventProjector<'a> {
         }
     }
 
-    /// Sends a call's pending request. The root's call that started a sub-agent represents the calls of the sub-agent.
+    /// Sends a call's pending request, under the ids of that call. Its result follows with the same ids.
     fn send_pending_result(&mut self, task: &TaskId, call: &CallId, summary: &str, hint: &PendingHint<'_>) {
-        let Some(call) = self.root_call_of(task, call) else { return };
+        let Some(task) = self.run.task(task) else { return };
         let output = ToolAgentOutput {
             result_summary: summary.to_owned(),
             ui_hints: Some(to_object(hint)),
-            ..ToolAgentOutput::pending(self.root, &call)
+            ..ToolAgentOutput::pending(task, call)
         };
-        self.send_result(&call, output);
-    }
-
-    fn root_call_of(&self, task: &TaskId, call: &CallId) -> Option<CallId> {
-        let (mut task, mut call) = (self.run.task(task)?, call.clone());
-        // A parent is created before its children, so this ends.
-        while let Some(parent) = &task.spec.parent_task_id {
-            call = CallId::from(task.id.as_str());
-            task = self.run.task(parent)?;
-        }
-        Some(call)
+        self.send_result(call, output);
     }
 
     fn send_result(&mut self, call_id: &CallId, output: ToolAgentOutput) {

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// `POST /api/v1/agent/runs`.
+/// `POST /api/v1/agent/runs`. Unknown members are ignored: front ends of this protocol send members of their own.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 #[schemars(rename = "NewAgentRun")]
 pub struct CreateAgentRunRequest {
     message: String,
@@ -26,7 +26,6 @@ pub struct CreateAgentRunRequest {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "AttachmentRef")]
 struct StoredFile {
     bucket: String,

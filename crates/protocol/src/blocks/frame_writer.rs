@@ -18,6 +18,7 @@ impl BlocksFrameWriter<'_> {
             timestamp: Duration::from_millis(run.at).as_secs_f64(),
             display_mode: root.spec.display_mode,
             is_new_session_from_share: root.spec.origin.as_ref().is_some_and(|origin| origin.get("share").is_some()),
+            input: root.spec.input.iter().map(Into::into).collect(),
         });
     }
 

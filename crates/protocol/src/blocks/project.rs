@@ -8,7 +8,8 @@ use super::tool_blocks;
 use super::wire::{
     BlocksDelta, BlocksEvent, BlocksFile, CANCELLED_TEXT, ContentBlock, FAILED_TEXT, MessageEnd, TerminalExtras,
 };
-use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
+use crate::event_groups::{native_only_events, terminal_events};
+use crate::hosted_calls::has_complete_arguments;
 use crate::record_frames::RecordFrames;
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
@@ -137,27 +138,33 @@ impl BlocksTurn {
             }
             Event::TextDone(e) => self.on_text_done(task, e, out),
             Event::ArgumentsDone(e) => self.on_arguments_done(task, e.output_index, out),
-            Event::HostedCallUpdated(e) if e.action.is_some() => self.show_hosted_call(task, e.output_index, out),
+            Event::HostedCallUpdated(e) => self.show_ready_hosted_call(task, e.output_index, out),
             // An image tool has started; its arguments are only known at its end.
             Event::ImageAdded(e) => self.show_hosted_call(task, e.output_index, out),
             Event::FileProcessingUpdated(e) => self.on_file_updated(task, e, out),
             Event::ApprovalRequested(e) => self.add_approval_request(e, out),
+            Event::ApprovalResolved(e) => {
+                out.push(&BlocksEvent::ApprovalResolved { approval_key: &e.key, decisions: &e.decisions, by: e.by });
+            }
+            Event::InputAdded(e) => {
+                out.push(&BlocksEvent::InputAdded { input: e.input.iter().map(Into::into).collect() });
+            }
             Event::Completed(e) if is_root => self.finish(&RunEnd::Completed, e.duration_ms, out),
             Event::Incomplete(e) if is_root => self.finish(&e.reason.into(), e.duration_ms, out),
             Event::Failed(e) if is_root => self.on_failed(e, out),
             Event::Cancelled(e) if is_root => self.on_cancelled(e, out),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
             native_only_events!()
-            | item_progress_events!()
             | terminal_events!()
+            | Event::ArgumentsDelta(_)
+            | Event::AnnotationAdded(_)
+            | Event::ImageDelta(_)
             | Event::Created(_)
             | Event::StepStarted(_)
             | Event::StepDone(_)
             | Event::ImageDone(_)
             | Event::ToolStarted(_)
             | Event::AgentUpdated(_)
-            | Event::InputAdded(_)
-            | Event::ApprovalResolved(_)
             | Event::Paused(_)
             | Event::Resumed(_)
             | Event::Recovered(_) => {}
@@ -176,7 +183,7 @@ impl BlocksTurn {
 
     fn on_item_added(&mut self, task: &TaskFold, e: &ItemEvent, out: &mut BlocksFrameWriter<'_>) {
         match &e.item {
-            Item::HostedCall(call) if call.action.is_some() => self.show_hosted_call(task, e.output_index, out),
+            Item::HostedCall(_) => self.show_ready_hosted_call(task, e.output_index, out),
             Item::FileProcessing(item) => {
                 let files = item.files.iter().map(|file| BlocksFile { url: &file.url }).collect();
                 let block = ContentBlock::FileProcessing { status: "processing", files };
@@ -262,6 +269,15 @@ impl BlocksTurn {
         }
     }
 
+    /// Sends a hosted call as soon as its arguments are complete: a `tool_use` block does not grow.
+    fn show_ready_hosted_call(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_>) {
+        if let Some(Item::HostedCall(call)) = item_at(task, output_index)
+            && has_complete_arguments(call)
+        {
+            self.show_hosted_call(task, output_index, out);
+        }
+    }
+
     /// Sends a hosted call, once.
     fn show_hosted_call(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_>) {
         if let Some(Item::HostedCall(call)) = item_at(task, output_index)
@@ -288,7 +304,7 @@ impl BlocksTurn {
     fn add_approval_request(&mut self, e: &ApprovalRequested, out: &mut BlocksFrameWriter<'_>) {
         let block = ContentBlock::ApprovalRequest { approval_key: &e.key, tool_use_id: e.call_id.as_str() };
         let index = self.start_block(block, out);
-        out.send_delta(index, BlocksDelta::approval_request(&e.action_requests, &e.review_configs, e.timeout_seconds));
+        out.send_delta(index, BlocksDelta::approval_request(e));
         out.stop_block(index, None);
     }
 

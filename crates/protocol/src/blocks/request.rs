@@ -1,4 +1,7 @@
 //! The messages that a client sends over its socket.
+//!
+//! Unknown members of a message are ignored: front ends of this protocol send members of their own. A decision is read
+//! strictly, because a misspelled member could change what is approved.
 
 use crate::client_input::InvalidField;
 use model::content::{ContentPart, FileRef};
@@ -12,8 +15,8 @@ pub enum BlocksMessage {
     Chat(BlocksChat),
     /// Follows an existing session, from a cursor if there is one.
     Resume(BlocksResume),
-    /// Cancels all runs of the session, queued ones included.
-    Stop,
+    /// Cancels all runs of a session, queued ones included.
+    Stop(BlocksStop),
     ApprovalResponse(BlocksApprovalResponse),
     Ping,
 }
@@ -43,10 +46,7 @@ pub enum BlocksMessageType {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct BlocksChat {
-    #[serde(rename = "type")]
-    _kind: BlocksMessageType,
     #[serde(default)]
     pub session_id: Option<String>,
     content: String,
@@ -77,31 +77,24 @@ impl BlocksChat {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct BlocksResume {
-    #[serde(rename = "type")]
-    _kind: BlocksMessageType,
     pub session_id: String,
     #[serde(default)]
     pub after: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct BlocksApprovalResponse {
-    #[serde(rename = "type")]
-    _kind: BlocksMessageType,
     pub approval_key: String,
     /// Maps, because serde accepts a list for a struct, and a malformed decision must not count as an approval.
     decisions: Vec<JsonObject>,
 }
 
-/// A message without fields of its own.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EmptyBlocksMessage {
-    #[serde(rename = "type")]
-    _kind: BlocksMessageType,
+pub struct BlocksStop {
+    /// By default the session that the socket follows.
+    #[serde(default)]
+    pub session_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

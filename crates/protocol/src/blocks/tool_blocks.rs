@@ -1,17 +1,16 @@
 //! The blocks of calls and their results. A result is one short text, and an artifact with the rest.
 
 use super::wire::{Artifact, ContentBlock, ToolUseStatus};
+use crate::hosted_calls::{hosted_arguments, hosted_call_succeeded, hosted_output_text, raw_object};
 use crate::tool_results::{latest_messages, subagent_of_result};
 use model::error::ErrorCode;
 use model::fold::{RunFold, TaskFold};
-use model::item::{Block, HostedCall, ItemStatus, ResultStatus, ToolCall, ToolResult, plain_text};
+use model::item::{Block, HostedCall, ResultStatus, ToolCall, ToolResult, plain_text};
 use model::json::JsonObject;
 use serde_json::Value;
 
 /// The length of a result's text, in code points.
 const CONTENT_CHARS_MAX: usize = 500;
-/// The member that holds arguments that are not an object.
-const RAW_ARGUMENTS_KEY: &str = "_raw";
 
 /// A call whose arguments are complete.
 pub(super) fn tool_use_block<'a>(task: &'a TaskFold, call: &'a ToolCall) -> ContentBlock<'a> {
@@ -29,17 +28,12 @@ pub(super) fn tool_use_block<'a>(task: &'a TaskFold, call: &'a ToolCall) -> Cont
 /// A hosted call, in the shape of a tool call.
 pub(super) fn hosted_use_block<'a>(task: &'a TaskFold, call: &'a HostedCall) -> ContentBlock<'a> {
     let id = call.id.as_str();
-    let input = match &call.action {
-        None | Some(Value::Null) => JsonObject::new(),
-        Some(Value::Object(action)) => action.clone(),
-        Some(other) => raw_object(other.clone()),
-    };
     ContentBlock::ToolUse {
         id,
-        name: &call.name,
+        name: call.tool_name(),
         tool_use_id: id,
-        tool_content_message: &call.name,
-        input,
+        tool_content_message: call.tool_name(),
+        input: hosted_arguments(call),
         owner: task.into(),
     }
 }
@@ -72,20 +66,17 @@ pub(super) fn tool_result_block<'a>(
     })
 }
 
+/// The result of a hosted call. An output that is not plain text is in the artifact as the provider sent it.
 pub(super) fn hosted_result_block<'a>(task: &'a TaskFold, call: &'a HostedCall) -> ContentBlock<'a> {
-    let blocks = call.block_list.as_deref().unwrap_or_default();
-    let text = plain_text(blocks);
+    let (blocks, output) = (call.block_list.as_deref().unwrap_or_default(), call.output());
+    let text = hosted_output_text(call);
     let content = truncate_content(&text).to_owned();
-    let is_plain = blocks.iter().all(|block| matches!(block, Block::Text(_)));
+    let is_plain = blocks.iter().all(|block| matches!(block, Block::Text(_))) && output.is_none_or(Value::is_string);
     ContentBlock::ToolResult {
         tool_use_id: call.id.as_str(),
-        name: &call.name,
-        status: if matches!(call.status, None | Some(ItemStatus::Completed)) {
-            ToolUseStatus::Success
-        } else {
-            ToolUseStatus::Error
-        },
-        artifact: (!is_plain || content != text).then_some(Artifact::Blocks(blocks)),
+        name: call.tool_name(),
+        status: if hosted_call_succeeded(call) { ToolUseStatus::Success } else { ToolUseStatus::Error },
+        artifact: (!is_plain || content != text).then_some(Artifact::Hosted { blocks, output }),
         content,
         input: None,
         owner: task.into(),
@@ -119,8 +110,4 @@ fn truncate_content(text: &str) -> &str {
 /// Arguments as an object, even if the model wrote something else.
 fn parse_input(arguments: &str) -> JsonObject {
     serde_json::from_str(arguments).unwrap_or_else(|_| raw_object(Value::from(arguments)))
-}
-
-fn raw_object(value: Value) -> JsonObject {
-    JsonObject::from_iter([(RAW_ARGUMENTS_KEY.to_owned(), value)])
 }

@@ -1,11 +1,14 @@
 //! The frames. The order of members is the order on the wire.
 
+use model::content::ContentPart;
 use model::error::ErrorInfo;
-use model::event::{ActionRequest, DisplayMode, ReviewConfig};
+use model::event::{
+    ActionRequest, ApprovalDecision, ApprovalRequested, DisplayMode, Initiator, InputMessage, ReviewConfig,
+};
 use model::fold::TaskFold;
-use model::item::Block;
+use model::item::{Block, Role};
 use model::json::JsonObject;
-use model::{ApprovalKey, TaskId};
+use model::{ApprovalKey, ItemId, Millis, TaskId};
 use serde::Serialize;
 use serde_json::Value;
 use serde_with::skip_serializing_none;
@@ -32,6 +35,17 @@ pub(super) enum BlocksEvent<'a> {
         timestamp: f64,
         display_mode: DisplayMode,
         is_new_session_from_share: bool,
+        /// What the turn answers, for clients that did not send it.
+        input: Vec<BlocksInput<'a>>,
+    },
+    /// Messages that the running turn was sent.
+    InputAdded {
+        input: Vec<BlocksInput<'a>>,
+    },
+    ApprovalResolved {
+        approval_key: &'a ApprovalKey,
+        decisions: &'a [ApprovalDecision],
+        by: Initiator,
     },
     ContentBlockStart {
         index: u32,
@@ -53,6 +67,31 @@ pub(super) enum BlocksEvent<'a> {
     MessageStop {
         duration_ms: u64,
     },
+}
+
+/// A message to the agent, as `chat` has it: text, and the addresses of files and images.
+#[derive(Serialize)]
+pub(super) struct BlocksInput<'a> {
+    id: &'a ItemId,
+    role: Role,
+    content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    content_urls: Vec<&'a str>,
+}
+
+impl<'a> From<&'a InputMessage> for BlocksInput<'a> {
+    fn from(message: &'a InputMessage) -> Self {
+        let (mut texts, mut content_urls) = (Vec::new(), Vec::new());
+        for part in &message.content {
+            match part {
+                ContentPart::Text { text, .. } => texts.push(text.as_str()),
+                ContentPart::ImageUrl { image_url, .. } => content_urls.push(image_url.url.as_str()),
+                // A stored file has a path instead, for which clients request a signed address.
+                ContentPart::File { file } => content_urls.extend(file.url.as_deref().or(file.path.as_deref())),
+            }
+        }
+        Self { id: &message.id, role: message.role, content: texts.join("\n"), content_urls }
+    }
 }
 
 #[derive(Serialize)]
@@ -136,6 +175,18 @@ pub(super) enum ToolUseStatus {
 pub(super) enum Artifact<'a> {
     Tool(&'a Value),
     Blocks(&'a [Block]),
+    /// The blocks of a hosted call, and its output in the provider's shape.
+    Hosted {
+        blocks: &'a [Block],
+        output: Option<&'a Value>,
+    },
+}
+
+#[skip_serializing_none]
+#[derive(Serialize)]
+struct HostedArtifact<'a> {
+    blocks: Option<&'a [Block]>,
+    output: Option<&'a Value>,
 }
 
 impl Serialize for Artifact<'_> {
@@ -143,6 +194,10 @@ impl Serialize for Artifact<'_> {
         match self {
             Self::Tool(value) => value.serialize(serializer),
             Self::Blocks(blocks) => serializer.collect_map([("blocks", blocks)]),
+            Self::Hosted { blocks, output } => {
+                let blocks = Some(*blocks).filter(|blocks| !blocks.is_empty());
+                HostedArtifact { blocks, output: *output }.serialize(serializer)
+            }
         }
     }
 }
@@ -165,6 +220,7 @@ pub(super) struct BlocksDelta<'a> {
     action_requests: Option<&'a [ActionRequest]>,
     review_configs: Option<&'a [ReviewConfig]>,
     timeout_seconds: Option<u64>,
+    expires_at: Option<Millis>,
     status: Option<&'static str>,
     message: Option<&'a str>,
 }
@@ -182,15 +238,12 @@ impl<'a> BlocksDelta<'a> {
         Self { extras: Some(extras), ..Self::text(text) }
     }
 
-    pub(super) fn approval_request(
-        actions: &'a [ActionRequest],
-        configs: &'a [ReviewConfig],
-        timeout_seconds: u64,
-    ) -> Self {
+    pub(super) fn approval_request(request: &'a ApprovalRequested) -> Self {
         Self {
-            action_requests: Some(actions),
-            review_configs: Some(configs),
-            timeout_seconds: Some(timeout_seconds),
+            action_requests: Some(&request.action_requests),
+            review_configs: Some(&request.review_configs),
+            timeout_seconds: Some(request.timeout_seconds),
+            expires_at: Some(request.expires_at),
             ..Self::default()
         }
     }

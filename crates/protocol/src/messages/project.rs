@@ -6,7 +6,7 @@
 
 use super::wire::{
     BlockDelta, Citation, ContentBlock, ErrorObject, MessageDelta, MessageObject, MessagesDelta, MessagesEvent,
-    ToolResultStatus, UsageObject,
+    SERVER_NAME, ToolResultStatus, UsageObject,
 };
 use crate::record_frames::{RecordFrames, to_json_value};
 use crate::stateless::segment::{Segment, SegmentEvent};
@@ -91,8 +91,8 @@ impl MessagesProjection {
             SegmentPart::ClientCall { call_id, name, .. } => {
                 ContentBlock::tool_use(call_id.as_str(), name, JsonObject::new())
             }
-            SegmentPart::ServerCall { id, name, arguments } => {
-                ContentBlock::mcp_tool_use(id, name, parse_arguments_object(arguments))
+            SegmentPart::ServerCall { id, name, server, arguments } => {
+                ContentBlock::mcp_tool_use(id, name, server.as_deref().unwrap_or(SERVER_NAME), arguments.clone())
             }
             SegmentPart::ServerResult { item } => {
                 let outcome = self.segment.call_outcome(*item);

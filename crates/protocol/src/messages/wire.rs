@@ -56,7 +56,7 @@ pub(super) struct ContentBlock<'a> {
     input: Option<JsonObject>,
     is_error: Option<bool>,
     name: Option<&'a str>,
-    server_name: Option<&'static str>,
+    server_name: Option<&'a str>,
     signature: Option<&'a str>,
     text: Option<String>,
     thinking: Option<String>,
@@ -80,9 +80,9 @@ impl<'a> ContentBlock<'a> {
         Self { id: Some(id), name: Some(name), input: Some(input), block_type: "tool_use", ..Self::default() }
     }
 
-    /// A call that the server answers.
-    pub(super) fn mcp_tool_use(id: &'a str, name: &'a str, input: JsonObject) -> Self {
-        Self { server_name: Some(SERVER_NAME), block_type: "mcp_tool_use", ..Self::tool_use(id, name, input) }
+    /// A call that an MCP server answers.
+    pub(super) fn mcp_tool_use(id: &'a str, name: &'a str, server_name: &'a str, input: JsonObject) -> Self {
+        Self { server_name: Some(server_name), block_type: "mcp_tool_use", ..Self::tool_use(id, name, input) }
     }
 
     pub(super) fn mcp_tool_result(tool_use_id: &'a str, status: ToolResultStatus, text: String) -> Self {

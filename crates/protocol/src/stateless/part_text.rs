@@ -1,5 +1,6 @@
 //! The parts of a segment, and their texts as read from the run so far.
 
+use crate::hosted_calls::hosted_output_text;
 use crate::tool_results::{latest_messages, subagent_of_result};
 use model::CallId;
 use model::content::TextBlock;
@@ -19,8 +20,8 @@ pub(crate) enum SegmentPart {
     Image { item: usize, block: usize },
     /// A call that the client answers.
     ClientCall { call_id: CallId, name: String, arguments: String },
-    /// A call that the server answers.
-    ServerCall { id: String, name: String, arguments: String },
+    /// A call that the server answers, or the provider. `server` is the provider's MCP server.
+    ServerCall { id: String, name: String, server: Option<String>, arguments: JsonObject },
     /// The result of a call that the server answered.
     ServerResult { item: usize },
 }
@@ -74,7 +75,8 @@ pub(super) fn part_text(run: &RunFold, part: &SegmentPart) -> String {
                 _ => String::new(),
             }
         }
-        SegmentPart::ClientCall { arguments, .. } | SegmentPart::ServerCall { arguments, .. } => arguments.clone(),
+        SegmentPart::ClientCall { arguments, .. } => arguments.clone(),
+        SegmentPart::ServerCall { arguments, .. } => Value::Object(arguments.clone()).to_string(),
         SegmentPart::ServerResult { item } => {
             root_item(run, *item).map(|fold| tool_result_text(run, &fold.item)).unwrap_or_default()
         }
@@ -96,7 +98,11 @@ pub(crate) fn parse_arguments_object(arguments: &str) -> JsonObject {
 }
 
 fn tool_result_text(run: &RunFold, item: &Item) -> String {
-    let Item::ToolResult(result) = item else { return blocks_text(item.blocks()) };
+    let result = match item {
+        Item::ToolResult(result) => result,
+        Item::HostedCall(call) => return hosted_output_text(call),
+        _ => return String::new(),
+    };
     let child = run.root().and_then(|root| subagent_of_result(run, root, result));
     let text = match child {
         Some(child) => latest_messages(child).next().map(Message::text).unwrap_or_default(),

@@ -9,15 +9,15 @@
 
 use super::part_text::{self, PartText, SegmentPart};
 use crate::event_groups::{item_progress_events, native_only_events};
+use crate::hosted_calls::{hosted_arguments, hosted_call_succeeded};
 use crate::run_end::{RunEnd, RunFailure};
 use crate::run_reader::RunReader;
 use model::content::{Annotation, TextBlock};
 use model::event::{Event, PendingKind, PendingRequest, TaskPaused};
 use model::fold::{RunFold, TaskFold};
-use model::item::{CallKind, Item, ItemStatus, ResultStatus};
+use model::item::{CallKind, Item, ResultStatus};
 use model::usage::Usage;
 use model::{CallId, Millis, Record, TaskId};
-use serde_json::Value;
 use std::collections::HashSet;
 
 #[derive(Clone, Debug)]
@@ -183,7 +183,7 @@ impl Segment {
                 succeeded: result.status == Some(ResultStatus::Completed),
             },
             Some(Item::HostedCall(call)) => {
-                CallOutcome { call_id: call.id.as_str(), succeeded: call.status == Some(ItemStatus::Completed) }
+                CallOutcome { call_id: call.id.as_str(), succeeded: hosted_call_succeeded(call) }
             }
             _ => CallOutcome { call_id: "", succeeded: false },
         }
@@ -291,9 +291,9 @@ impl Segment {
                 }
             }
             Some(Item::HostedCall(call)) => {
-                let arguments = call.action.as_ref().filter(|action| action.is_object()).map(Value::to_string);
-                let arguments = arguments.unwrap_or_else(|| "{}".to_owned());
-                self.add_part(SegmentPart::ServerCall { id: call.id.to_string(), name: call.name.clone(), arguments });
+                let (name, server) = (call.tool_name().to_owned(), call.server_label().map(str::to_owned));
+                let arguments = hosted_arguments(call);
+                self.add_part(SegmentPart::ServerCall { id: call.id.to_string(), name, server, arguments });
                 self.add_part(SegmentPart::ServerResult { item });
             }
             Some(Item::Reasoning(_) | Item::Message(_) | Item::ToolCall(_) | Item::FileProcessing(_)) | None => {}
@@ -306,7 +306,8 @@ impl Segment {
             return;
         };
         let arguments = started_with.map_or_else(|| part_text::call_arguments(call), str::to_owned);
-        self.add_part(SegmentPart::ServerCall { id: call_id.to_string(), name: call.name.clone(), arguments });
+        let (name, arguments) = (call.name.clone(), part_text::parse_arguments_object(&arguments));
+        self.add_part(SegmentPart::ServerCall { id: call_id.to_string(), name, server: None, arguments });
     }
 
     /// Adds a block of a message. Blocks of results are sent with their result.

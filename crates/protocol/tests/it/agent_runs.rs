@@ -73,17 +73,70 @@ RUN_FINISHED";
 }
 
 #[test]
-fn an_approval_of_a_sub_agent_is_shown_on_the_call_of_the_root() {
-    let log = with_child().call(4, "execute_trade", &json!({}), json!({})).step_done(1, "tool_calls");
-    let told = log.ask(4, "execute_trade", &json!({})).told();
-    let last = told.lines().last().unwrap();
-    assert!(
-        last.starts_with(
-            "TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:Waiting for approval,status:partial,"
-        ),
-        "{last}"
+fn each_approval_of_a_sub_agent_has_the_ids_of_its_own_call() {
+    let order = |symbol: &str| json!({"symbol": symbol});
+    let log = with_child()
+        .call(4, "execute_trade", &order("VNM"), json!({"gate": "always"}))
+        .call(5, "execute_trade", &order("FPT"), json!({"gate": "always"}))
+        .step_done(1, "tool_calls")
+        .ask(4, "execute_trade", &order("VNM"))
+        .ask(5, "execute_trade", &order("FPT"))
+        .resolve(4, &json!({"type": "approve"}), "user")
+        .resolve(5, &json!({"type": "reject"}), "user")
+        .start(4, &order("VNM"))
+        .result(4, &[text("Order placed")], json!({"status": "completed"}))
+        .result(5, &[], json!({"status": "rejected", "error": {"code": "rejected", "message": "no"}}));
+    let records = log.records();
+    let results: Vec<Value> =
+        shown(&records).into_iter().filter(|frame| frame.kind == "TOOL_CALL_RESULT").map(|frame| frame.data).collect();
+    let ids = |result: &Value| {
+        let output = &result["toolAgentOutput"];
+        assert_eq!((&output["tool_call_id"], &output["tool_name"]), (&result["toolCallId"], &json!("execute_trade")));
+        let id = |name: &str| result[name].as_str().unwrap().chars().rev().take(1).collect::<String>();
+        format!("{} {} {}", id("messageId"), id("toolCallId"), output["status"].as_str().unwrap())
+    };
+    let told: Vec<String> = results.iter().map(ids).collect();
+    assert_eq!(told, ["4 4 partial", "5 5 partial", "4 4 success", "5 5 failure"]);
+    assert_eq!(results[1]["toolAgentOutput"]["tool_call_args"], order("FPT"));
+    let approval = &results[1]["toolAgentOutput"]["ui_hints"]["approval"];
+    assert!(approval["key"].as_str().unwrap().ends_with('5'), "{approval}");
+    let history = serde_json::to_value(conversation(&records)).unwrap();
+    let tools: Vec<&Value> = history.as_array().unwrap().iter().filter(|message| message["role"] == "tool").collect();
+    assert_eq!(tools.len(), 2, "{history:#}");
+    assert_eq!((&tools[0]["id"], &tools[1]["content"]), (&results[0]["messageId"], &json!("no")));
+}
+
+#[test]
+fn a_hosted_tool_has_its_arguments_its_output_and_its_outcome() {
+    let output = |name: &str, state: &str, action: Value| {
+        let item = json!({"type": "hosted_call", "id": "hc_R1", "name": name, "block_list": [], "state": state,
+            "action": action, "status": "completed"});
+        let log = Log::new().step(1, 1).event("task.output_item.added", json!({"output_index": 0, "item": item}));
+        let records = log.event("task.output_item.done", json!({"output_index": 0, "item": item})).records();
+        let told = shown(&records).pop().unwrap().data["toolAgentOutput"].clone();
+        let history = conversation(&records).pop().unwrap();
+        assert_eq!(
+            (history.metadata.get("toolAgentOutput"), told["result_summary"] == history.content),
+            (Some(&told), true)
+        );
+        told
+    };
+    let logs = json!([{"type": "logs", "logs": "2"}]);
+    let code =
+        output("code_interpreter", "completed", json!({"code": "print(2)", "container_id": "c", "outputs": logs}));
+    assert_eq!((&code["tool_call_args"], &code["result_summary"]), (&json!({"code": "print(2)"}), &json!("2")));
+    assert_eq!(code["status"], "success");
+    let action = json!({"name": "ask", "server_label": "wiki", "arguments": "{\"q\":1}", "error": "no page"});
+    let failed = output("mcp", "failed", action);
+    assert_eq!((&failed["tool_name"], &failed["tool_call_args"]), (&json!("ask"), &json!({"q": 1})));
+    assert_eq!(
+        (&failed["status"], &failed["error"], &failed["result_summary"]),
+        (&json!("failure"), &json!({"code": "failed", "message": "no page"}), &json!("no page"))
     );
-    assert!(last.contains("tool_name:ask_for_help,ui_hints:{approval:{action_requests:[{args:{},name:execute_trade}],expires_at:1710000300000,key:apr_R4,"), "{last}");
+    let found = json!([{"type": "web_search_result", "title": "Seine", "url": "https://example.org/seine"}]);
+    let search = output("web_search", "completed", json!({"input": {"query": "rivers"}, "result": found}));
+    assert_eq!(search["tool_call_args"], json!({"query": "rivers"}));
+    assert_eq!(search["result_summary"], "Seine https://example.org/seine");
 }
 
 fn trade() -> Log {

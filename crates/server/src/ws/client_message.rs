@@ -2,18 +2,18 @@
 
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use protocol::blocks::{BlocksMessage, BlocksMessageHeader, BlocksMessageType, EmptyBlocksMessage};
+use protocol::blocks::{BlocksMessage, BlocksMessageHeader, BlocksMessageType};
 use serde_json::Value;
 
-/// Parses a message as strictly as a request body.
+/// Parses a message by its type. Members that the type does not have are ignored.
 pub(super) fn parse_client_message(json: JsonBody) -> Result<BlocksMessage, Problem> {
     let BlocksMessageHeader { kind } = json.parse_field("type")?;
     Ok(match kind {
         BlocksMessageType::Chat => BlocksMessage::Chat(json.into_object()?),
         BlocksMessageType::Resume => BlocksMessage::Resume(json.into_object()?),
         BlocksMessageType::ApprovalResponse => BlocksMessage::ApprovalResponse(json.into_object()?),
-        BlocksMessageType::Stop => json.into_object().map(|_: EmptyBlocksMessage| BlocksMessage::Stop)?,
-        BlocksMessageType::Ping => json.into_object().map(|_: EmptyBlocksMessage| BlocksMessage::Ping)?,
+        BlocksMessageType::Stop => BlocksMessage::Stop(json.into_object()?),
+        BlocksMessageType::Ping => BlocksMessage::Ping,
     })
 }
 

@@ -16,7 +16,7 @@ use gateway::blocks_session::{self, BlocksSession, SessionOutput};
 use gateway::stream_start::blob_url_signer;
 use model::ApprovalKey;
 use model::error::ErrorCode;
-use protocol::blocks::{BlocksMessage, BlocksResume};
+use protocol::blocks::{BlocksMessage, BlocksResume, BlocksStop};
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -174,12 +174,12 @@ impl BlocksSocket {
             BlocksMessage::Chat(chat) => {
                 Box::pin(blocks_session::send_chat(gateway, user, session, chat)).await?;
             }
-            BlocksMessage::Resume(BlocksResume { session_id, after, .. }) => {
-                blocks_session::resume_session(gateway, user, session, session_id, after.as_deref()).await?;
+            BlocksMessage::Resume(BlocksResume { session_id, after }) => {
+                blocks_session::resume_session(gateway, user, session, session_id, after).await?;
             }
-            BlocksMessage::Stop => {
-                let thread = session.as_ref().map(|session| session.thread.clone());
-                blocks_session::stop_session(gateway, user, thread).await?;
+            BlocksMessage::Stop(BlocksStop { session_id }) => {
+                let current = session.as_ref().map(|session| session.thread.clone());
+                blocks_session::stop_session(gateway, user, current, session_id).await?;
             }
             BlocksMessage::ApprovalResponse(response) => {
                 let key = ApprovalKey::from(response.approval_key.as_str());

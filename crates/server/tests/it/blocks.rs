@@ -88,7 +88,7 @@ async fn errors_are_reported_and_the_socket_stays_open() {
         (json!({"content": "hello"}), "invalid_body"),
         (json!({"type": "shout", "content": "hello"}), "invalid_body"),
         (json!({"type": "chat"}), "invalid_body"),
-        (json!({"type": "chat", "content": "hello", "contant": 1}), "invalid_body"),
+        (json!({"type": "chat", "contant": "hello"}), "invalid_body"),
         (json!({"type": "chat", "content": ""}), "no_input"),
         (json!({"type": "chat", "content": "hello", "agent": "nobody"}), "unknown_agent"),
         (json!({"type": "chat", "content": "hello", "session_id": "a b"}), "invalid_body"),

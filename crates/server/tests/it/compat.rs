@@ -68,6 +68,24 @@ fn without_comments(stream: &[u8]) -> Vec<u8> {
         .into()
 }
 
+fn read_lines(lines: &str) -> Vec<Value> {
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Frames of blocks without the events and members that were added after version 0.1.0, which its clients ignore.
+fn without_additions(lines: &str) -> Vec<Value> {
+    let mut frames = read_lines(lines);
+    frames.retain(|frame| !matches!(text(&frame["type"]), "approval_resolved" | "input_added"));
+    for frame in &mut frames {
+        for (object, added) in [("", "input"), ("/delta", "expires_at")] {
+            if let Some(object) = frame.pointer_mut(object).and_then(Value::as_object_mut) {
+                object.remove(added);
+            }
+        }
+    }
+    frames
+}
+
 async fn assert_served(hw: &Server, path: &str, key: &str, body: &Value) {
     let expected = match body["base64"].as_str() {
         Some(encoded) => base64::engine::general_purpose::STANDARD.decode(encoded).unwrap(),
@@ -93,7 +111,12 @@ async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
         for protocol in PROTOCOLS {
             let output = hw.run_cli(&["replay", text(&run["task"]), "--as", protocol, "--fast"]);
             let stdout = String::from_utf8(output.stdout).unwrap();
-            assert_eq!(stdout, text(&run["replays"][protocol]), "{} as {protocol}", run["name"]);
+            let then = text(&run["replays"][protocol]);
+            if protocol == "blocks" {
+                assert_eq!(without_additions(&stdout), read_lines(then), "{} as blocks", run["name"]);
+            } else {
+                assert_eq!(stdout, then, "{} as {protocol}", run["name"]);
+            }
         }
     }
     for (path, body) in served["requests"].as_object().unwrap() {

@@ -54,7 +54,8 @@ fn every_turn_is_well_formed() {
             assert_eq!(kinds[0], "message_start", "{at}");
             assert_eq!(kinds[kinds.len() - 2..], ["message_delta", "message_stop"], "{at}");
             let (mut begun, mut open) = (0, BTreeSet::new());
-            for frame in &frames[1..frames.len() - 2] {
+            let outside = |frame: &&Value| frame["type"] == "approval_resolved" || frame["type"] == "input_added";
+            for frame in frames[1..frames.len() - 2].iter().filter(|frame| !outside(frame)) {
                 let index = frame["index"].as_u64().unwrap();
                 match frame["type"].as_str().unwrap() {
                     "content_block_start" => {

@@ -27,20 +27,31 @@ impl Log {
     }
 
     pub(super) fn begun(display_mode: &str) -> Self {
-        let mut log = Self {
+        let mut log = Self::empty();
+        log.begin(display_mode, &json!([]));
+        log
+    }
+
+    /// A run with these messages.
+    pub(super) fn with_input(input: &Value) -> Self {
+        let mut log = Self::empty();
+        log.begin("agent", input);
+        log
+    }
+
+    fn empty() -> Self {
+        Self {
             thread: ThreadId::from("thr_1"),
             run: TaskId::from("task_R"),
             task: "task_R".to_owned(),
             items: BTreeMap::new(),
             numbers: 0,
             records: Vec::new(),
-        };
-        log.begin(display_mode);
-        log
+        }
     }
 
-    fn begin(&mut self, display_mode: &str) {
-        let task = json!({"thread_id": "thr_1", "agent": "demo", "model": "scripted/demo", "input": [],
+    fn begin(&mut self, display_mode: &str, input: &Value) {
+        let task = json!({"thread_id": "thr_1", "agent": "demo", "model": "scripted/demo", "input": input,
             "display_mode": display_mode});
         self.push(json!({"type": "task.created", "task": task}));
         self.push(json!({"type": "task.started"}));
@@ -49,7 +60,7 @@ impl Log {
     /// The thread's next run.
     pub(super) fn again(mut self, run: &str) -> Self {
         (self.run, self.task, self.numbers) = (TaskId::from(run), run.to_owned(), 0);
-        self.begin("agent");
+        self.begin("agent", &json!([]));
         self
     }
 

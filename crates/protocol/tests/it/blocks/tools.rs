@@ -129,6 +129,58 @@ fn a_hosted_tool_is_a_use_and_a_result() {
     assert_eq!(last_block(&at_once)["input"], json!({"query": "rivers"}));
 }
 
+/// A hosted call in the states of a provider's stream, each with the action so far; the last one is its end.
+fn hosted_log(name: &str, states: &[(&str, Value)]) -> Log {
+    let call = json!({"type": "hosted_call", "id": "hc_R1", "name": name, "block_list": []});
+    let mut log = Log::new().step(1).item(&call);
+    let mut done = call;
+    for (state, action) in states {
+        log = log.event(json!({"type": "task.hosted_call.updated", "item_id": "hc_R1", "output_index": 0,
+            "state": state, "action": action}));
+        (done["state"], done["action"]) = (json!(state), action.clone());
+    }
+    done["status"] = json!("completed");
+    log.event(json!({"type": "task.output_item.done", "output_index": 0, "item": done}))
+}
+
+#[test]
+fn a_hosted_tool_has_its_arguments_its_output_and_its_outcome() {
+    let logs = json!([{"type": "logs", "logs": "2\n"}]);
+    let code = hosted_log(
+        "code_interpreter",
+        &[
+            ("in_progress", json!({"container_id": "c"})),
+            ("in_progress", json!({"code": "prin", "container_id": "c"})),
+            ("interpreting", json!({"code": "print(2)", "container_id": "c"})),
+            ("completed", json!({"code": "print(2)", "container_id": "c", "outputs": logs})),
+        ],
+    );
+    let frames = bare(&code);
+    assert_eq!(frames.len(), 5, "{frames:#?}");
+    assert_eq!(frames[1]["content_block"]["input"], json!({"code": "print(2)"}), "not before the code is complete");
+    let result = &frames[3]["content_block"];
+    assert_eq!((&result["content"], &result["status"]), (&json!("2\n"), &json!("success")));
+    assert_eq!(result["artifact"], json!({"output": logs}));
+
+    let called = json!({"name": "ask", "server_label": "wiki", "arguments": "{\"q\":\"Seine\"}"});
+    let mut failed = called.clone();
+    failed["error"] = json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no page"}]});
+    let frames = bare(&hosted_log("mcp", &[("in_progress", called), ("failed", failed)]));
+    let (used, result) = (&frames[1]["content_block"], &frames[3]["content_block"]);
+    assert_eq!((&used["name"], &used["input"]), (&json!("ask"), &json!({"q": "Seine"})));
+    assert_eq!((&result["name"], &result["status"]), (&json!("ask"), &json!("error")));
+    assert_eq!((&result["content"], &result["artifact"]), (&json!("no page"), &Value::Null));
+
+    let found = json!([{"type": "web_search_result", "title": "Seine", "url": "https://example.org/seine"}]);
+    let asked = json!({"input": {"query": "rivers"}});
+    let answered = json!({"input": {"query": "rivers"}, "result": found});
+    let frames = bare(&hosted_log("web_search", &[("in_progress", asked), ("completed", answered)]));
+    assert_eq!(frames[1]["content_block"]["input"], json!({"query": "rivers"}));
+    let result = &frames[3]["content_block"];
+    assert_eq!(result["content"], "Seine https://example.org/seine");
+    assert_eq!(result["artifact"], json!({"output": found}));
+}
+
 #[test]
 fn an_image_in_a_message_leaves_its_text_final() {
     let item = json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": []});

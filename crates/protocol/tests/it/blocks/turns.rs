@@ -35,7 +35,7 @@ fn thinking(index: u32, pieces: [&str; 2]) -> Vec<Value> {
 #[test]
 fn a_turn_with_reasoning_a_tool_and_an_answer_has_every_field() {
     let mut expected = vec![json!({"type": "message_start", "session_id": "s1", "timestamp": 1_710_000_000.01,
-        "display_mode": "agent", "is_new_session_from_share": false})];
+        "display_mode": "agent", "is_new_session_from_share": false, "input": []})];
     expected.extend(thinking(0, ["Thinking about the weather ", "in Paris."]));
     expected.extend(thinking(1, ["Decided to call ", "get_weather function."]));
     expected.extend(whole(
@@ -179,6 +179,7 @@ fn an_approval_is_a_block_and_the_turn_stays_open_during_the_pause() {
             "start 2 approval_request tool_use_id=call_R2 approval_key=apr_R2",
             "delta 2",
             "stop 2",
+            "approval_resolved",
             "start 3 tool_result tool_use_id=call_R2 status=success content=Order placed: VNM x100",
             "stop 3",
             "start 4 text is_part=false",
@@ -189,7 +190,8 @@ fn an_approval_is_a_block_and_the_turn_stays_open_during_the_pause() {
         ]
     );
     let delta = json!({"action_requests": [{"name": "execute_trade", "args": {"symbol": "VNM", "quantity": 100}}],
-        "review_configs": [{"require_approval": true}], "timeout_seconds": 300});
+        "review_configs": [{"require_approval": true}], "timeout_seconds": 300,
+        "expires_at": 1_710_000_300_000_u64});
     let block = json!({"type": "approval_request", "approval_key": "apr_R2", "tool_use_id": "call_R2"});
     assert_eq!(bare(&approved)[6]["content_block"], block);
     assert_eq!(bare(&approved)[7]["delta"], delta);
@@ -203,8 +205,30 @@ fn an_approval_is_a_block_and_the_turn_stays_open_during_the_pause() {
         let words = [text(end["error"]["message"].as_str().unwrap())];
         let rejected = asked().decided("call_R2", &no).result("call_R2", &words, end);
         let line = format!("start 3 tool_result tool_use_id=call_R2 status=error content={content}");
-        assert_eq!(story(&rejected)[9], line);
+        assert_eq!(story(&rejected)[10], line);
+        assert_eq!(
+            bare(&rejected)[9],
+            json!({"type": "approval_resolved", "approval_key": "apr_R2", "by": "user",
+                "decisions": [{"type": "reject", "always": false, "message": "too risky"}]})
+        );
     }
+}
+
+#[test]
+fn a_second_device_is_told_what_the_user_wrote() {
+    let message = |id: &str, content: Value| json!({"id": id, "role": "user", "content": content});
+    let file = json!({"type": "file", "file": {"url": "https://example.org/a.pdf"}});
+    let log = Log::with_input(&json!([message("msg_in", json!([file, text("Read it."), text("Then answer.")]))]))
+        .step(1)
+        .event(json!({"type": "task.input.added", "input": [message("msg_more", json!([text("Briefly.")]))]}))
+        .say(&["Read."])
+        .done(1)
+        .completed();
+    let input = json!([{"id": "msg_in", "role": "user", "content": "Read it.\nThen answer.",
+        "content_urls": ["https://example.org/a.pdf"]}]);
+    let added = json!({"type": "input_added", "input": [{"id": "msg_more", "role": "user", "content": "Briefly."}]});
+    let frames = bare(&log);
+    assert_eq!((&frames[0]["input"], &frames[1]), (&input, &added));
 }
 
 #[test]

@@ -277,6 +277,36 @@ fn a_hosted_tool_is_a_call_and_its_result() {
 }
 
 #[test]
+fn a_hosted_tool_has_its_arguments_its_output_and_its_outcome() {
+    let blocks = |name: &str, state: &str, action: Value| {
+        let mut log = Log::new();
+        let item = json!({"type": "hosted_call", "id": "hc_R1", "name": name, "block_list": [], "state": state,
+            "action": action, "status": "completed"});
+        log.step().add(json!({"type": "task.output_item.added", "output_index": 0, "item": item}));
+        log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": item}));
+        log.step_done("stop").completed();
+        answer(&log.records, run(), 1).object()["content"].clone()
+    };
+    let logs = json!([{"type": "logs", "logs": "2"}]);
+    let code =
+        blocks("code_interpreter", "completed", json!({"code": "print(2)", "container_id": "c", "outputs": logs}));
+    let result = |text: &str, is_error: bool| {
+        json!({"type": "mcp_tool_result", "tool_use_id": "hc_R1", "is_error": is_error,
+            "content": [{"type": "text", "text": text}]})
+    };
+    let used = |name: &str, server: &str, input: Value| json!({"type": "mcp_tool_use", "id": "hc_R1", "name": name, "server_name": server, "input": input});
+    let expected = used("code_interpreter", "headwater", json!({"code": "print(2)"}));
+    assert_eq!(code, json!([expected, result("2", false)]));
+    let action = json!({"name": "ask", "server_label": "wiki", "arguments": "{\"q\":1}", "error": "no page"});
+    let failed = blocks("mcp", "failed", action);
+    assert_eq!(failed, json!([used("ask", "wiki", json!({"q": 1})), result("no page", true)]));
+    let found = json!([{"type": "web_search_result", "title": "Seine", "url": "https://example.org/seine"}]);
+    let search = blocks("web_search", "completed", json!({"input": {"query": "rivers"}, "result": found}));
+    let expected = used("web_search", "headwater", json!({"query": "rivers"}));
+    assert_eq!(search, json!([expected, result("Seine https://example.org/seine", false)]));
+}
+
+#[test]
 fn our_own_ingest_accepts_the_stream() {
     let story = |log: &Log| event_lines::tell(&event_lines::read([bytes(&log.records, run(), 1).as_slice()]));
     let told = story(&scenario_logs::weather());

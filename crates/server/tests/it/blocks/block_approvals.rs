@@ -49,6 +49,32 @@ async fn a_trade_is_approved_rejected_or_edited_and_the_turn_continues() {
 }
 
 #[tokio::test]
+async fn a_second_device_sees_the_message_the_expiry_and_the_decision() {
+    let hw = Server::demo();
+    let mut first = Socket::connect(&hw).await;
+    let (_, key) = read_approval(&mut first).await;
+    let mut second = Socket::connect(&hw).await;
+    second.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
+    let started = second.next_event().await;
+    assert_eq!(started["input"][0]["content"], "trade", "{started}");
+    let mut asked = second.next_event().await;
+    while asked["delta"]["action_requests"].is_null() {
+        asked = second.next_event().await;
+    }
+    let expires_at = asked["delta"]["expires_at"].as_f64().unwrap() / 1000.0;
+    let waits = expires_at - started["timestamp"].as_f64().unwrap();
+    assert!((300.0..400.0).contains(&waits), "{asked}");
+    first.send_json(&decide(&key, &json!({"type": "reject", "message": "too risky"}))).await;
+    let decided = second.read_until("approval_resolved").await.pop().unwrap();
+    assert_eq!((&decided["approval_key"], &decided["by"]), (&key, &json!("user")), "{decided}");
+    assert_eq!(
+        (&decided["decisions"][0]["type"], &decided["decisions"][0]["message"]),
+        (&json!("reject"), &json!("too risky"))
+    );
+    second.read_until("message_stop").await;
+}
+
+#[tokio::test]
 async fn an_invalid_decision_decides_nothing() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;

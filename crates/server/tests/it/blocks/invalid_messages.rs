@@ -48,7 +48,7 @@ async fn an_error_names_the_field_and_explains() {
         (json!({"type": "resume", "session_id": []}), "`session_id`"),
         (json!({"type": "approval_response", "approval_key": "apr_1", "decisions": {}}), "`decisions`"),
         (json!({"type": "shout"}), "`type`"),
-        (json!({"type": "stop", "session_id": "s1"}), "`session_id`"),
+        (json!({"type": "stop", "session_id": []}), "`session_id`"),
     ] {
         socket.send_json(&message).await;
         let error = socket.next_event().await;
@@ -97,8 +97,9 @@ async fn an_invalid_cursor_is_refused_even_when_already_attached() {
         socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": after})).await;
         assert_eq!(socket.next_event().await["code"], code, "{after}");
     }
-    // A valid one changes nothing: the socket misses nothing.
+    // A refused one changes nothing, and a valid one restarts there.
     socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": frames[0]["cursor"]})).await;
+    assert_eq!(socket.read_until("message_stop").await, frames[1..]);
     socket.send_json(&json!({"type": "ping"})).await;
     assert_eq!(socket.next_event().await["type"], "pong");
 }

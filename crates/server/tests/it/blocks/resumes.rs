@@ -82,6 +82,28 @@ async fn two_resumes_on_one_socket_give_one_replay() {
 }
 
 #[tokio::test]
+async fn a_resume_from_another_cursor_restarts_there() {
+    let hw = Server::demo();
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "weather")).await;
+    let frames = read_turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
+    for place in [3, 1, 4] {
+        socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": frames[place]["cursor"]})).await;
+        assert_eq!(socket.read_until("message_stop").await, frames[place + 1..], "after {place}");
+    }
+    // A front end that lost what it had asks for the whole turn.
+    socket.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
+    assert_eq!(socket.read_until("message_stop").await, frames);
+    // The turn that follows is sent once.
+    socket.send_json(&chat_message("s1", "hello")).await;
+    let next = read_turn(&mut socket).await;
+    assert_ne!(next[0]["message_id"], frames[0]["message_id"]);
+    socket.send_json(&json!({"type": "ping"})).await;
+    assert_eq!(socket.next_event().await["type"], "pong", "nothing else came");
+}
+
+#[tokio::test]
 async fn a_restart_in_mid_text_loses_nothing() {
     let mut hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;

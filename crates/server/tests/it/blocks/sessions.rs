@@ -73,6 +73,60 @@ async fn joining_a_running_session_does_not_affect_others() {
 }
 
 #[tokio::test]
+async fn unknown_members_are_ignored() {
+    let hw = Server::demo();
+    let mut socket = Socket::connect(&hw).await;
+    let own = json!({"message_id": "m1", "metadata": {"page": 3}, "timestamp": 1.5});
+    let send = async |socket: &mut Socket, mut message: Value| {
+        message.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        socket.send_json(&message).await;
+    };
+    send(&mut socket, json!({"type": "ping"})).await;
+    assert_eq!(socket.next_event().await, json!({"type": "pong"}));
+    send(&mut socket, chat_message("s1", "hello")).await;
+    let frames = read_turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
+    send(&mut socket, json!({"type": "resume", "session_id": "s1"})).await;
+    assert_eq!(read_turn(&mut socket).await, frames);
+    send(&mut socket, chat_message("s1", "trade")).await;
+    let asked = socket.read_until("content_block_start").await;
+    let mut asked = asked.into_iter().next_back().unwrap();
+    while asked["content_block"]["type"] != "approval_request" {
+        asked = socket.next_event().await;
+    }
+    let key = &asked["content_block"]["approval_key"];
+    let decisions = json!([{"type": "approve"}]);
+    send(
+        &mut socket,
+        json!({"type": "approval_response", "session_id": "s1", "approval_key": key, "decisions": decisions}),
+    )
+    .await;
+    socket.read_until("message_stop").await;
+}
+
+#[tokio::test]
+async fn a_stop_may_name_its_session() {
+    let hw = Server::demo();
+    let mut runs = Vec::new();
+    let mut sockets = Vec::new();
+    for session in ["one", "two"] {
+        let mut socket = Socket::connect(&hw).await;
+        socket.send_json(&chat_message(session, "story 2000")).await;
+        runs.push(socket.read_until("content_block_delta").await[0]["message_id"].as_str().unwrap().to_owned());
+        sockets.push(socket);
+    }
+    // A socket that follows nothing, and one that follows another session.
+    let mut idle = Socket::connect(&hw).await;
+    idle.send_json(&json!({"type": "stop", "session_id": "one"})).await;
+    assert_eq!(hw.wait_ended(&runs[0]).await["status"], "cancelled");
+    assert_eq!(hw.get(&format!("/v1/tasks/{}", runs[1])).await.json()["status"], "running");
+    sockets[0].send_json(&json!({"type": "stop", "session_id": "two"})).await;
+    assert_eq!(hw.wait_ended(&runs[1]).await["status"], "cancelled");
+    idle.send_json(&json!({"type": "stop", "session_id": "unknown"})).await;
+    assert_eq!(idle.next_event().await["code"], "not_found");
+}
+
+#[tokio::test]
 async fn a_stop_ends_the_active_run_and_the_queue() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
