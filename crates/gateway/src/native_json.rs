@@ -41,6 +41,12 @@ impl<'a> From<&'a ThreadRow> for ListedThread<'a> {
     }
 }
 
+/// Usage with its members in alphabetical order, as these objects have always had them.
+#[must_use]
+pub fn sorted_usage(usage: Usage) -> Value {
+    serde_json::to_value(usage).unwrap_or_default()
+}
+
 /// A thread with the length of its log and its cost.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Thread")]
@@ -50,13 +56,20 @@ pub struct ThreadObject<'a> {
     seq: Seq,
     thread_id: &'a ThreadId,
     updated_at: Millis,
-    usage: Usage,
+    #[schemars(with = "Usage")]
+    usage: Value,
 }
 
 impl<'a> ThreadObject<'a> {
     #[must_use]
     pub fn new(row: &'a ThreadRow, seq: Seq, usage: Usage) -> Self {
-        Self { created_at: row.created_at, seq, thread_id: &row.id, updated_at: row.updated_at, usage }
+        Self {
+            created_at: row.created_at,
+            seq,
+            thread_id: &row.id,
+            updated_at: row.updated_at,
+            usage: sorted_usage(usage),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway::attachments::{SignedBlobUrl, SignedUrl};
-use gateway::shares::{SHARE_TOKEN_PREFIX, ShareViewer};
+use gateway::shares::SHARE_TOKEN_PREFIX;
 use model::blob::BLOB_URL_PREFIX;
 use model::error::ErrorCode;
 use model::{Millis, UserId};

@@ -7,18 +7,21 @@ use crate::{dates, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::native_json::sorted_usage;
 use model::limits::CostMicros;
 use model::ports::{Day, Spend};
 use model::usage::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct DayUsage {
     /// In the currency of the configured prices; 0 without prices.
     cost: f64,
     day: String,
-    usage: Usage,
+    #[schemars(with = "Usage")]
+    usage: Value,
 }
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<DayUsage>, Problem> {
@@ -30,7 +33,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
             .ok_or_else(|| Problem::invalid_param("day", "must be a date since 1970, such as 2025-01-31"))?,
     };
     let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
-    Ok(Json(DayUsage { cost: amount_as_f64(cost), day: dates::format_day(day), usage }))
+    Ok(Json(DayUsage { cost: amount_as_f64(cost), day: dates::format_day(day), usage: sorted_usage(usage) }))
 }
 
 /// Converts to whole currency units: clients do not see micros.
