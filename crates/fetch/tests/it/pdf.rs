@@ -49,7 +49,7 @@ async fn lines_and_pages_are_in_order() {
 async fn words_are_separated_at_gaps() {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
-    let content = b"BT /F1 10 Tf 1 0 0 1 72 700 Tm [(W) 20 (ords) -300 (subprocess_reader)] TJ 1 0 0 1 200 700 Tm (same line) Tj \
+    let content = b"BT /F1 10 Tf 1 0 0 1 72 700 Tm [(W) 20 (ords) -300 (apart)] TJ 1 0 0 1 200 700 Tm (same line) Tj \
         1 0 0 1 72 650 Tm (far below) Tj 0 -12 TD (next) Tj (line) ' ET";
     let content = maker.stream("", content);
     let bytes = maker.with_pages(font, &[content], "");
