@@ -18,9 +18,9 @@ const PAGES = ['README.md', ...DOCS.map((name) => `docs/${name}`)];
 
 // Blocks that a test finds by their bare language. It covers every such block of the page.
 const COVERED = {
-  'docs/configuration.md toml': 'crates/server/tests/it/check_config.rs::the_examples_on_the_page_pass_both',
-  'docs/configuration.md text': 'crates/server/tests/it/check_config.rs::the_mistake_on_the_page_is_refused_as_the_page_says',
-  'docs/scenarios.md text': 'crates/providers/tests/it/docs.rs::the_mistake_on_the_page_is_refused_as_the_page_says',
+  'docs/configuration.md toml': 'crates/server/tests/it/check_config.rs::the_documented_examples_pass_parser_and_schema',
+  'docs/configuration.md text': 'crates/server/tests/it/check_config.rs::the_documented_error_example_gives_the_documented_message',
+  'docs/scenarios.md text': 'crates/providers/tests/it/docs.rs::the_documented_error_example_gives_the_documented_message',
 };
 
 // What a page takes for granted: a service that answers as OpenAI does, or ids and files of the reader's own.

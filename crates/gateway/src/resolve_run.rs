@@ -190,9 +190,12 @@ async fn answer_pending(
     check_json_size(&answers, ANSWERS_BYTES_MAX)?;
     let extra_input = input_after_answers(gateway, items)?;
     check_agent(gateway, user, &new.agent)?;
+    // Responses repeats to the client what the request declared, so no tools are none. In the other protocols a loop over
+    // tools may declare them in its first request alone: the runner of Anthropic's SDK does.
+    let has_tools = !new.tools.is_empty() || new.request_echo.is_some();
     let update = RequestUpdate {
         agent: new.agent.clone(),
-        tools: new.tools.clone(),
+        tools: has_tools.then(|| new.tools.clone()),
         model_settings: new.model_settings.clone(),
     };
     check_request_size(&(&update, &new.request_echo))?;

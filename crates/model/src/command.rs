@@ -95,9 +95,8 @@ pub struct AnswerCommand {
 pub struct RequestUpdate {
     /// An agent's name, or `provider/model`.
     pub agent: String,
-    /// Tools that the client declares and runs itself.
-    #[serde(default)]
-    pub tools: Vec<ClientTool>,
+    /// Tools that the client declares and runs itself; `None` keeps those before.
+    pub tools: Option<Vec<ClientTool>>,
     #[serde(default)]
     pub model_settings: ModelSettings,
 }

@@ -309,7 +309,8 @@ impl TaskFold {
         self.model_settings = update.model_settings.clone();
         self.settings_since_step = self.steps.last().map_or(0, |step| step.step);
         self.requested_agent.clone_from(&update.agent);
-        let before = std::mem::replace(&mut self.client_tools, update.tools.clone());
+        let Some(tools) = &update.tools else { return };
+        let before = std::mem::replace(&mut self.client_tools, tools.clone());
         let is_retired = |tool: &ClientTool| !self.client_tools.iter().any(|now| now.name == tool.name);
         self.retired_client_tools.extend(before.into_iter().filter(is_retired));
     }

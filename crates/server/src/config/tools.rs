@@ -268,8 +268,9 @@ fn agent_tool(
     let mut tool = Tool::for_sub_agents(&called)?;
     tool.spec.name = name.to_owned();
     if let Some(declared) = parameters.declared() {
-        if wanted.len() > 1 && declared.pointer("/properties/name").is_none() {
-            table.report_error("`parameters` has no property `name`, which selects one of the agents");
+        let misses_name = wanted.len() > 1 && declared.pointer("/properties/name").is_none();
+        if let Some(item) = table.get("parameters").filter(|_| misses_name) {
+            item.report_error("the property `name` is missing; it selects one of the agents");
         }
         tool.spec.parameters = declared.clone();
     }

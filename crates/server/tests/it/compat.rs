@@ -103,6 +103,21 @@ async fn assert_served(hw: &Server, path: &str, key: &str, body: &Value) {
     );
 }
 
+/// Interruptions name their agent and task, which they did not then. All else stays as it is, byte for byte.
+fn without_interruption_additions(frames: &str) -> String {
+    let old = |line: &str| match line.strip_prefix("data: ").filter(|data| data.starts_with(r#"{"interruptions":[{"#)) {
+        Some(data) => {
+            let mut data: Value = serde_json::from_str(data).unwrap();
+            for interruption in data["interruptions"].as_array_mut().unwrap() {
+                interruption.as_object_mut().unwrap().retain(|name, _| name != "agent" && name != "task_id");
+            }
+            format!("data: {data}")
+        }
+        None => line.to_owned(),
+    };
+    frames.split('\n').map(old).collect::<Vec<_>>().join("\n")
+}
+
 #[tokio::test]
 async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
     let served = served();
@@ -115,7 +130,7 @@ async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
             if protocol == "blocks" {
                 assert_eq!(without_additions(&stdout), read_lines(then), "{} as blocks", run["name"]);
             } else {
-                assert_eq!(stdout, then, "{} as {protocol}", run["name"]);
+                assert_eq!(without_interruption_additions(&stdout), then, "{} as {protocol}", run["name"]);
             }
         }
     }

@@ -217,7 +217,7 @@ impl StrictConversation {
         let chat = Loopback::start(move |_| vec![stream_head(), ResponseAction::Send(said.clone().into_bytes())]).await;
         let keys = tempfile::tempdir().unwrap();
         for name in ["one", "two"] {
-            std::fs::write(keys.path().join(name), format!("key-{name}\n")).unwrap();
+            std::fs::write(keys.path().join(name), format!("key-of-{name}\n")).unwrap();
         }
         let config = CONFIG
             .replace("SITE", &site.url("/work"))
