@@ -31,7 +31,7 @@ pub async fn send_input(
     let run = find_root_run(gateway, user, task).await?;
     match gateway.engine.find_submission(user, idempotency.as_ref()).await? {
         Some(started) => Ok(started),
-        None => deliver_input(gateway, user, run, input, idempotency).await,
+        None => Box::pin(deliver_input(gateway, user, run, input, idempotency)).await,
     }
 }
 
