@@ -25,3 +25,4 @@ pub mod run_reader;
 pub mod stateless;
 pub mod task;
 mod tool_results;
+pub mod vendor_objects;

@@ -10,7 +10,6 @@ mod body_permits;
 mod cli;
 mod config;
 mod control_socket;
-mod dates;
 mod disconnect_guard;
 mod error_format;
 mod file_response;
@@ -30,10 +29,8 @@ mod routes;
 mod shutdown;
 mod sse;
 mod stateless;
-mod stream_limiter;
 mod stream_request;
 mod tickets;
-mod vendor_objects;
 mod viewer_routes;
 mod ws;
 

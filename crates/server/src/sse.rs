@@ -7,7 +7,6 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::stream_limiter::StreamPermit;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -16,6 +15,7 @@ use engine::Viewer;
 use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::queue_cancel::QueueCancelFrames;
+use gateway::stream_limiter::StreamPermit;
 use gateway::stream_start::{self, StreamStart, StreamUntil};
 use model::TaskId;
 use model::error::ErrorCode;

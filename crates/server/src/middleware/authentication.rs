@@ -3,7 +3,6 @@
 use crate::api_keys::KeyLookup;
 use crate::app::App;
 use crate::auth::{self, Authenticator, Caller, Credential};
-use crate::dates::format_timestamp;
 use crate::problem::Problem;
 use crate::query_params;
 use crate::viewer_routes::check_viewer_route;
@@ -12,6 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use gateway::attachments::{SignedBlobUrl, SignedUrl};
+use gateway::dates::format_timestamp;
 use gateway::shares::SHARE_TOKEN_PREFIX;
 use model::blob::BLOB_URL_PREFIX;
 use model::error::ErrorCode;

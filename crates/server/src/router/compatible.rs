@@ -3,8 +3,8 @@
 use crate::openapi::{Api, Operation};
 use crate::routes::conversations::items;
 use crate::routes::*;
-use crate::vendor_objects::*;
 use model::error::ErrorCode::*;
+use protocol::vendor_objects::*;
 use serde_json::json;
 
 const CONVERSATION: &str = "/v1/conversations/{conversation}";

@@ -4,11 +4,12 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{dates, query_params};
+use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use gateway::agent_history::{HistoryDay, HistoryDays, find_latest_thread, read_history_day};
+use gateway::dates;
 use gateway::thread_names::find_thread_of_any_protocol;
 use model::ports::{AliasKind, Day};
 use protocol::agent_runs::HistoryMessage;

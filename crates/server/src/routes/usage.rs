@@ -3,10 +3,11 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{dates, query_params};
+use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use gateway::dates;
 use gateway::native_json::sorted_usage;
 use model::limits::CostMicros;
 use model::ports::{Day, Spend};

@@ -5,24 +5,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
-pub(crate) struct StreamLimiter {
+pub struct StreamLimiter {
     open_counts: Mutex<HashMap<UserId, usize>>,
     per_user_max: usize,
 }
 
 /// One open stream, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct StreamPermit {
+pub struct StreamPermit {
     limiter: Arc<StreamLimiter>,
     user: UserId,
 }
 
 impl StreamLimiter {
-    pub(crate) fn new(per_user_max: usize) -> Arc<Self> {
+    pub fn new(per_user_max: usize) -> Arc<Self> {
         Arc::new(Self { open_counts: Mutex::default(), per_user_max })
     }
 
-    pub(crate) fn try_acquire(self: &Arc<Self>, user: &UserId) -> Option<StreamPermit> {
+    pub fn try_acquire(self: &Arc<Self>, user: &UserId) -> Option<StreamPermit> {
         let mut open = self.lock();
         let count = open.entry(user.clone()).or_default();
         if *count >= self.per_user_max {

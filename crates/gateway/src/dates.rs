@@ -9,7 +9,7 @@ use model::ports::Day;
 const EPOCH: Date = civil::date(1970, 1, 1);
 
 /// Parses a date since 1970.
-pub(crate) fn parse_day(text: &str) -> Option<Day> {
+pub fn parse_day(text: &str) -> Option<Day> {
     let date: Date = text.parse().ok()?;
     let day = Day(u32::try_from(date.since(EPOCH).ok()?.get_days()).ok()?);
     // Exactly one spelling per date: the parser also accepts a time, a sign and other formats.
@@ -17,24 +17,24 @@ pub(crate) fn parse_day(text: &str) -> Option<Day> {
 }
 
 /// Finds a time zone by its IANA name, in the database that is part of the program.
-pub(crate) fn parse_time_zone(name: &str) -> Option<TimeZone> {
+pub fn parse_time_zone(name: &str) -> Option<TimeZone> {
     TimeZoneDatabase::bundled().get(name).ok()
 }
 
 /// The day that contains a point in time, in this time zone.
-pub(crate) fn local_day(at: Millis, zone: &TimeZone) -> Day {
+pub fn local_day(at: Millis, zone: &TimeZone) -> Day {
     let time = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or(Timestamp::MAX);
     let days = zone.to_datetime(time).date().since(EPOCH).map_or(0, |span| span.get_days());
     Day(u32::try_from(days).unwrap_or(0))
 }
 
-pub(crate) fn format_day(day: Day) -> String {
+pub fn format_day(day: Day) -> String {
     let since_epoch = Span::new().try_days(day.0);
     since_epoch.and_then(|days| EPOCH.checked_add(days)).unwrap_or(Date::MAX).to_string()
 }
 
 /// Formats a time as ISO 8601: `2025-01-31T23:59:59.999Z`.
-pub(crate) fn format_timestamp(at: Millis) -> String {
+pub fn format_timestamp(at: Millis) -> String {
     let time = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok());
     format!("{:.3}", time.unwrap_or(Timestamp::MAX))
 }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 macro_rules! vendor_objects {
     ($(#[doc = $doc:literal] $name:ident $members:literal;)*) => {
         $(#[doc = $doc]
-        pub(crate) enum $name {}
+        pub enum $name {}
 
         impl JsonSchema for $name {
             fn schema_name() -> Cow<'static, str> {
