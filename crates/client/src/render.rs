@@ -24,7 +24,7 @@ pub enum Palette {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultText {
     Whole,
-    /// So many characters.
+    /// At most this many characters.
     AtMost(usize),
 }
 

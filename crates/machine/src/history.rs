@@ -6,8 +6,8 @@ use model::fold::{HandoffFold, TaskFold};
 use model::history::HistoryEntry;
 use model::thread::split_history_entries;
 
-/// The history of a task's next turn: that of the thread, then that of the task. A hand-off filters what came before it,
-/// and the next agent gets no more than that.
+/// The history of a task's next turn: the thread's entries, then the task's. Each hand-off filters the entries before it, and
+/// the next agent reads the filtered ones only.
 pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
     let mut entries = prior_entries(run, task);
     let mut included = 0;

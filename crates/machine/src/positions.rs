@@ -6,7 +6,7 @@ use model::fold::TaskFold;
 use model::{ItemId, TaskId};
 use serde_json::Value;
 
-/// Saturates: no task has so many items that this matters.
+/// Saturates at `u32::MAX` items, which no task reaches.
 pub(crate) fn to_output_index(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

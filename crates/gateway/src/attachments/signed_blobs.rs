@@ -1,7 +1,7 @@
 //! Signed URLs of blobs, for clients that cannot send a key with every request, such as an `<img>`.
 //!
-//! Records and frames have `/v1/blobs/{hash}`. Whoever writes to one client adds the signature on the way out, so that
-//! shared frames never hold one.
+//! Records and frames have `/v1/blobs/{hash}`. The connection of one client adds the signature when it sends them, so that
+//! shared frames never contain one.
 
 use super::AttachmentStore;
 use crate::attachments::inline_images::has_blob_url;
