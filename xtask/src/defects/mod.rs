@@ -10,15 +10,16 @@ mod table;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{FinishedProcess, OutputMode, run_process};
+use crate::process::{FinishedProcess, OutputMode, ProcessOutcome, run_process};
 use crate::test::StepReport;
 use crate::test_output::TestCounts;
 use crate::workspace::Repo;
 use outcome::DefectVerdict;
 use table::{DEFECT_CASES, DefectCase};
 
-/// A test must fail by itself and not hang. The limit includes the build.
-const RUN_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
+const BUILD_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
+/// A test must fail by itself and not hang.
+const RUN_DURATION_MAX: Duration = Duration::from_secs(3 * 60);
 const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
 
 /// Plants every defect in turn and reports whether its test noticed.
@@ -54,13 +55,24 @@ fn check_defect(repo: &Repo, defect: &DefectCase) -> anyhow::Result<DefectVerdic
 }
 
 fn run_guard_test(repo: &Repo, defect: &DefectCase, planted: Option<&str>) -> anyhow::Result<FinishedProcess> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "--package", defect.package, "--features", "defects"]).args(defect.cargo_args);
-    command.args(["--", "--exact", defect.test]).current_dir(&repo.root).env_remove(DEFECT_VARIABLE);
+    let mut build = cargo_test(repo, defect);
+    let built = run_process(build.arg("--no-run"), OutputMode::Hide, Some(BUILD_DURATION_MAX))?;
+    if built.outcome != ProcessOutcome::Success {
+        return Ok(built);
+    }
+    let mut command = cargo_test(repo, defect);
+    command.args(["--", "--exact", defect.test]);
     if let Some(name) = planted {
         command.env(DEFECT_VARIABLE, name);
     }
     run_process(&mut command, OutputMode::Hide, Some(RUN_DURATION_MAX))
+}
+
+fn cargo_test(repo: &Repo, defect: &DefectCase) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--locked", "--package", defect.package, "--features", "defects"]).args(defect.cargo_args);
+    command.current_dir(&repo.root).env_remove(DEFECT_VARIABLE);
+    command
 }
 
 #[cfg(test)]

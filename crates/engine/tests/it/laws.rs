@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// How long a viewer may wait for its next frame, on a slow machine too.
+const NEXT_FRAME_MAX: Duration = Duration::from_secs(20);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_5_resume_at_every_cursor_while_the_run_is_live() {
     for kind in STORE_KINDS {
@@ -55,7 +58,9 @@ async fn law_7_nothing_is_shown_before_it_is_durable() {
         let mut seen = String::new();
         while !seen.contains("task.completed") {
             test_engine.journal.release_appends(1);
-            let bytes = viewer.next().await.expect("the log can be read").expect("the run goes on");
+            // A viewer that was woken too early has missed its wake-up: a bound turns that into a failure instead of a hang.
+            let next = timeout(NEXT_FRAME_MAX, viewer.next()).await.expect("a commit wakes the viewer");
+            let bytes = next.expect("the log can be read").expect("the run goes on");
             seen.push_str(&utf8_lossy(bytes));
             let durable = record_lines(&test_engine.read_log(&run.thread).await);
             assert!(durable.starts_with(&seen), "{kind:?}: shown {seen:?}, durable {durable:?}");
