@@ -103,16 +103,14 @@ fn cargo_step(repo: &Repo, effort: TestEffort, arguments: &str) -> anyhow::Resul
     Ok(StepReport { counts: TestCounts::default(), failure })
 }
 
-/// All tests, and those that need a separate build: the hub under a scheduler that explores its interleavings.
-const TEST_COMMANDS: &[&str] = &[
-    "test --locked --workspace --no-fail-fast",
-    "test --locked --package engine --features shuttle --lib --no-fail-fast",
-];
+/// The tests that need a separate build: the hub under a scheduler that explores its interleavings.
+const SHUTTLE_ARGUMENTS: &str = "test --locked --package engine --features shuttle --lib";
 
 fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     let (mut output, mut failed) = (String::new(), false);
-    for arguments in TEST_COMMANDS {
-        let ran = run_process(new_command("cargo", repo, effort).args(arguments.split(' ')), OutputMode::Show, None)?;
+    for arguments in [defects::TEST_ARGUMENTS, SHUTTLE_ARGUMENTS] {
+        let mut command = new_command("cargo", repo, effort);
+        let ran = run_process(command.args(arguments.split(' ')).arg("--no-fail-fast"), OutputMode::Show, None)?;
         output.push_str(&ran.output);
         failed |= ran.outcome != ProcessOutcome::Success;
     }
@@ -150,11 +148,7 @@ fn missing_promised_tests(page: &str, output: &str) -> Option<String> {
 }
 
 fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
-    // The binary that the tests ran against is beside this one; a release build would only take longer.
-    let built = cargo_step(repo, effort, "build --locked --bin headwater")?;
-    if built.failure.is_some() {
-        return Ok(built);
-    }
+    // The binary that the tests ran against is beside this one; another build would only take longer.
     let program = repo.root.join(E2E);
     let mut clients = new_command(&program.to_string_lossy(), repo, effort);
     clients.env("HEADWATER_BIN", std::env::current_exe()?.with_file_name("headwater"));

@@ -127,7 +127,7 @@ impl<'a> ThreadSession<'a> {
         };
         session.load_daily_spend().await?;
         if let Some(fold) = loaded.replay.run {
-            session.resume_run(fold).await?;
+            session.restore_run(fold).await?;
         }
         match first_row {
             Some(row) => session.waiting_rows.push_back(row),
@@ -137,7 +137,7 @@ impl<'a> ThreadSession<'a> {
     }
 
     /// Continues a run that has not ended.
-    async fn resume_run(&mut self, fold: RunFold) -> Result<(), StoreError> {
+    async fn restore_run(&mut self, fold: RunFold) -> Result<(), StoreError> {
         let definitions = definitions_for_run(self.context, &fold).await?;
         let mut run = self.new_run_state(definitions, Some(fold));
         // The spend of today includes what this run has spent.

@@ -21,16 +21,16 @@
 //! - A chunk may have a complete `message` instead of a `delta`, or no choice at all. Choices after the first are
 //!   `Unknown`, and so is audio.
 
+mod classify_error;
 mod ingest;
 mod message_builder;
 mod reasoning;
-mod refusal;
 mod request;
 mod settings;
 mod slot_counter;
 mod tool_calls;
 mod usage;
 
+pub use classify_error::classify_error;
 pub use ingest::new_ingest;
-pub use refusal::classify_error;
 pub use request::{build_request, without_reasoning};

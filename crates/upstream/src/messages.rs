@@ -19,18 +19,18 @@
 mod block_builder;
 mod block_delta;
 mod cache_control;
+mod classify_error;
 mod content;
 mod conversation;
 mod ingest;
 mod item_builder;
-mod refusal;
 mod request;
 mod settings;
 mod thinking;
 mod wire;
 
+pub use classify_error::classify_error;
 pub use ingest::new_ingest;
-pub use refusal::classify_error;
 pub use request::{build_request, without_reasoning};
 
 use model::json::JsonObject;

@@ -1,6 +1,6 @@
 //! What can go wrong with a provider: the one table of error kinds, and how error objects are read.
 //!
-//! Which kind an error is depends on the dialect: `classify_error` in its `refusal.rs` decides.
+//! Which kind an error is depends on the dialect: `classify_error` in its `classify_error.rs` decides.
 
 use crate::json::{self, sanitize_for_error};
 use model::error::{ErrorCode, ErrorInfo};

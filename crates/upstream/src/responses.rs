@@ -8,6 +8,7 @@
 //! - `refusal` classifies errors.
 
 mod arguments_buffer;
+mod classify_error;
 mod event_kind;
 mod hosted_call;
 mod ingest;
@@ -15,11 +16,10 @@ mod input;
 mod item_builder;
 mod item_index;
 mod part_sequencer;
-mod refusal;
 mod request;
 mod settings;
 mod terminal;
 
+pub use classify_error::classify_error;
 pub use ingest::new_ingest;
-pub use refusal::classify_error;
 pub use request::{build_request, without_reasoning};

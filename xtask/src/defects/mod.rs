@@ -3,30 +3,37 @@
 //! For every row of [`table::DEFECT_CASES`] the named test is run twice with the feature `defects` built in: without a
 //! defect it must pass, with the defect planted it must fail. A build that breaks, a name that no longer matches and a
 //! process that dies are not failures of the test, whatever the exit code says; [`outcome`] tells them apart.
+//!
+//! The test binaries are those of `cargo xtask test`, built with the same arguments, so that nothing is built twice.
 
 mod outcome;
 mod table;
+mod test_binaries;
 
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{FinishedProcess, OutputMode, ProcessOutcome, run_process};
+use crate::process::{FinishedProcess, OutputMode, run_process};
 use crate::test::StepReport;
 use crate::test_output::TestCounts;
 use crate::workspace::Repo;
 use outcome::DefectVerdict;
 use table::{DEFECT_CASES, DefectCase};
+use test_binaries::TestBinaries;
 
-const BUILD_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
+/// What `cargo test` is given to build all tests with the defects in them. They do nothing until one is named.
+pub(crate) const TEST_ARGUMENTS: &str = "test --locked --workspace --features model/defects";
+
 /// A test must fail by itself and not hang.
 const RUN_DURATION_MAX: Duration = Duration::from_secs(3 * 60);
 const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
 
 /// Plants every defect in turn and reports whether its test noticed.
 pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
+    let binaries = TestBinaries::build(repo, TEST_ARGUMENTS)?;
     let mut tally = TestCounts::default();
     for defect in DEFECT_CASES {
-        let judgement = check_defect(repo, defect)?;
+        let judgement = check_defect(repo, &binaries, defect)?;
         println!("defect {:<24}{judgement}", defect.name);
         match judgement {
             DefectVerdict::Caught => tally.passed += 1,
@@ -39,12 +46,12 @@ pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
     Ok(StepReport { counts: tally, failure })
 }
 
-fn check_defect(repo: &Repo, defect: &DefectCase) -> anyhow::Result<DefectVerdict> {
-    let without = run_guard_test(repo, defect, None)?;
+fn check_defect(repo: &Repo, binaries: &TestBinaries, defect: &DefectCase) -> anyhow::Result<DefectVerdict> {
+    let without = run_guard_test(repo, binaries, defect, None)?;
     let (judgement, ran) = match outcome::verdict_without_defect(&outcome::classify_run(&without), defect) {
         Some(judgement) => (judgement, without),
         None => {
-            let with = run_guard_test(repo, defect, Some(defect.name))?;
+            let with = run_guard_test(repo, binaries, defect, Some(defect.name))?;
             (outcome::verdict_with_defect(&outcome::classify_run(&with), defect), with)
         }
     };
@@ -54,25 +61,19 @@ fn check_defect(repo: &Repo, defect: &DefectCase) -> anyhow::Result<DefectVerdic
     Ok(judgement)
 }
 
-fn run_guard_test(repo: &Repo, defect: &DefectCase, planted: Option<&str>) -> anyhow::Result<FinishedProcess> {
-    let mut build = cargo_test(repo, defect);
-    let built = run_process(build.arg("--no-run"), OutputMode::Hide, Some(BUILD_DURATION_MAX))?;
-    if built.outcome != ProcessOutcome::Success {
-        return Ok(built);
-    }
-    let mut command = cargo_test(repo, defect);
-    command.args(["--", "--exact", defect.test]);
+fn run_guard_test(
+    repo: &Repo,
+    binaries: &TestBinaries,
+    defect: &DefectCase,
+    planted: Option<&str>,
+) -> anyhow::Result<FinishedProcess> {
+    let mut command = Command::new(binaries.integration_tests(defect.package)?);
+    command.args(["--exact", defect.test]).current_dir(repo.root.join("crates").join(defect.package));
+    command.env_remove(DEFECT_VARIABLE);
     if let Some(name) = planted {
         command.env(DEFECT_VARIABLE, name);
     }
     run_process(&mut command, OutputMode::Hide, Some(RUN_DURATION_MAX))
-}
-
-fn cargo_test(repo: &Repo, defect: &DefectCase) -> Command {
-    let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "--package", defect.package, "--features", "defects"]).args(defect.cargo_args);
-    command.current_dir(&repo.root).env_remove(DEFECT_VARIABLE);
-    command
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! The planted defects: one row each, with the test that must fail.
 //!
-//! A defect is a few lines in the crate that it breaks, behind that crate's feature `defects`, and does nothing until
+//! A defect is a few lines in the crate that it breaks, behind the feature `defects` of `model`, and does nothing until
 //! the environment variable `HEADWATER_DEFECT` holds its name. A row proves that its test notices what it guards
 //! against.
 
 pub(crate) struct DefectCase {
     /// What `HEADWATER_DEFECT` is set to.
     pub(crate) name: &'static str,
-    /// The crate of the test. Its feature `defects` enables that of the crate that is broken.
+    /// The crate whose integration tests have the test.
     pub(crate) package: &'static str,
-    /// Which of its test binaries to build, as arguments of `cargo test`.
-    pub(crate) cargo_args: &'static [&'static str],
     /// The test's full path, as `cargo test` prints it.
     pub(crate) test: &'static str,
 }
@@ -20,42 +18,32 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
     DefectCase {
         name: "publish-before-commit",
         package: "engine",
-        cargo_args: &["--test", "it"],
         test: "laws::law_7_nothing_is_shown_before_it_is_durable",
     },
     // A commit is reported as durable before the disk has confirmed it.
     DefectCase {
         name: "synchronous-normal",
         package: "server",
-        cargo_args: &["--test", "it"],
         test: "power_cut::nothing_seen_is_lost_in_a_power_cut",
     },
     // A resume begins one record too late.
     DefectCase {
         name: "cursor-off-by-one",
         package: "engine",
-        cargo_args: &["--test", "it"],
         test: "laws::law_5_resume_at_every_cursor_while_the_run_is_live",
     },
     // An executor that was replaced can still append.
     DefectCase {
         name: "epoch-unchecked",
         package: "engine",
-        cargo_args: &["--test", "it"],
         test: "laws::law_8_an_executor_that_lost_its_thread_appends_nothing",
     },
     // A run ends twice.
-    DefectCase {
-        name: "terminal-twice",
-        package: "machine",
-        cargo_args: &["--test", "it"],
-        test: "laws::law_9_every_run_of_the_machine_ends_once",
-    },
+    DefectCase { name: "terminal-twice", package: "machine", test: "laws::law_9_every_run_of_the_machine_ends_once" },
     // A text delta is missing from the log.
     DefectCase {
         name: "delta-dropped",
         package: "machine",
-        cargo_args: &["--test", "it"],
         test: "laws::law_3_done_repeats_what_the_machine_streamed",
     },
 ];

@@ -1,8 +1,8 @@
 //! Turns the chunks of a stream into model events.
 
+use super::classify_error::classify_stream_error;
 use super::message_builder::ChatMessageBuilder;
 use super::reasoning::{ReasoningBuilder, ReasoningDelta};
-use super::refusal;
 use super::slot_counter::SlotCounter;
 use super::tool_calls::ChatToolCalls;
 use super::usage::{self, ChatFinishReason};
@@ -78,7 +78,7 @@ impl ChatIngest {
     }
 
     fn push_chunk(&mut self, mut chunk: Value, name: Option<&str>, out: &mut Vec<ModelEvent>) {
-        if let Some(failure) = refusal::classify_stream_error(&chunk, name) {
+        if let Some(failure) = classify_stream_error(&chunk, name) {
             return self.fail(failure, out);
         }
         let usage = usage::usage_of_chunk(&chunk);
@@ -112,7 +112,7 @@ impl ChatIngest {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "choices": [choice] }))));
             return Ok(());
         }
-        if let Some(failure) = refusal::classify_stream_error(&choice, None) {
+        if let Some(failure) = classify_stream_error(&choice, None) {
             return Err(failure);
         }
         self.has_choice = true;

@@ -7,8 +7,8 @@ use super::block_builder::{
     ContentBlockBuilder, ContentBlockKind, NO_SLOT, hosted_action, hosted_state, parse_citation, visible_result,
 };
 use super::block_delta::{ContentBlockDelta, ContentBlockDeltaEvent};
+use super::classify_error::classify_stream_error;
 use super::item_builder::{MessagesItemBuilder, MessagesUsage};
-use super::refusal;
 use crate::{Ingest, json, provider_error};
 use model::event::StopReason;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
@@ -72,7 +72,7 @@ impl MessagesIngest {
             "message_delta" => self.message_delta(event, out),
             "message_stop" => self.finish(out),
             "ping" => {}
-            "error" => self.fail(refusal::classify_stream_error(&event), out),
+            "error" => self.fail(classify_stream_error(&event), out),
             _ => out.push(unknown_delta(event)),
         }
     }

@@ -1,10 +1,11 @@
 //! Turns the stream of a response into model events.
 
+use super::classify_error::classify_stream_error;
 use super::event_kind::{ArgumentsKind, ResponsesEventKind};
+use super::hosted_call;
 use super::item_builder::{ComputerTool, ItemProgress, ResponsesItemKind, non_empty_logprobs, part_text};
 use super::item_index::ResponsesItemIndex;
 use super::part_sequencer::{PartDelta, TextPartKind};
-use super::{hosted_call, refusal};
 use crate::Ingest;
 use crate::json::{non_null_field, str_field, take_field, take_string_field, u32_field};
 use crate::provider_error::{self, ProviderError};
@@ -65,7 +66,7 @@ impl ResponsesIngest {
             ResponsesEventKind::Terminal(status) => self.on_terminal_event(status, event, out),
             ResponsesEventKind::Error => {
                 let error = ProviderError::from_json(&event);
-                self.fail(refusal::classify_stream_error(&error), out);
+                self.fail(classify_stream_error(&error), out);
             }
             ResponsesEventKind::ItemAdded => self.item_added(event, out),
             ResponsesEventKind::ItemDone => self.item_done(event, out),

@@ -1,9 +1,9 @@
 //! The end of a response.
 
+use super::classify_error::classify_stream_error;
 use super::event_kind::TerminalStatus;
 use super::ingest::{ResponsesIngest, push_unknown};
 use super::item_builder::{ItemProgress, ResponsesItemKind};
-use super::refusal;
 use crate::json::{non_null_field, str_field, take_field, token_count_field};
 use crate::provider_error::{ProviderError, ProviderErrorKind};
 use model::event::StopReason;
@@ -44,7 +44,7 @@ impl ResponsesIngest {
                     .map(ProviderError::from_json);
                 self.fail(
                     match (status, error) {
-                        (_, Some(error)) => refusal::classify_stream_error(&error),
+                        (_, Some(error)) => classify_stream_error(&error),
                         (TerminalStatus::Cancelled, None) => {
                             ProviderErrorKind::Provider.to_failure("The provider cancelled the response.", None)
                         }
