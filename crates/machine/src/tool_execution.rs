@@ -4,7 +4,7 @@ use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
 use crate::output::{RunWriter, json_size};
 use crate::tool_result;
-use model::definition::Tool;
+use model::definition::{DeclaredParameters, Tool};
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::limits::{RECORD_BYTES_MAX, STATE_BYTES_MAX};
 use model::record::PrivatePayload;
@@ -37,6 +37,7 @@ pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool,
         arguments,
         deadline,
         executor: Arc::new(tool.executor.clone()),
+        parameters: DeclaredParameters::from_schema(&tool.spec.parameters),
         output_bytes_max,
     };
     writer.out.push_effect(Effect::CallTool { id: EffectId::tool(call, attempt), request: Box::new(request) });

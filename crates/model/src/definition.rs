@@ -4,9 +4,11 @@
 //! digest, so they must be serialisable. Secrets appear only as references (`env:NAME`, `file:PATH`).
 
 mod call_rules;
+mod parameters;
 mod tool;
 
 pub use call_rules::{AllowedUsers, CallRules};
+pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 
 use crate::json::JsonObject;

@@ -1,7 +1,7 @@
 //! A tool call: its request and its events.
 
 use crate::content::ContentPart;
-use crate::definition::ToolExecutor;
+use crate::definition::{DeclaredParameters, ToolExecutor};
 use crate::error::{ErrorCode, ErrorInfo};
 use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::item::Block;
@@ -27,6 +27,7 @@ pub struct ToolRequest {
     pub arguments: String,
     pub deadline: Millis,
     pub executor: Arc<ToolExecutor>,
+    pub parameters: DeclaredParameters,
     pub output_bytes_max: usize,
 }
 

@@ -15,6 +15,7 @@ mod replay;
 mod serve;
 mod server_args;
 mod tail;
+mod tool_guardian;
 mod verify;
 
 use anyhow::Context as _;
@@ -64,6 +65,9 @@ enum CliCommand {
     /// Extract the text of a PDF from stdin. The server runs this in a separate process, because parsers of PDFs crash.
     #[command(name = read_pdf::COMMAND_NAME, hide = true)]
     ReadPdf(read_pdf::ReadPdfArgs),
+    /// End the tool programs of a server when stdin closes. The server runs this beside itself.
+    #[command(name = tool_guardian::COMMAND_NAME, hide = true)]
+    ToolGuardian(tool_guardian::ToolGuardianArgs),
 }
 
 /// A closed pipe is not an error: the reader has seen enough.
@@ -132,5 +136,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Completions(args) => completions::run(&args),
         CliCommand::Man(args) => man::run(&args),
         CliCommand::ReadPdf(args) => Ok(read_pdf::run(&args)),
+        CliCommand::ToolGuardian(args) => Ok(tool_guardian::run(&args)),
     }
 }

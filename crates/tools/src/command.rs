@@ -4,6 +4,7 @@ use crate::byte_source::{ByteSource, ToolResponse};
 use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
 use crate::process::{Process, ProcessSpec};
+use crate::process_mark::ProcessMark;
 use crate::secrets::CallSecrets;
 use crate::truncate;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use model::tool::ToolRequest;
 use serde_json::json;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 /// How much of stderr an error message quotes.
 const STDERR_EXCERPT_BYTES_MAX: usize = 2 * 1024;
@@ -37,6 +39,7 @@ pub(crate) async fn start_command(
         ("HEADWATER_IDEMPOTENCY_KEY", call.call_id.as_str()),
     ];
     env.extend(identity.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    env.extend(context.process_mark.as_ref().map(ProcessMark::variable));
     let spec = ProcessSpec {
         command: &tool.command,
         dir: tool.dir.as_deref(),
@@ -45,16 +48,15 @@ pub(crate) async fn start_command(
         search_path: (context.env)("PATH"),
     };
     let process = Process::spawn(spec).await?;
-    Ok(ToolResponse {
-        source: CommandSource { process, secrets },
-        parser: ToolOutputParser::new(call.output_bytes_max),
-    })
+    let secrets = Arc::new(secrets);
+    let parser = ToolOutputParser::new(call.output_bytes_max, Arc::clone(&secrets));
+    Ok(ToolResponse { source: CommandSource { process, secrets }, parser })
 }
 
 /// Dropping it terminates the program.
 pub(crate) struct CommandSource {
     pub(crate) process: Process,
-    pub(crate) secrets: CallSecrets,
+    pub(crate) secrets: Arc<CallSecrets>,
 }
 
 impl ByteSource for CommandSource {

@@ -1,5 +1,6 @@
 //! What every kind of tool needs of the server.
 
+use crate::process_mark::ProcessMark;
 use crate::secrets::EnvLookup;
 use model::ports::Clock;
 use std::sync::Arc;
@@ -10,4 +11,6 @@ pub(crate) struct ToolContext {
     pub(crate) http: reqwest::Client,
     pub(crate) env: EnvLookup,
     pub(crate) clock: Arc<dyn Clock>,
+    /// For the environment of programs.
+    pub(crate) process_mark: Option<ProcessMark>,
 }

@@ -5,11 +5,13 @@ use crate::command::CommandSource;
 use crate::context::ToolContext;
 use crate::http;
 use crate::process::{Process, ProcessSpec};
+use crate::process_mark::ProcessMark;
 use crate::secrets::CallSecrets;
 use model::definition::InputHook;
 use model::error::ErrorInfo;
 use model::ports::{HookRequest, HookResponse};
 use reqwest::{Method, Request, Url};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -86,7 +88,8 @@ async fn call_command(
     ];
     // A hook has no `env_pass`, so it gets the one variable that scripts cannot do without.
     let env = identity.into_iter().chain(path.as_deref().map(|path| ("PATH", path)));
-    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let env = env.chain(context.process_mark.as_ref().map(ProcessMark::variable)).collect();
     let process = Process::spawn(ProcessSpec { command, dir: None, env, stdin: input, search_path: path }).await?;
-    read_to_end(CommandSource { process, secrets: CallSecrets::default() }, HOOK_RESPONSE_BYTES_MAX).await
+    read_to_end(CommandSource { process, secrets: Arc::default() }, HOOK_RESPONSE_BYTES_MAX).await
 }

@@ -6,7 +6,7 @@ use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
 use crate::secrets::CallSecrets;
 use crate::truncate;
-use crate::url_template;
+use crate::url_template::{self, FilledUrl};
 use bytes::Bytes;
 use model::definition::HttpTool;
 use model::error::{ErrorCode, ErrorInfo};
@@ -14,6 +14,7 @@ use model::tool::ToolRequest;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use std::error::Error;
+use std::sync::Arc;
 
 /// How much of an error response an error message quotes.
 const ERROR_BODY_CHARS_MAX: usize = 500;
@@ -30,7 +31,7 @@ pub(crate) async fn start_http_call(
     call: &ToolRequest,
 ) -> Result<ToolResponse<HttpSource>, ErrorInfo> {
     let mut secrets = CallSecrets::default();
-    let mut request = build_request(tool, &call.arguments)?;
+    let mut request = build_request(tool, call)?;
     for (name, value) in &tool.headers {
         let value = secrets.resolve(value, &context.env).await?;
         set_header(request.headers_mut(), name, &value)?;
@@ -47,28 +48,37 @@ pub(crate) async fn start_http_call(
     }
     let source = send_request(&context.http, request, &secrets).await?;
     let new_parser = if source.is_json_lines() { ToolOutputParser::new } else { ToolOutputParser::result_only };
-    let parser = new_parser(call.output_bytes_max).with_result_pointer(tool.result.clone());
+    let parser = new_parser(call.output_bytes_max, Arc::new(secrets)).with_result_pointer(tool.result.clone());
     Ok(ToolResponse { source, parser })
 }
 
-/// Arguments that the URL does not use go into the query of a method without a body, else into the body.
-fn build_request(tool: &HttpTool, arguments: &str) -> Result<Request, ErrorInfo> {
-    let arguments = RawArguments::parse(arguments)?;
+/// Declared arguments that the URL does not use go into the query of a method without a body, else into the body. What
+/// the schema does not declare is not sent: no rule or person has looked at it.
+fn build_request(tool: &HttpTool, call: &ToolRequest) -> Result<Request, ErrorInfo> {
+    let mut arguments = RawArguments::parse(&call.arguments)?;
     let method = Method::from_bytes(tool.method.to_ascii_uppercase().as_bytes())
         .map_err(|_| invalid_tool_error(format!("`{}` is not an HTTP method", tool.method)))?;
-    let mut filled = url_template::fill_url(&tool.url, &arguments)?;
+    let FilledUrl { mut url, used_arguments } = url_template::fill_url(&tool.url, &arguments)?;
     let body = match (&tool.body, &method) {
         (Some(template), _) => Some(arguments.fill_template(template)),
         (None, &Method::GET | &Method::HEAD | &Method::DELETE) => {
-            let pairs = arguments.query_pairs(&filled.used_arguments);
+            // A second value of a name would override the operator's on most servers.
+            let fixed: Vec<String> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
+            arguments.retain(|name| {
+                call.parameters.declares(name) && !used_arguments.iter().chain(&fixed).any(|used| used == name)
+            });
+            let pairs = arguments.query_pairs();
             if !pairs.is_empty() {
-                filled.url.query_pairs_mut().extend_pairs(pairs);
+                url.query_pairs_mut().extend_pairs(pairs);
             }
             None
         }
-        (None, _) => Some(arguments.to_json(&filled.used_arguments)),
+        (None, _) => {
+            arguments.retain(|name| call.parameters.declares(name) && !used_arguments.iter().any(|used| used == name));
+            Some(arguments.to_json())
+        }
     };
-    let mut request = Request::new(method, filled.url);
+    let mut request = Request::new(method, url);
     if let Some(body) = body {
         set_json_body(&mut request, body);
     }

@@ -6,6 +6,7 @@
 //! - `http` sends a request, `command` runs a program. Both are a `byte_source`; `output_parser` splits its bytes into
 //!   events and a result, `output` reads the result, and `secrets` resolves what the configuration only names.
 //! - `hook` calls the input hooks, over the same two transports.
+//! - `process` runs a program and ends it; `process_mark` ends those whose server died.
 //! - `context` is what all of them need of the server.
 //!
 //! Invariant: polling its stream starts a tool and dropping the stream stops it. A tool knows nothing of references,
@@ -24,10 +25,12 @@ mod new_builtin;
 mod output;
 mod output_parser;
 mod process;
+mod process_mark;
 mod secrets;
 mod toolbox;
 mod truncate;
 mod url_template;
 
+pub use process_mark::{ProcessMark, ProgramOwner};
 pub use secrets::EnvLookup;
 pub use toolbox::{Toolbox, ToolboxError};

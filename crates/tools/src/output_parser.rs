@@ -5,12 +5,14 @@
 //! result are indented, so they are never mistaken for events.
 
 use crate::output::{self, failed_output, output_too_large};
+use crate::secrets::CallSecrets;
 use model::error::ErrorInfo;
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// An event has to fit a record together with the record's other fields.
 const EVENT_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
@@ -25,6 +27,7 @@ pub(crate) struct ToolOutputParser {
     received_bytes: usize,
     bytes_max: usize,
     result_pointer: Option<String>,
+    secrets: Arc<CallSecrets>,
 }
 
 enum ParseMode {
@@ -33,8 +36,9 @@ enum ParseMode {
 }
 
 impl ToolOutputParser {
-    /// Events line by line, then a result. `bytes_max` bounds their sum.
-    pub(crate) const fn new(bytes_max: usize) -> Self {
+    /// Events line by line, then a result. `bytes_max` bounds their sum. The secrets of the call are redacted: what a tool
+    /// returns is stored and shown.
+    pub(crate) const fn new(bytes_max: usize, secrets: Arc<CallSecrets>) -> Self {
         Self {
             mode: ParseMode::EventLines,
             line: Vec::new(),
@@ -43,12 +47,13 @@ impl ToolOutputParser {
             received_bytes: 0,
             bytes_max,
             result_pointer: None,
+            secrets,
         }
     }
 
     /// Everything is the result.
-    pub(crate) fn result_only(bytes_max: usize) -> Self {
-        Self { mode: ParseMode::ResultOnly, ..Self::new(bytes_max) }
+    pub(crate) fn result_only(bytes_max: usize, secrets: Arc<CallSecrets>) -> Self {
+        Self { mode: ParseMode::ResultOnly, ..Self::new(bytes_max, secrets) }
     }
 
     /// Reduces the result to what this JSON pointer names.
@@ -82,13 +87,13 @@ impl ToolOutputParser {
     /// Ends the input and parses the result.
     pub(crate) fn finish(mut self) -> ToolOutput {
         self.result.append(&mut self.line);
-        let text = String::from_utf8_lossy(&self.result);
+        let text = self.secrets.redact_json(&String::from_utf8_lossy(&self.result));
         output::parse_output(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output)
     }
 
     fn end_line(&mut self) -> Result<(), ErrorInfo> {
         let line = std::mem::take(&mut self.line);
-        match parse_event_line(&line) {
+        match parse_event_line(&line, &self.secrets) {
             Some(_) if line.len() > EVENT_BYTES_MAX => Err(output_too_large(EVENT_BYTES_MAX)),
             Some(event) => {
                 self.events.push_back(event);
@@ -120,11 +125,11 @@ struct StateLine {
     delta: Option<Vec<Value>>,
 }
 
-fn parse_event_line(line: &[u8]) -> Option<ToolEvent> {
+fn parse_event_line(line: &[u8], secrets: &CallSecrets) -> Option<ToolEvent> {
     if !line.starts_with(b"{") {
         return None;
     }
-    match serde_json::from_slice(line).ok()? {
+    match serde_json::from_str(&secrets.redact_json(str::from_utf8(line).ok()?)).ok()? {
         EventLine::Progress(progress) => Some(ToolEvent::Progress(progress)),
         EventLine::State(StateLine { snapshot: Some(state), delta: None }) => {
             Some(ToolEvent::State(StateChange::Snapshot(state)))
@@ -176,7 +181,7 @@ mod tests {
 
     #[test]
     fn events_are_extracted_and_the_rest_is_the_result() {
-        let (events, result) = read(ToolOutputParser::new(10_000), &[STORY.as_bytes()]);
+        let (events, result) = read(ToolOutputParser::new(10_000, Arc::default()), &[STORY.as_bytes()]);
         let progress = ProgressUpdate { message: Some("é".to_owned()), progress: Some(1.0), total: Some(2.5) };
         let wanted = [
             ToolEvent::Progress(progress),
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn parsing_does_not_depend_on_chunking() {
-        let whole = read(ToolOutputParser::new(10_000), &[STORY.as_bytes()]);
+        let whole = read(ToolOutputParser::new(10_000, Arc::default()), &[STORY.as_bytes()]);
         for seed in test_seeds() {
             let (mut rng, mut pieces, mut rest) = (Rng::new(seed), Vec::new(), STORY.as_bytes());
             while !rest.is_empty() {
@@ -203,20 +208,21 @@ mod tests {
                 pieces.push(piece);
                 rest = behind;
             }
-            assert_eq!(read(ToolOutputParser::new(10_000), &pieces), whole, "SEED={seed}");
+            assert_eq!(read(ToolOutputParser::new(10_000, Arc::default()), &pieces), whole, "SEED={seed}");
         }
     }
 
     #[test]
     fn a_response_parsed_as_one_value_has_no_events() {
-        let (events, result) = read(ToolOutputParser::result_only(10_000), &[b"{\"type\":\"progress\"}\n", b"[1,\n2]"]);
+        let (events, result) =
+            read(ToolOutputParser::result_only(10_000, Arc::default()), &[b"{\"type\":\"progress\"}\n", b"[1,\n2]"]);
         assert_eq!((events, result.as_deref()), (vec![], Some("{\"type\":\"progress\"}\n[1,\n2]")));
     }
 
     #[test]
     fn events_count_towards_the_size_limit() {
         let line = b"{\"type\":\"progress\"}\n";
-        let mut lines = ToolOutputParser::new(line.len() * 2);
+        let mut lines = ToolOutputParser::new(line.len() * 2, Arc::default());
         assert_eq!(lines.push(line), Ok(()));
         assert_eq!(lines.push(line), Ok(()));
         assert_eq!(lines.push(b"x").map_err(|error| error.code), Err("output_too_large".to_owned()));
@@ -226,7 +232,7 @@ mod tests {
     fn an_event_that_fits_no_record_is_too_large() {
         let line =
             |bytes: usize| format!("{{\"type\":\"custom\",\"name\":\"n\",\"value\":\"{}\"}}\n", "x".repeat(bytes));
-        let mut lines = ToolOutputParser::new(10_000_000);
+        let mut lines = ToolOutputParser::new(10_000_000, Arc::default());
         assert_eq!(lines.push(line(100_000).as_bytes()), Ok(()));
         let error = lines.push(line(EVENT_BYTES_MAX).as_bytes()).unwrap_err();
         assert_eq!(error.code, "output_too_large");

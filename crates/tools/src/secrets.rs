@@ -5,6 +5,7 @@
 
 use model::error::{ErrorCode, ErrorInfo};
 use model::limits::SECRET_CHARS_MIN;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
@@ -24,6 +25,12 @@ pub(crate) struct CallSecrets {
 struct ResolvedSecret {
     reference: String,
     value: String,
+}
+
+impl ResolvedSecret {
+    fn replacement(&self) -> String {
+        format!("[{}]", self.reference)
+    }
 }
 
 impl CallSecrets {
@@ -54,12 +61,23 @@ impl CallSecrets {
     /// Replaces every value by its reference, the longest value first, because one may be part of another. Short values
     /// stay: they are parts of words.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let mut secrets: Vec<&ResolvedSecret> =
-            self.resolved.iter().filter(|secret| secret.value.chars().count() >= SECRET_CHARS_MIN).collect();
+        self.longest_first().fold(text.to_owned(), |text, secret| text.replace(&secret.value, &secret.replacement()))
+    }
+
+    /// The same for a text that may be JSON, where a value is written with escapes.
+    pub(crate) fn redact_json(&self, text: &str) -> String {
+        self.longest_first().fold(text.to_owned(), |text, secret| {
+            let replacement = secret.replacement();
+            let spellings = json_spellings(&secret.value);
+            spellings.iter().fold(text, |text, spelling| text.replace(spelling, &replacement))
+        })
+    }
+
+    fn longest_first(&self) -> impl Iterator<Item = &ResolvedSecret> {
+        let is_long = |secret: &&ResolvedSecret| secret.value.chars().count() >= SECRET_CHARS_MIN;
+        let mut secrets: Vec<&ResolvedSecret> = self.resolved.iter().filter(is_long).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
-        let replace =
-            |text: String, secret: &&ResolvedSecret| text.replace(&secret.value, &format!("[{}]", secret.reference));
-        secrets.iter().fold(text.to_owned(), replace)
+        secrets.into_iter()
     }
 
     async fn resolve_reference(&mut self, reference: &str, env: &EnvLookup) -> Result<String, ErrorInfo> {
@@ -73,6 +91,28 @@ impl CallSecrets {
         self.resolved.push(ResolvedSecret { reference: reference.to_owned(), value: value.clone() });
         Ok(value)
     }
+}
+
+/// A value as it is, and as encoders write it in a JSON string: with what must be escaped, with the slash that some escape,
+/// and in ASCII alone.
+fn json_spellings(value: &str) -> BTreeSet<String> {
+    let quoted = serde_json::Value::from(value).to_string();
+    let escaped = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(value).to_owned();
+    let with_slash = escaped.replace('/', "\\/");
+    let in_ascii = |text: &str| text.chars().map(ascii_escape).collect::<String>();
+    let mut spellings = BTreeSet::from([value.to_owned(), escaped.clone(), with_slash.clone()]);
+    if !value.is_ascii() {
+        spellings.extend([in_ascii(&escaped), in_ascii(&with_slash)]);
+    }
+    spellings
+}
+
+fn ascii_escape(letter: char) -> String {
+    if letter.is_ascii() {
+        return letter.to_string();
+    }
+    let mut units = [0; 2];
+    letter.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
 }
 
 fn is_secret_reference(text: &str) -> bool {
@@ -152,6 +192,21 @@ mod tests {
         assert_eq!(fill(&text).await, Err(format!("the secret `{text}` is larger than 65536 bytes")));
         std::fs::write(&path, b"\xff\xfe").unwrap();
         assert_eq!(fill(&text).await, Err(format!("the secret `{text}` is not UTF-8")));
+    }
+
+    #[test]
+    fn a_secret_is_redacted_however_json_spells_it() {
+        let value = "a/b\"c\\é😀-secret".to_owned();
+        let secrets = CallSecrets { resolved: vec![ResolvedSecret { reference: "env:KEY".to_owned(), value }] };
+        for spelling in [
+            "a/b\"c\\é😀-secret",
+            r#"a/b\"c\\é😀-secret"#,
+            r#"a\/b\"c\\é😀-secret"#,
+            r#"a/b\"c\\\u00e9\ud83d\ude00-secret"#,
+            r#"a\/b\"c\\\u00e9\ud83d\ude00-secret"#,
+        ] {
+            assert_eq!(secrets.redact_json(&format!("<{spelling}>")), "<[env:KEY]>", "{spelling}");
+        }
     }
 
     #[tokio::test]

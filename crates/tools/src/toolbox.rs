@@ -2,6 +2,7 @@
 
 use crate::byte_source::{self, CallDeadline};
 use crate::context::ToolContext;
+use crate::process_mark::ProcessMark;
 use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
@@ -34,7 +35,14 @@ impl Toolbox {
         };
         // Without a system trust store, plain HTTP still works.
         let http = builder().build().or_else(|_| builder().tls_certs_only([]).build())?;
-        Ok(Self { context: ToolContext { http, env, clock } })
+        Ok(Self { context: ToolContext { http, env, clock, process_mark: None } })
+    }
+
+    /// Marks the programs that are started from now on.
+    #[must_use]
+    pub fn with_process_mark(mut self, mark: ProcessMark) -> Self {
+        self.context.process_mark = Some(mark);
+        self
     }
 }
 

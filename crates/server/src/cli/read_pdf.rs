@@ -2,7 +2,7 @@
 
 use clap::Args;
 use fetch::pdf_process::{self, PdfProcess};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,7 +22,10 @@ pub(crate) fn run(args: &ReadPdfArgs) -> ExitCode {
 }
 
 pub(crate) fn pdf_process() -> std::io::Result<PdfProcess> {
+    Ok(PdfProcess::new(own_program()?, vec![COMMAND_NAME.into()]))
+}
+
+pub(super) fn own_program() -> std::io::Result<PathBuf> {
     let own_exe = Path::new(SELF_EXE);
-    let program = if own_exe.exists() { own_exe.to_owned() } else { std::env::current_exe()? };
-    Ok(PdfProcess::new(program, vec![COMMAND_NAME.into()]))
+    if own_exe.exists() { Ok(own_exe.to_owned()) } else { std::env::current_exe() }
 }

@@ -4,7 +4,7 @@
 mod reload;
 
 use super::config_args::{ConfigArg, announce_config};
-use super::{print_line, read_pdf};
+use super::{print_line, read_pdf, tool_guardian};
 use crate::abandoned_tasks::AbandonedTasks;
 use crate::api_keys::ApiKeys;
 use crate::app::{App, AppInner};
@@ -35,6 +35,7 @@ use std::time::Duration;
 use store::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tools::Toolbox;
 
 /// How long connections may take to close once their streams have ended.
 const CONNECTIONS_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -69,6 +70,9 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let dir = config.data_dir.clone();
     let store = tokio::task::spawn_blocking(move || SqliteStore::open(&dir, &options)).await.context("no thread")??;
     let store = Arc::new(store);
+    let mark = tool_guardian::new_mark(&config.data_dir);
+    config.tools = Arc::new(Toolbox::clone(&config.tools).with_process_mark(mark.clone()));
+    tool_guardian::take_over_programs(&mark).await;
     let (data_dir, grace) = (config.data_dir.clone(), config.shutdown_grace);
     let limits = config.http_limits.clone();
     let providers = Arc::new(CurrentProviders::new(std::mem::take(&mut config.models)));

@@ -40,6 +40,7 @@ mod linger;
 mod many_viewers;
 mod messages_api;
 mod operator;
+mod orphaned_programs;
 mod paused_input;
 mod power_cut;
 mod provider_files;

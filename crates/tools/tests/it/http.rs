@@ -3,7 +3,7 @@
 use crate::site::{Site, answer, head};
 use crate::test_toolbox::{address, call, failed, request, said, start};
 use futures_util::StreamExt;
-use model::definition::{HttpTool, ToolExecutor};
+use model::definition::{DeclaredParameters, HttpTool, ToolExecutor};
 use model::tool::{ProgressUpdate, ToolEvent};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -31,6 +31,22 @@ async fn a_get_has_its_arguments_in_path_and_query_and_the_calls_ids() {
     let ours = ["idempotency-key", "headwater-user", "headwater-thread", "headwater-run", "headwater-call"];
     let ours = ours.map(|name| seen.header(name).unwrap_or("(none)"));
     assert_eq!(ours, ["call_R2", "local", "thr_1", "task_R", "call_R2"]);
+}
+
+#[tokio::test]
+async fn only_declared_arguments_are_sent_and_none_overrides_the_url() {
+    let declared = |names: Value| DeclaredParameters::from_schema(&json!({"properties": names}));
+    for (method, target, body) in
+        [("GET", "/x?fixed=1&q=safe&note=hi", ""), ("POST", "/x?fixed=1&q=safe", r#"{"fixed":"2","note":"hi"}"#)]
+    {
+        let site = plain().await;
+        let arguments = json!({"symbol": "safe", "fixed": "2", "q": "other", "note": "hi", "admin": true});
+        let mut call = http(address(method, site.url("/x?fixed=1&q={symbol}")), &arguments);
+        call.parameters = declared(json!({"symbol": {}, "note": {}, "fixed": {}}));
+        assert_eq!(said(call).await, "fine");
+        let seen = site.only();
+        assert_eq!((seen.target.as_str(), seen.body.as_str()), (target, body));
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use crate::site::{Site, answer};
 use crate::test_toolbox::{SECRET, address, call, failed, request, said, shell, toolbox};
 use model::definition::{HttpTool, ToolExecutor};
 use model::tool::{ToolOutput, ToolRequest};
+use serde_json::json;
 
 fn with_header(site: &Site, value: &str) -> ToolRequest {
     let headers = [("Authorization".to_owned(), value.to_owned())].into();
@@ -102,4 +103,23 @@ async fn a_secret_that_is_no_valid_header_value_is_not_shown() {
 async fn the_debug_output_of_a_toolbox_has_no_secrets() {
     let shown = format!("{:?}", toolbox());
     assert_eq!(shown, "Toolbox { .. }");
+}
+
+#[tokio::test]
+async fn a_secret_in_a_result_or_an_event_is_redacted() {
+    let body = json!({"headers": {"authorization": format!("Bearer {SECRET}")}}).to_string();
+    let site = Site::answering(answer("200 OK", "application/json", &body)).await;
+    let (_, output) = call(with_header(&site, "Bearer {env:TOKEN}")).await;
+    assert_hidden(&output);
+    let shown = serde_json::to_string(&output).unwrap();
+    assert!(shown.contains("Bearer [env:TOKEN]"), "{shown}");
+
+    let script = r#"echo '{"type":"progress","message":"'$KEY'"}'; echo '{"type":"custom","name":"n","value":{"k":"'$KEY'"}}'
+        echo '{"message_content":[{"type":"text","text":"'$KEY'"}],"summary":"'$KEY'","artifact":{"'$KEY'":1}}'"#;
+    let (events, output) = call(with_env(script, "env:TOKEN")).await;
+    assert_hidden(&output);
+    assert_eq!(output.summary.as_deref(), Some("[env:TOKEN]"));
+    assert_eq!(events.len(), 2, "they are still events");
+    let shown = format!("{events:?}");
+    assert!(!shown.contains(SECRET) && shown.contains("[env:TOKEN]"), "{shown}");
 }

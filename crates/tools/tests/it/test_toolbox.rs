@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use model::content::ContentPart;
-use model::definition::{CommandTool, HttpTool, ToolExecutor};
+use model::definition::{CommandTool, DeclaredParameters, HttpTool, ToolExecutor};
 use model::ports::{BoxStream, Clock, ToolRunner};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -56,6 +56,7 @@ pub(crate) fn request(how: ToolExecutor, arguments: &str) -> ToolRequest {
         arguments: arguments.to_owned(),
         deadline: NOW + 60_000,
         executor: Arc::new(how),
+        parameters: DeclaredParameters::from_schema(&serde_json::json!({"additionalProperties": true})),
         output_bytes_max: OUTPUT_BYTES_MAX,
     }
 }
