@@ -24,6 +24,10 @@ pub enum DocumentFormat {
 }
 
 impl DocumentFormat {
+    pub const fn is_image(self) -> bool {
+        matches!(self, Self::Png | Self::Jpeg | Self::Gif | Self::Webp)
+    }
+
     /// Detects the format. `declared` is the content type of the response, `name` the file's name.
     pub fn sniff(bytes: &[u8], declared: &str, name: &str) -> Result<Self, FetchError> {
         let declared = DeclaredType::parse(declared);

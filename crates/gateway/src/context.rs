@@ -7,6 +7,7 @@ use crate::attachments::{
 use crate::documents::{WebDocumentReader, WebDocumentSettings};
 use crate::limits::InputLimits;
 use crate::shares::{ScopedStore, Shares};
+use crate::web_images::WebImageFetchingModels;
 use engine::{CurrentDefinitions, Engine, Ports};
 use fetch::pdf_process::PdfProcess;
 use model::NodeId;
@@ -66,14 +67,15 @@ impl Gateway {
         let shares = Shares::load(&*directory, Arc::clone(&clock)).await.map_err(GatewayOpenError::Shares)?;
         let shares = Arc::new(shares);
         let store = Arc::new(ScopedStore { journal, directory, shares: Arc::clone(&shares) });
-        let documents = WebDocumentReader::new(parts.documents, parts.pdf_process, Arc::clone(&attachments));
+        let documents = Arc::new(WebDocumentReader::new(parts.documents, parts.pdf_process, Arc::clone(&attachments)));
+        let models = WebImageFetchingModels { models: parts.models, documents: Arc::clone(&documents) };
         let engine = Engine::new(Ports {
             journal: Arc::clone(&store) as _,
             directory: store,
-            models: Arc::new(FileResolvingModels { models: parts.models, attachments: Arc::clone(&attachments) }),
+            models: Arc::new(FileResolvingModels { models: Arc::new(models), attachments: Arc::clone(&attachments) }),
             tools: Arc::new(OutputStoringTools { tools: parts.tools, attachments: Arc::clone(&attachments) }),
             hooks: Arc::new(OutputStoringHooks { hooks: parts.hooks, attachments: Arc::clone(&attachments) }),
-            documents: Arc::new(documents),
+            documents,
             clock,
             definitions: CurrentDefinitions::new(parts.definitions),
             node: parts.node,

@@ -84,6 +84,17 @@ impl WebDocumentReader {
     }
 }
 
+impl WebDocumentReader {
+    /// Fetches an image: its media type and bytes, or why it cannot be given to a model.
+    pub(crate) async fn fetch_image(&self, request: &FileReadRequest) -> Result<(&'static str, Bytes), String> {
+        match self.inner.fetch_image(request).await {
+            Ok(Some(image)) => Ok(image),
+            Ok(None) => Err("it is not an image".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
 impl FileReader for WebDocumentReader {
     fn read_file(&self, request: FileReadRequest) -> BoxFuture<'static, FileReadOutcome> {
         let inner = Arc::clone(&self.inner);
@@ -100,10 +111,7 @@ impl WebDocumentReaderInner {
     async fn read(&self, request: &FileReadRequest) -> Result<(Vec<ContentPart>, String), DocumentReadError> {
         let _permit =
             self.read_permits.acquire(&request.user, self.permit_wait_max).await.ok_or(DocumentReadError::Busy)?;
-        let file = match signed_attachment::read_signed_attachment(&self.attachments, request, self.bytes_max).await {
-            Some(file) => file?,
-            None => self.fetcher.fetch(&request.url, &mut |_| {}).await?,
-        };
+        let file = self.fetch(request).await?;
         let document = self.extract_content(request, &file).await?;
         let message = read_message(&file, &document);
         let heading = file_heading(request, &file, &document);
@@ -115,6 +123,26 @@ impl WebDocumentReaderInner {
             }
         };
         Ok((content, message))
+    }
+
+    async fn fetch(&self, request: &FileReadRequest) -> Result<FetchedFile, DocumentReadError> {
+        match signed_attachment::read_signed_attachment(&self.attachments, request, self.bytes_max).await {
+            Some(file) => Ok(file?),
+            None => Ok(self.fetcher.fetch(&request.url, &mut |_| {}).await?),
+        }
+    }
+
+    async fn fetch_image(&self, request: &FileReadRequest) -> Result<Option<(&'static str, Bytes)>, DocumentReadError> {
+        let _permit =
+            self.read_permits.acquire(&request.user, self.permit_wait_max).await.ok_or(DocumentReadError::Busy)?;
+        let file = self.fetch(request).await?;
+        if !file.format.is_image() {
+            return Ok(None);
+        }
+        match self.extract_content(request, &file).await? {
+            DocumentContent::Image { content_type, bytes } => Ok(Some((content_type, bytes))),
+            DocumentContent::Text { .. } => Ok(None),
+        }
     }
 
     async fn extract_content(

@@ -36,6 +36,7 @@ pub mod stream_start;
 pub mod task_commands;
 pub mod thread_names;
 mod user_semaphore;
+mod web_images;
 
 pub use context::{Gateway, GatewayOpenError, GatewayParts};
 pub use rejection::{Rejection, truncate_id};

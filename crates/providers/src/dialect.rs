@@ -45,6 +45,11 @@ impl UpstreamDialect {
         }
     }
 
+    /// Whether this is the vendor's own service, which stands outside of the operator's network.
+    pub fn is_public_service(self, base: &Url) -> bool {
+        Url::parse(self.default_base_url()).is_ok_and(|public| public.origin() == base.origin())
+    }
+
     /// The URL of requests. A base URL without a path may omit `/v1`; for Anthropic it may always be omitted.
     pub(crate) fn endpoint(self, base: &Url) -> Url {
         let base_path = base.path().trim_end_matches('/');

@@ -62,6 +62,10 @@ impl ModelClient for HttpProvider {
         let turn = Box::new(turn::HttpTurn::new(Arc::clone(&self.inner), request));
         Box::pin(stream::unfold(turn, |mut turn| async move { Some((Box::pin(turn.next()).await?, turn)) }))
     }
+
+    fn takes_image_urls(&self, _model: &str) -> bool {
+        self.inner.settings.takes_image_urls
+    }
 }
 
 /// Headers and the client may contain secrets.

@@ -38,6 +38,10 @@ impl ProviderRouter {
         self
     }
 
+    fn provider_of(&self, model: &str) -> Option<&Arc<dyn ModelClient>> {
+        model.split_once('/').and_then(|(provider, _)| self.providers.get(provider))
+    }
+
     /// The names of all providers, sorted.
     pub fn provider_names(&self) -> impl Iterator<Item = &str> {
         self.providers.keys().map(String::as_str)
@@ -46,11 +50,14 @@ impl ProviderRouter {
 
 impl ModelClient for ProviderRouter {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
-        let name = request.model.split_once('/').map(|(provider, _)| provider);
-        match name.and_then(|name| self.providers.get(name)) {
+        match self.provider_of(&request.model) {
             Some(provider) => provider.stream_turn(request),
             None => failed_turn(ErrorCode::UnknownProvider, format!("no provider for the model `{}`", request.model)),
         }
+    }
+
+    fn takes_image_urls(&self, model: &str) -> bool {
+        self.provider_of(model).is_none_or(|provider| provider.takes_image_urls(model))
     }
 }
 

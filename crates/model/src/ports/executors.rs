@@ -20,6 +20,11 @@ use serde::{Deserialize, Serialize};
 pub trait ModelClient: Send + Sync {
     /// Starts a turn.
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
+
+    /// Whether the service of a model may be given web addresses of images, which it fetches from where it stands.
+    fn takes_image_urls(&self, _model: &str) -> bool {
+        true
+    }
 }
 
 /// Runs tools.

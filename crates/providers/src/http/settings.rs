@@ -21,6 +21,8 @@ pub struct HttpProviderSettings {
     pub headers: BTreeMap<String, String>,
     /// Options for every turn, in the provider's own field names. An agent's options replace them.
     pub options: Arc<JsonObject>,
+    /// Whether it may be given web addresses of images, which it then fetches itself.
+    pub takes_image_urls: bool,
     pub timeouts: HttpTimeouts,
     pub limits: ResponseLimits,
     /// The folder in which every exchange is recorded as a cassette.

@@ -11,6 +11,7 @@ mod own_files;
 mod pdf_maker;
 mod reading;
 mod refused;
+mod web_images;
 
 use crate::fake_provider::dialect::ProviderDialect;
 use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
@@ -41,8 +42,13 @@ impl Listener {
 
     /// A server with one agent for this model, and additions to its config.
     fn server(&self, more: &str) -> Server {
+        self.server_with_provider("", more)
+    }
+
+    /// The same, with additional settings of the provider.
+    fn server_with_provider(&self, settings: &str, more: &str) -> Server {
         let url = self.upstream.url("/v1");
-        let provider = format!("[providers.ear]\nkind = \"openai-chat\"\nbase_url = \"{url}\"\n");
+        let provider = format!("[providers.ear]\nkind = \"openai-chat\"\nbase_url = \"{url}\"\n{settings}");
         Server::with_config(&format!("{provider}[agents.reader]\nmodel = \"ear/m\"\n{more}"), "")
     }
 
@@ -64,9 +70,17 @@ impl Listener {
 
 /// A request about these files.
 fn about(urls: &[String]) -> Value {
-    let files = urls.iter().map(|url| json!({"type": "file", "file": {"url": url}}));
-    let parts: Vec<Value> = std::iter::once(json!({"type": "text", "text": "Read these."})).chain(files).collect();
+    about_parts(urls.iter().map(|url| json!({"type": "file", "file": {"url": url}})).collect())
+}
+
+fn about_parts(parts: Vec<Value>) -> Value {
+    let parts: Vec<Value> = std::iter::once(json!({"type": "text", "text": "Read these."})).chain(parts).collect();
     json!({"model": "reader", "input": parts})
+}
+
+/// Begins a run with these parts; gives its id.
+async fn begin_with(hw: &Server, parts: Vec<Value>) -> String {
+    hw.create_task(about_parts(parts)).await["task_id"].as_str().unwrap().to_owned()
 }
 
 /// Begins a run; gives its id.

@@ -144,6 +144,7 @@ pub(crate) fn settings(kind: UpstreamDialect, base_url: &str) -> HttpProviderSet
         api_key_ref: Some("env:KEY".to_owned()),
         headers: [("x-team".to_owned(), "env:TEAM".to_owned())].into(),
         options: Arc::default(),
+        takes_image_urls: true,
         timeouts: HttpTimeouts { first_byte: PATIENCE, idle: PATIENCE, total: PATIENCE },
         limits: ResponseLimits::default(),
         cassette_dir: None,

@@ -18,6 +18,10 @@ impl CurrentProviders {
         Self(RwLock::new(Arc::new(router)))
     }
 
+    fn router(&self) -> Arc<ProviderRouter> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Providers that the new config does not have stay for the runs that started with them.
     fn replace(&self, router: ProviderRouter) {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -27,8 +31,11 @@ impl CurrentProviders {
 
 impl ModelClient for CurrentProviders {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
-        let router = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
-        router.stream_turn(request)
+        self.router().stream_turn(request)
+    }
+
+    fn takes_image_urls(&self, model: &str) -> bool {
+        self.router().takes_image_urls(model)
     }
 }
 

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Keys of an HTTP service, in addition to `kind`.
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 12] = [
     "base_url",
     "api_key",
     "headers",
     "options",
+    "image_urls",
     "connect_timeout_ms",
     "first_byte_timeout_ms",
     "idle_timeout_ms",
@@ -79,10 +80,12 @@ pub(super) fn read_service(
     limits.sse.line_bytes_max = bytes("line_bytes_max").unwrap_or(limits.sse.line_bytes_max);
     limits.sse.event_bytes_max = bytes("event_bytes_max").unwrap_or(limits.sse.event_bytes_max);
     limits.response_bytes_max = table.number("response_bytes_max", 1..=u64::MAX).unwrap_or(limits.response_bytes_max);
+    let base_url = Url::parse(&base_url).ok()?;
     let settings = HttpProviderSettings {
         name: name.to_owned(),
         dialect: kind,
-        base_url: Url::parse(&base_url).ok()?,
+        takes_image_urls: read_image_urls(table).unwrap_or(kind.is_public_service(&base_url)),
+        base_url,
         api_key_ref: table.get("api_key").and_then(|item| read_api_key(&item)),
         headers: headers::read_headers(table),
         options: table.get("options").and_then(|item| item.json_object()).map(Arc::new).unwrap_or_default(),
@@ -91,6 +94,19 @@ pub(super) fn read_service(
         cassette_dir: None,
     };
     Some((settings, ms("connect_timeout_ms").unwrap_or(ProviderClient::CONNECT_TIMEOUT)))
+}
+
+/// `pass` leaves web addresses of images to the service, `fetch` gives it the bytes.
+fn read_image_urls(table: &ConfigTable<'_>) -> Option<bool> {
+    let item = table.get("image_urls")?;
+    match item.text()? {
+        "pass" => Some(true),
+        "fetch" => Some(false),
+        _ => {
+            item.report_error("expected `pass` or `fetch`");
+            None
+        }
+    }
 }
 
 /// A reference to a secret, never the key itself.
@@ -132,6 +148,7 @@ pub(super) fn services_from_env(
         let settings = HttpProviderSettings {
             name: (*name).to_owned(),
             dialect: *kind,
+            takes_image_urls: kind.is_public_service(&url),
             base_url: url,
             api_key_ref: key_is_set.then(|| format!("env:{key}")),
             headers: BTreeMap::new(),
