@@ -43,6 +43,7 @@ mod operator;
 mod paused_input;
 mod power_cut;
 mod provider_files;
+mod provider_tools;
 mod proxies;
 mod queue;
 mod reasoning_resend;
