@@ -186,7 +186,7 @@ impl Serialize for MessagesDelta<'_> {
 #[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct BlockDelta<'a> {
-    citation: Option<Citation<'a>>,
+    citation: Option<Box<Citation<'a>>>,
     partial_json: Option<&'a str>,
     signature: Option<&'a str>,
     text: Option<&'a str>,
@@ -213,7 +213,7 @@ impl<'a> BlockDelta<'a> {
     }
 
     pub(super) fn citation(citation: Citation<'a>) -> Self {
-        Self { citation: Some(citation), delta_type: "citations_delta", ..Self::default() }
+        Self { citation: Some(Box::new(citation)), delta_type: "citations_delta", ..Self::default() }
     }
 }
 
