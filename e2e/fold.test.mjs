@@ -52,6 +52,20 @@ test('a page that attaches in mid-stream ends with the same state', () => {
   }
 });
 
+test('a text has the id of the group that it cites first', () => {
+  const at = { task_id: 'task_1234xyz', item_id: 'msg_1', output_index: 0, block_index: 0 };
+  const item = { type: 'message', id: 'msg_1', role: 'assistant', block_list: [] };
+  const cited = [{ type: 'file_citation', file_id: 'f', index: 0 }, ...[3, 2].map((reference_id) => ({ type: 'reference_to_block', reference_id }))];
+  const said = [
+    { type: 'task.output_item.added', task_id: at.task_id, output_index: 0, item },
+    { type: 'task.text.added', ...at, item: { type: 'text', text: '' } },
+    ...cited.map((annotation, annotation_index) => ({ type: 'task.text.annotation.added', ...at, annotation_index, annotation })),
+  ];
+  const records = [...log([]), ...said].map((event, index) => ({ ...event, seq: index + 1, at: 5 }));
+  assert.equal('id' in folded(records.slice(0, -2)).output[0].block_list[0], false);
+  assert.deepEqual(folded(records).output[0].block_list[0], { type: 'text', text: '', annotations: cited, id: 3 });
+});
+
 test('a gap, a repeat and an event after the end do not fit', () => {
   const records = log(FOUR('tool_result.jsonl'));
   const task = folded(records.slice(0, 5));

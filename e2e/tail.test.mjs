@@ -88,7 +88,7 @@ test('tail reports an error in one line', async () => {
   };
   assert.match(await say(`task_${'0'.repeat(32)}`, '--url', server.url), /no such task/);
   assert.match(await say('../etc/passwd', '--url', server.url), /no such task/);
-  assert.match(await say('task_1', '--url', 'https://127.0.0.1:1'), /https is not supported yet/);
+  assert.match(await say('task_1', '--url', 'https://127.0.0.1:1'), /does not answer/);
   assert.match(await say('task_1', '--url', 'http://127.0.0.1:9'), /does not answer/);
   const { task_id } = await start('hello');
   assert.match(await say(task_id, '--url', server.url, '--after', 'nonsense'), /is not a cursor/);

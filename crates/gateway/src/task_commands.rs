@@ -5,7 +5,7 @@ use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::run_lookup::{RECENT_RUNS_MAX, find_root_run, find_run_of_task};
 use crate::run_to_completion::run_to_completion;
-use crate::start_run::{check_request_size, check_web_file_count, start_run};
+use crate::start_run::{check_callable, check_request_size, check_web_file_count, start_run};
 use crate::stream_start::QUEUE_POLL_INTERVAL;
 use engine::{AnswerError, NewRun, StartError, StartedRun};
 use model::command::{CancelCommand, ClientToolResult};
@@ -46,10 +46,14 @@ async fn deliver_input(
         return Err(StartError::NoInput.into());
     }
     let uploads = Uploads::extract(&gateway.attachments, "input", input.iter_mut()).await?;
+    let (agent, thread) = (run.agent.clone(), Some(run.thread.clone()));
+    let new = NewRun { agent, input, thread, idempotency, ..NewRun::default() };
     if run.status.is_terminal() {
-        let new = NewRun { agent: run.agent, input, thread: Some(run.thread), idempotency, ..NewRun::default() };
         return start_run(gateway, user, new, uploads).await;
     }
+    // The run may end before it reads the input, which then starts the next one.
+    check_callable(gateway, user, &new).await?;
+    let NewRun { mut input, idempotency, .. } = new;
     check_web_file_count(gateway, &input)?;
     check_request_size(&input)?;
     let started = StartedRun { task: run.id.clone(), thread: run.thread.clone() };

@@ -131,14 +131,13 @@ fn number_reference_groups(
         let content = content.into_iter().map(without_group).collect();
         return (reference::wrap_reference_groups(content), blocks.into_iter().map(block_without_group).collect());
     }
-    let mut numbers: BTreeMap<Option<u32>, u32> = BTreeMap::new();
     let has_groups = content.iter().any(|part| reference::reference_group(part).is_some());
+    // Without groups of its own, the whole result is one.
+    let key = |group: Option<u32>| if has_groups { group } else { Some(0) };
+    let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
     let mut number = |group: Option<u32>| -> Option<u32> {
-        if has_groups && group.is_none() {
-            return None;
-        }
         let next = reference_count.saturating_add(1).saturating_add(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
-        Some(*numbers.entry(if has_groups { group } else { None }).or_insert(next))
+        key(group).map(|key| *numbers.entry(key).or_insert(next))
     };
     let content = content.into_iter().map(|part| match part {
         ContentPart::Text { text, id, tags } => ContentPart::Text { text, id: number(id), tags },
@@ -146,9 +145,11 @@ fn number_reference_groups(
         ContentPart::File { file } => ContentPart::File { file },
     });
     let content: Vec<ContentPart> = content.collect();
+    // A group that the model is not shown cannot be cited, so it has no number.
+    let shown = |group: Option<u32>| key(group).and_then(|key| numbers.get(&key).copied());
     let blocks = blocks.into_iter().map(|block| match block {
-        Block::Text(text) => Block::Text(TextBlock { id: number(text.id), ..text }),
-        Block::Image(image) => Block::Image(ImageBlock { id: number(image.id), ..image }),
+        Block::Text(text) => Block::Text(TextBlock { id: shown(text.id), ..text }),
+        Block::Image(image) => Block::Image(ImageBlock { id: shown(image.id), ..image }),
         other => other,
     });
     let blocks = blocks.collect();

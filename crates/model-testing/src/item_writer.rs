@@ -195,6 +195,7 @@ impl ItemWriter {
                 let annotations = block.annotations.get_or_insert_default();
                 annotations.push(annotation.clone());
                 let annotation_index = last_index(annotations.len());
+                block.id = block.id.or_else(|| annotation.reference_id());
                 let (task_id, item_id) = address.ids();
                 let (output_index, block_index) = (address.output_index, index);
                 let event =

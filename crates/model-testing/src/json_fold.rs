@@ -67,6 +67,9 @@ impl JsonFold {
             }
             "task.text.annotation.added" => {
                 let block = element_at(list_field(item, "block_list")?, block)?;
+                if let (Some(group), None) = (field("annotation").get("reference_id"), block.get("id")) {
+                    block.as_object_mut().ok_or("not an object")?.insert("id".to_owned(), group.clone());
+                }
                 push_at(list_field(block, "annotations")?, field("annotation_index"), field("annotation"))
             }
             "task.text.done" => apply_part_done(list_field(item, "block_list")?, block, field("item"), &[]),

@@ -96,9 +96,10 @@ fn text_block_steps(rng: &mut Rng, text: &str, references: u32) -> Vec<ItemStep>
     let mut scan = CitationScanner::default();
     if rng.chance(20) && text.len() < 1000 {
         let citations = scan.push(text, &(1..=references).collect());
+        let id = citations.iter().find_map(Annotation::reference_id);
         let annotations = (!citations.is_empty()).then_some(citations);
         let text = Some(text.to_owned());
-        return vec![ItemStep::TextWhole(TextBlock { text, id: None, annotations, refusal })];
+        return vec![ItemStep::TextWhole(TextBlock { text, id, annotations, refusal })];
     }
     let empty = TextBlock { refusal, ..TextBlock::new("") };
     let mut out = vec![ItemStep::TextAdded(empty)];

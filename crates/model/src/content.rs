@@ -13,7 +13,7 @@ use serde_with::skip_serializing_none;
 pub struct TextBlock {
     /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
     pub text: Option<String>,
-    /// The number of the reference group that the block belongs to.
+    /// The number of the reference group that the block belongs to; in a message, the group that the text cites first.
     pub id: Option<u32>,
     pub annotations: Option<Vec<Annotation>>,
     /// True if the model declined the request and this is its explanation.
@@ -148,6 +148,31 @@ impl Annotation {
             _ => None,
         }
     }
+
+    /// The file that it cites, or that the model wrote.
+    #[must_use]
+    pub fn file(&self) -> Option<FileSource<'_>> {
+        match self {
+            Self::FileCitation { file_id, filename, quote, .. } => {
+                Some(FileSource { file_id, filename: filename.as_deref(), quote: quote.as_deref() })
+            }
+            Self::ContainerFileCitation { file_id, filename, .. } => {
+                Some(FileSource { file_id, filename: filename.as_deref(), quote: None })
+            }
+            Self::FilePath { file_id, .. } => Some(FileSource { file_id, filename: None, quote: None }),
+            Self::ReferenceToBlock { .. } | Self::UrlCitation { .. } => None,
+        }
+    }
+}
+
+/// A file that the provider stores, as a text cites it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSource<'a> {
+    /// The provider's id.
+    pub file_id: &'a str,
+    pub filename: Option<&'a str>,
+    /// The passage of the file.
+    pub quote: Option<&'a str>,
 }
 
 /// A citation in a text. Offsets count Unicode code points; ends are exclusive.

@@ -90,6 +90,12 @@ pub(crate) async fn send_control_request(data_dir: &Path, request: &ControlReque
     with_timeout(exchange).await
 }
 
+/// Whether no server has read the request: nothing listened, or it stopped listening first.
+pub(crate) fn is_unread_request(error: &io::Error) -> bool {
+    let kinds = [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    kinds.contains(&error.kind())
+}
+
 async fn with_timeout<T>(exchange: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(IO_TIMEOUT, exchange).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }

@@ -74,7 +74,7 @@ const RULES = {
   },
   'task.text.added': addBlock,
   'task.text.delta': (task, e) => grow(blockAt(task, e), 'text', e.delta),
-  'task.text.annotation.added': (task, e) => put(blockAt(task, e), 'annotations', e.annotation_index, e.annotation),
+  'task.text.annotation.added': cite,
   'task.text.done': (task, e) => settle(blockAt(task, e), e.item) || addBlock(task, e),
   'task.image.added': addBlock,
   'task.image.delta': (task, e) => settle(blockAt(task, e), e.item),
@@ -183,6 +183,13 @@ function put(held, key, index, value) {
   if (!held || (held[key]?.length ?? 0) !== index) return false;
   (held[key] ??= []).push(value);
   return true;
+}
+
+/** A text has the `id` of the group that it cites first. */
+function cite(task, e) {
+  const block = blockAt(task, e);
+  if (!put(block, 'annotations', e.annotation_index, e.annotation)) return false;
+  return assign(block, 'id', block.id ?? e.annotation.reference_id);
 }
 
 function status(task, e, word, pending = task.pending) {

@@ -271,6 +271,8 @@ fn annotation_added(fold: &mut ItemFold, e: &AnnotationAdded) -> FoldResult {
         return Err(FoldError);
     }
     text.annotations.get_or_insert_default().push(e.annotation.clone());
+    // A text that cites belongs to the group that it cites first.
+    fill_if_none(&mut text.id, e.annotation.reference_id());
     Ok(())
 }
 

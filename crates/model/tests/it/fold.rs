@@ -234,3 +234,40 @@ fn a_thread_remembers_the_time_of_its_last_record() {
         assert_eq!(replay.thread.at, log.last().unwrap().at, "SEED={seed}");
     }
 }
+
+/// A text that cites has the `id` of the group that it cites first. Logs that were written before say none in their
+/// `done` events: they fold, and their items are as they were told.
+#[test]
+fn a_text_that_cites_has_the_id_of_its_first_reference() {
+    let annotation = |index: u32, annotation: Value| {
+        let place = json!({"task_id": ROOT, "item_id": "msg_1", "output_index": 0, "block_index": 0});
+        let mut event =
+            json!({"type": "task.text.annotation.added", "annotation_index": index, "annotation": annotation});
+        event.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        event
+    };
+    let cites =
+        |group: u32| json!({"type": "reference_to_block", "reference_id": group, "start_index": 0, "end_index": 4});
+    let file = json!({"type": "file_citation", "file_id": "f", "index": 0});
+    let text = |kind: &str, item: Value| json!({"type": kind, "task_id": ROOT, "item_id": "msg_1", "output_index": 0, "block_index": 0, "item": item});
+    let message = |blocks: Value| json!({"type": "message", "id": "msg_1", "role": "assistant", "block_list": blocks});
+    let mut open = run([
+        item("added", 0, message(json!([]))),
+        text("task.text.added", json!({"type": "text", "text": ""})),
+        annotation(0, file),
+    ]);
+    let first_id = |run: &RunFold| {
+        let object = serde_json::to_value(&run.root().unwrap().items[0].item).unwrap();
+        object["block_list"][0]["id"].clone()
+    };
+    assert_eq!(first_id(&open), Value::Null, "a file is not a reference");
+    try_push(&mut open, annotation(1, cites(3))).unwrap();
+    try_push(&mut open, annotation(2, cites(2))).unwrap();
+    assert_eq!(first_id(&open), 3);
+
+    let mut old = open;
+    try_push(&mut old, text("task.text.done", json!({"type": "text", "text": "[^3]"}))).unwrap();
+    assert_eq!(first_id(&old), 3, "a `done` that leaves it out keeps it");
+    try_push(&mut old, item("done", 0, message(json!([{"type": "text", "text": "[^3]"}])))).unwrap();
+    assert_eq!((first_id(&old), old.fold_errors), (Value::Null, 0), "the item is what its `done` says");
+}

@@ -108,11 +108,28 @@ impl MessagesProjection {
             Annotation::ReferenceToBlock { reference_id, .. } => {
                 Some(Citation::reference(*reference_id, self.segment.reference_url(*reference_id)))
             }
-            // This protocol cites files by character or page ranges, which providers do not report.
             Annotation::FileCitation { .. }
             | Annotation::ContainerFileCitation { .. }
-            | Annotation::FilePath { .. } => None,
+            | Annotation::FilePath { .. } => {
+                let file = annotation.file()?;
+                Some(Citation::file(&file, self.document_index(file.file_id)))
+            }
         }
+    }
+
+    /// The number of a file among those that the segment cites, in the order of their first citations.
+    fn document_index(&self, file_id: &str) -> usize {
+        let annotations = self.segment.started_parts().flat_map(|part| self.segment.annotations(part));
+        let mut files: Vec<&str> = Vec::new();
+        for cited in annotations.filter_map(|annotation| annotation.file()).map(|file| file.file_id) {
+            if cited == file_id {
+                break;
+            }
+            if !files.contains(&cited) {
+                files.push(cited);
+            }
+        }
+        files.len()
     }
 
     fn write_event(&self, event: &SegmentEvent, out: &mut RecordFrames) {

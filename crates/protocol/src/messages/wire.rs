@@ -2,6 +2,7 @@
 //!
 //! Members are declared in alphabetical order, which is the order that clients have always been sent.
 
+use model::content::FileSource;
 use model::json::JsonObject;
 use model::usage::Usage;
 use serde::{Serialize, Serializer};
@@ -112,14 +113,16 @@ struct TextBlock {
 #[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct Citation<'a> {
-    cited_text: &'static str,
+    cited_text: &'a str,
+    document_index: Option<usize>,
+    document_title: Option<Option<&'a str>>,
     encrypted_index: Option<&'static str>,
     end_block_index: Option<u32>,
+    file_id: Option<&'a str>,
     search_result_index: Option<u32>,
     source: Option<String>,
     start_block_index: Option<u32>,
-    #[serialize_always]
-    title: Option<Cow<'a, str>>,
+    title: Option<Option<Cow<'a, str>>>,
     #[serde(rename = "type")]
     citation_type: &'static str,
     url: Option<&'a str>,
@@ -129,7 +132,7 @@ impl<'a> Citation<'a> {
     pub(super) fn web_page(url: &'a str, title: Option<&'a str>) -> Self {
         Self {
             encrypted_index: Some(""),
-            title: title.map(Cow::Borrowed),
+            title: Some(title.map(Cow::Borrowed)),
             citation_type: "web_search_result_location",
             url: Some(url),
             ..Self::default()
@@ -143,8 +146,22 @@ impl<'a> Citation<'a> {
             search_result_index: Some(number.saturating_sub(1)),
             source: Some(source),
             start_block_index: Some(0),
-            title: Some(format!("[{number}]").into()),
+            title: Some(Some(format!("[{number}]").into())),
             citation_type: "search_result_location",
+            ..Self::default()
+        }
+    }
+
+    /// A file that the provider stores. Which range of it is cited is not known: it is told as a document of one block.
+    pub(super) fn file(file: &FileSource<'a>, document_index: usize) -> Self {
+        Self {
+            cited_text: file.quote.unwrap_or_default(),
+            document_index: Some(document_index),
+            document_title: Some(file.filename),
+            end_block_index: Some(1),
+            file_id: Some(file.file_id),
+            start_block_index: Some(0),
+            citation_type: "content_block_location",
             ..Self::default()
         }
     }
@@ -169,7 +186,7 @@ impl Serialize for MessagesDelta<'_> {
 #[skip_serializing_none]
 #[derive(Default, Serialize)]
 pub(super) struct BlockDelta<'a> {
-    citation: Option<Citation<'a>>,
+    citation: Option<Box<Citation<'a>>>,
     partial_json: Option<&'a str>,
     signature: Option<&'a str>,
     text: Option<&'a str>,
@@ -196,7 +213,7 @@ impl<'a> BlockDelta<'a> {
     }
 
     pub(super) fn citation(citation: Citation<'a>) -> Self {
-        Self { citation: Some(citation), delta_type: "citations_delta", ..Self::default() }
+        Self { citation: Some(Box::new(citation)), delta_type: "citations_delta", ..Self::default() }
     }
 }
 

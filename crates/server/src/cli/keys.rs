@@ -9,7 +9,12 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 use store::{SqliteStore, StoreOpenError};
+
+/// Ten seconds, in which a server that is starting or stopping does either.
+const SERVER_ATTEMPTS_MAX: u32 = 100;
+const SERVER_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
@@ -97,16 +102,29 @@ fn print_keys(keys: &[KeySummary], format: ListFormat) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A server that starts or stops holds the lock of the folder for a moment without listening on its control socket.
 async fn run_key_request(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {
-    match SqliteStore::open(dir, &store::SqliteOptions::default()) {
-        Ok(store) => {
-            let response = control_socket::handle_control_request(&store, &engine::SystemClock, request).await;
-            store.close().await;
-            Ok(response)
+    let mut attempt = 1;
+    loop {
+        match SqliteStore::open(dir, &store::SqliteOptions::default()) {
+            Ok(store) => {
+                let response = control_socket::handle_control_request(&store, &engine::SystemClock, request).await;
+                store.close().await;
+                return Ok(response);
+            }
+            Err(StoreOpenError::Locked(_)) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(StoreOpenError::Locked(_)) => control_socket::send_control_request(dir, &request)
-            .await
-            .with_context(|| format!("a server uses {} but does not answer on its control socket", dir.display())),
-        Err(error) => Err(error.into()),
+        match control_socket::send_control_request(dir, &request).await {
+            Err(error) if attempt < SERVER_ATTEMPTS_MAX && control_socket::is_unread_request(&error) => {
+                attempt += 1;
+                tokio::time::sleep(SERVER_RETRY_INTERVAL).await;
+            }
+            response => {
+                let dir = dir.display();
+                return response
+                    .with_context(|| format!("a server uses {dir} but does not answer on its control socket"));
+            }
+        }
     }
 }

@@ -236,6 +236,32 @@ async fn with_keys_users_call_what_the_config_allows() {
     assert_eq!(refusals(&open, "specialist").await, []);
 }
 
+/// Input may start a run: that of an ended one does, and that of a run which ends before it reads the input.
+#[tokio::test]
+async fn input_is_refused_when_its_user_may_no_longer_call_the_agent() {
+    let rules = |callable: &str| format!("{KEYS}[agents.mine]\nmodel = \"scripted/demo\"\ncallable = {callable}\n");
+    let mut hw = Server::demo_with(&rules("[\"ann\"]"));
+    let key = create_key(&hw, "ann");
+    hw = hw.with_key(&key);
+    let ended = hw.post("/v1/tasks", json!({"model": "mine", "input": "story 1 fast", "wait": true})).await.json();
+    let running = hw.create_task(json!({"model": "mine", "input": "story 2000"})).await;
+    let send = async |task: &Value| {
+        hw.post(&format!("/v1/tasks/{}/input", str_field(task, "task_id")), json!({"input": "story 1 fast"})).await
+    };
+    for task in [&ended, &running] {
+        let reply = send(task).await;
+        assert!(reply.status < 300, "{}", reply.text);
+    }
+    let config = hw.path("headwater.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("callable = [\"ann\"]", "callable = false")).unwrap();
+    hw.signal("-HUP");
+    hw.wait_until("the config is reloaded", async || listed_models(&hw).await == ["demo"]).await;
+    for task in [&ended, &running] {
+        assert_eq!(send(task).await.problem(), (403, "model_not_allowed".to_owned()));
+    }
+}
+
 #[tokio::test]
 async fn a_later_request_cannot_change_to_a_model_that_its_user_may_not_call() {
     let hw = Server::demo_with(KEYS);

@@ -116,3 +116,21 @@ async fn a_chat_goes_on_when_the_server_was_killed() {
     terminal.type_keys("\u{4}");
     assert_eq!(terminal.wait_exit(), Some(0));
 }
+
+/// An answer that was typed before the question was shown is not an answer to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_were_typed_ahead_do_not_answer_an_approval() {
+    let hw = Server::demo();
+    let mut terminal = chat(&hw, &[]);
+    terminal.wait_for("> ");
+    terminal.type_keys(&format!("trade\n{}y", "y\n".repeat(20)));
+    terminal.wait_for("[y/n/e] ");
+    // A run that was approved would end here: the question is still open, and this is its answer.
+    terminal.type_keys("n\n");
+    terminal.wait_for("\n> ");
+    let task = latest_task(&hw).await;
+    assert_eq!(task["status"], json!("completed"));
+    assert!(task.to_string().contains("\"rejected\"") && !task.to_string().contains("Order placed"), "{task}");
+    terminal.type_keys("\u{4}");
+    assert_eq!(terminal.wait_exit(), Some(0));
+}

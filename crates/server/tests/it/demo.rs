@@ -155,7 +155,7 @@ async fn weather_thinks_in_two_parts_calls_a_tool_and_cites_it() {
         step.done{{1,tool_calls}} tool.started{{call_R2}}
         item+fco_R2{{demo}} text.done{{1}} image.added image.done{{1}} item-fco_R2{{completed}}
         step.started{{2}}
-        item+msg_R3{{demo}} text.added text.delta text.delta text.delta text.annotation.added{{1,56,60}} text.done
+        item+msg_R3{{demo}} text.added text.delta text.delta text.delta text.annotation.added{{1,56,60}} text.done{{1}}
         item-msg_R3 step.done{{2,stop}} completed"
     ));
     assert_eq!(log.frames.len(), 36);
@@ -183,9 +183,9 @@ async fn help_calls_a_sub_agent_whose_source_the_parent_cites() {
         ↳item+fco_R4{{WeatherAgent}} ↳text.done{{1}} ↳image.added ↳image.done{{1}} ↳item-fco_R4{{completed}}
         ↳step.started{{2}}
         ↳item+msg_R5{{WeatherAgent}} ↳text.added ↳text.delta ↳text.delta ↳text.delta ↳text.annotation.added{{1,56,60}}
-        ↳text.done ↳item-msg_R5 ↳step.done{{2,stop}} ↳completed
+        ↳text.done{{1}} ↳item-msg_R5 ↳step.done{{2,stop}} ↳completed
         item-fco_R2{{completed}} step.started{{2}}
-        item+msg_R6{{demo}} text.added text.delta text.annotation.added{{1,30,34}} text.done item-msg_R6
+        item+msg_R6{{demo}} text.added text.delta text.annotation.added{{1,30,34}} text.done{{1}} item-msg_R6
         step.done{{2,stop}} completed"
     ));
     assert_eq!(log.text_deltas("5").concat(), "The weather in Paris is sunny with a temperature of 15C.[^1]");

@@ -41,3 +41,25 @@ async fn concurrent_key_changes_all_count() {
     let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     join_all((0..PEOPLE).map(|n| change(&hw, format!("user-{n}")))).await;
 }
+
+/// A server that starts or stops holds the lock of the folder without listening: the command waits for it.
+#[tokio::test]
+async fn keys_are_created_while_a_server_stops() {
+    let mut hw = Server::demo();
+    hw.kill9();
+    let stopping = store::SqliteStore::open(&hw.data_dir(), &store::SqliteOptions::default()).unwrap();
+    let mut command = crate::harness::headwater_command(&hw.path(""));
+    let data_dir = hw.data_dir();
+    command.args(["keys", "create", "--user", "ann", "--data-dir", data_dir.to_str().unwrap()]);
+    let mut create = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    for _ in 0..10 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        if let Some(status) = create.try_wait().unwrap() {
+            panic!("it did not wait: {status}");
+        }
+    }
+    stopping.close().await;
+    drop(stopping);
+    let output = create.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout.starts_with(b"hw_"), "{output:?}");
+}

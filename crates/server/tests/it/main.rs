@@ -44,6 +44,7 @@ mod orphaned_programs;
 mod paused_input;
 mod power_cut;
 mod provider_files;
+mod provider_tools;
 mod proxies;
 mod queue;
 mod reasoning_resend;

@@ -124,3 +124,73 @@ async fn a_run_can_continue_from_any_earlier_one() {
     let mixed = json!({"model": "broker", "input": "x", "thread_id": elsewhere["thread_id"], "previous": id(&first)});
     assert_eq!(hw.post("/v1/tasks", mixed).await.problem(), (422, "unknown_previous".to_owned()));
 }
+
+/// A model that calls the client's tool, and then speaks for a long time.
+fn server_that_calls_and_speaks() -> Server {
+    let config = "[agents.a]\nmodel = \"mine/a\"\n[providers.mine]\nkind = \"scripted\"\nfile = \"scenarios.toml\"\n";
+    let scenarios = "[[scenario]]\n[[scenario.turn]]\nsteps = [{ call = \"pick\", arguments = '{}' }]\n\
+        [[scenario.turn]]\nsteps = [{ text = \"word \", repeat = 5000, every_ms = 20 }]\n";
+    Server::with_config(config, scenarios)
+}
+
+/// Answers the call of a run in one request, and in another continues from that run while it speaks. The second run is
+/// queued and cancelled there. Returns what its stream said until it ended.
+async fn stream_of_a_cancelled_queued_run(hw: &Server, route: &str, answer: &Value, next: &Value) -> String {
+    let open = async |body: &Value| hw.client.post(hw.url(route)).json(body).send().await.unwrap();
+    let mut speaking = open(answer).await;
+    assert_eq!(speaking.status(), 200);
+    let mut said = String::new();
+    while !said.contains("word") {
+        said.push_str(&String::from_utf8_lossy(&speaking.chunk().await.unwrap().unwrap()));
+    }
+    let queued = open(next).await;
+    assert_eq!(queued.status(), 200);
+    let list = hw.get("/v1/tasks?status=queued").await.json();
+    let [row] = &list["data"].as_array().unwrap()[..] else { panic!("one run is queued: {list}") };
+    cancel(hw, row, "immediate").await;
+    // The client has a time-out: a stream that stays open fails the test.
+    let text = queued.text().await.unwrap();
+    let running = hw.get("/v1/tasks?status=running").await.json();
+    assert_eq!(running["data"].as_array().unwrap().len(), 1, "it has not waited for the other run: {running}");
+    text
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_in_the_queue_ends_its_messages_stream_with_an_event() {
+    let hw = server_that_calls_and_speaks();
+    let tools = json!([{"name": "pick", "input_schema": {"type": "object"}}]);
+    let body = |messages: &Value, stream: bool| json!({"model": "a", "max_tokens": 100, "tools": tools, "stream": stream, "messages": messages});
+    let ask = json!({"role": "user", "content": "go"});
+    let message = hw.post("/v1/messages", body(&json!([ask]), false)).await.json();
+    let called = json!({"role": "assistant", "content": message["content"]});
+    let result = json!({"type": "tool_result", "tool_use_id": message["content"][0]["id"], "content": "blue"});
+    let answer = json!([ask, called, {"role": "user", "content": [result]}]);
+    let next = json!([ask, called, {"role": "user", "content": [result]}, {"role": "assistant", "content": "word"},
+        {"role": "user", "content": "more"}]);
+    let (answer, next) = (body(&answer, true), body(&next, true));
+    let text = stream_of_a_cancelled_queued_run(&hw, "/v1/messages", &answer, &next).await;
+    let events: Vec<&str> = text.lines().filter(|line| line.starts_with("event:")).collect();
+    assert_eq!(events.last(), Some(&"event: error"), "{text}");
+    assert!(text.contains("cancelled") && !text.contains("\nid:"), "{text}");
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_in_the_queue_ends_its_chat_stream_with_an_event() {
+    let hw = server_that_calls_and_speaks();
+    let tools = json!([{"type": "function", "function": {"name": "pick", "parameters": {"type": "object"}}}]);
+    let body =
+        |messages: &Value, stream: bool| json!({"model": "a", "tools": tools, "stream": stream, "messages": messages});
+    let ask = json!({"role": "user", "content": "go"});
+    let reply = hw.post("/v1/chat/completions", body(&json!([ask]), false)).await.json();
+    let called = &reply["choices"][0]["message"];
+    let result = json!({"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "blue"});
+    let answer = json!([ask, called, result]);
+    let next =
+        json!([ask, called, result, {"role": "assistant", "content": "word"}, {"role": "user", "content": "more"}]);
+    let (answer, next) = (body(&answer, true), body(&next, true));
+    let text = stream_of_a_cancelled_queued_run(&hw, "/v1/chat/completions", &answer, &next).await;
+    let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let error: Value = serde_json::from_str(data.iter().rev().find(|data| **data != "[DONE]").unwrap()).unwrap();
+    assert!(error["error"]["message"].as_str().is_some_and(|message| message.contains("cancelled")), "{text}");
+    assert!(!text.contains("\nid:"), "{text}");
+}

@@ -1,15 +1,15 @@
 //! `https` with a test certificate authority: a model and a tool behind it are reached if the system trusts it, and not
 //! otherwise.
 
-use crate::harness::{headwater_command, http_client, parse_frames};
+use crate::harness::{Server, headwater_command, http_client, parse_frames};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -20,18 +20,22 @@ struct Site {
     authority: String,
 }
 
+/// What accepts connections for `localhost`, and the certificate of its authority.
+fn test_acceptor() -> (TlsAcceptor, String) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key);
+    let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+    (acceptor, authority.pem())
+}
+
 impl Site {
     async fn start() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let config =
-            ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key);
-        let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+        let (acceptor, authority) = test_acceptor();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
@@ -44,7 +48,23 @@ impl Site {
                 socket.shutdown().await.ok();
             }
         });
-        Self { port, authority: authority.pem() }
+        Self { port, authority }
+    }
+
+    /// A reverse proxy for a server that speaks plain HTTP.
+    async fn in_front_of(server: String) -> Self {
+        let (acceptor, authority) = test_acceptor();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let Ok(mut socket) = acceptor.accept(socket).await else { continue };
+                let mut server = TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(async move { copy_bidirectional(&mut socket, &mut server).await.ok() });
+            }
+        });
+        Self { port, authority }
     }
 }
 
@@ -151,4 +171,32 @@ async fn an_empty_trust_store_trusts_nothing_and_the_server_still_starts() {
     assert_eq!((&error["code"], &error["retryable"]), (&json!("upstream_unreachable"), &json!(false)), "{error}");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("localhost") && message.contains("certificate"), "{message}");
+}
+
+/// `tail` and `chat` trust what the system trusts, or what `SSL_CERT_FILE` names.
+#[tokio::test]
+async fn tail_and_chat_talk_to_a_server_behind_https() {
+    let hw = Server::demo();
+    let task = hw.post("/v1/tasks", json!({"model": "demo", "input": "story 3 fast", "wait": true})).await.json();
+    let site = Site::in_front_of(hw.address.clone()).await;
+    std::fs::write(hw.path("authority.pem"), &site.authority).unwrap();
+    let url = format!("https://localhost:{}", site.port);
+    let run = async |args: &[&str], trusted: &str| {
+        let mut command = headwater_command(&hw.path(""));
+        command.args(args).args(["--url", &url]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("SSL_CERT_FILE", hw.path(trusted)).env("SSL_CERT_DIR", hw.path("none"));
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"story 2 fast\n").ok();
+        let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let id = task["task_id"].as_str().unwrap();
+    let told = task["output"][0]["block_list"][0]["text"].as_str().unwrap();
+    let (ok, stdout, stderr) = run(&["tail", id], "authority.pem").await;
+    assert!(ok && stdout.contains(told), "{stdout}{stderr}");
+    let (ok, stdout, stderr) = run(&["chat", "--agent", "demo"], "authority.pem").await;
+    assert!(ok && stdout.contains("Once upon"), "{stdout}{stderr}");
+    let (ok, stdout, stderr) = run(&["tail", id], "no-such-file.pem").await;
+    assert!(!ok && stderr.contains("certificate"), "{stdout}{stderr}");
 }

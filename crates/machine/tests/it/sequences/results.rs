@@ -121,6 +121,30 @@ fn reference_groups_are_numbered_across_the_thread() {
     assert_eq!((ids("call_R2"), ids("call_R1")), (vec![Some(1), None, Some(2)], vec![Some(3)]));
 }
 
+/// People see a block of a group that is not in what the model reads. Nobody can cite it, and it takes no number.
+#[test]
+fn a_group_that_the_model_is_not_shown_has_no_number() {
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.model_turn([model_call("t", "{}"), model_call("t", "{}")]);
+    let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
+    let block = |words: &str, id| Block::Text(TextBlock { id, ..TextBlock::new(words) });
+    let message_content = vec![part("a", Some(7)), part("b", Some(3))];
+    let block_list = vec![block("hidden", Some(5)), block("B", Some(3)), block("A", Some(7)), block("plain", None)];
+    sim.finish_tool("call_R1", ToolOutput { message_content, block_list, ..ToolOutput::default() });
+    sim.finish_tool("call_R2", tool_text("c"));
+    let ids = |label| -> Vec<Option<u32>> {
+        let blocks = result_of(&sim, label).block_list.unwrap_or_default();
+        blocks.iter().map(|block| if let Block::Text(text) = block { text.id } else { None }).collect()
+    };
+    assert_eq!((ids("call_R1"), ids("call_R2")), (vec![None, Some(2), Some(1), None], vec![Some(3)]));
+    // Without groups for the model everything is one.
+    sim.model_turn([model_call("t", "{}")]);
+    let (message_content, block_list) = (vec![part("d", None)], vec![block("D", Some(9))]);
+    sim.finish_tool("call_R3", ToolOutput { message_content, block_list, ..ToolOutput::default() });
+    let blocks = result_of(&sim, "call_R3").block_list.unwrap_or_default();
+    assert!(matches!(&blocks[..], [Block::Text(TextBlock { id: Some(4), .. })]), "{blocks:?}");
+}
+
 #[test]
 fn an_oversized_result_is_a_failed_result() {
     let mut definitions = demo_definitions([tool("t")]);

@@ -105,6 +105,17 @@ fn messages_between_tool_calls_form_one_text() {
     assert_eq!(cited, "[^1]", "places are counted in the whole text");
 }
 
+/// The schema of this protocol cites addresses only.
+#[test]
+fn a_text_that_cites_files_is_whole_and_without_annotations() {
+    let log = scenario_logs::cited_files();
+    let lines = [r#"{"content":null,"role":"assistant"}"#, r#"{"content":"15C."}"#, "finish stop", "usage 15"];
+    assert_lines(&log, 1, &lines);
+    let object = answer(&log.records, run(), 1).object();
+    let message = &object["choices"][0]["message"];
+    assert_eq!((&message["content"], message.get("annotations")), (&json!("15C."), None));
+}
+
 #[test]
 fn an_answer_stays_open_during_an_approval() {
     let open = segment(&scenario_logs::trade(), 1);

@@ -96,6 +96,35 @@ fn reasoning_tools_and_text_are_consecutive_blocks() {
     );
 }
 
+/// Each file has an index of its own, however often it is cited.
+#[test]
+fn files_are_cited_as_documents() {
+    let file = |index: u32, id: &str, title: Option<&str>, quote: &str| {
+        let citation = json!({"type": "content_block_location", "document_index": index, "document_title": title,
+            "file_id": id, "cited_text": quote, "start_block_index": 0, "end_block_index": 1});
+        format!("delta 0 citations_delta {citation}")
+    };
+    let log = scenario_logs::cited_files();
+    assert_lines(
+        &log,
+        1,
+        &[
+            "message_start msg_R",
+            r#"start 0 {"text":"","type":"text"}"#,
+            "delta 0 text_delta 15C.",
+            &file(0, "file_1", Some("a.pdf"), "fifteen"),
+            &file(1, "cfile_1", Some("b.csv"), ""),
+            &file(2, "file_2", None, ""),
+            &file(0, "file_1", Some("a.pdf"), ""),
+            "stop 0",
+            "message_delta end_turn 5",
+            "message_stop",
+        ],
+    );
+    let object = answer(&log.records, run(), 1).object();
+    assert_eq!(collect(&segment(&log, 1)), Ok(Collected::Message(object)));
+}
+
 #[test]
 fn the_message_equals_the_accumulated_frames() {
     let log = scenario_logs::weather();

@@ -153,6 +153,7 @@ impl Log {
             let kind = "reference_to_block";
             let cited = json!({"type": kind, "reference_id": reference, "start_index": start, "end_index": end});
             block["annotations"] = json!([cited]);
+            block["id"] = reference.into();
             let more = json!({"annotation_index": 0, "annotation": cited});
             self.add(placed(&place, "task.text.annotation.added", more));
         }

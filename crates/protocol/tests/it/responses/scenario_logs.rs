@@ -178,3 +178,40 @@ pub(crate) fn image() -> Log {
     log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": done})).step_done("stop").completed();
     log
 }
+
+/// A message that cites files of the provider: one with a passage, one of a container, and one that the model wrote.
+pub(crate) fn cited_files() -> Log {
+    let mut log = Log::new();
+    let message = |blocks: Value, status: &str| {
+        let item =
+            json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": blocks, "status": status});
+        json!({"output_index": 0, "item": item})
+    };
+    let event = |kind: &str, members: Value| {
+        let mut event = json!({"type": kind, "item_id": "msg_R1", "output_index": 0, "block_index": 0});
+        event.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        event
+    };
+    let cited = json!([
+        {"type": "file_citation", "file_id": "file_1", "filename": "a.pdf", "index": 2, "quote": "fifteen"},
+        {"type": "container_file_citation", "container_id": "c_1", "file_id": "cfile_1", "filename": "b.csv",
+            "start_index": 0, "end_index": 2},
+        {"type": "file_path", "file_id": "file_2", "index": 3},
+        {"type": "file_citation", "file_id": "file_1", "filename": "a.pdf", "index": 3},
+    ]);
+    let mut added = message(json!([]), "in_progress");
+    added["type"] = "task.output_item.added".into();
+    log.step().add(added);
+    log.add(event("task.text.added", json!({"item": {"type": "text", "text": ""}})));
+    log.add(event("task.text.delta", json!({"delta": "15C."})));
+    for (index, annotation) in cited.as_array().unwrap().iter().enumerate() {
+        let members = json!({"annotation_index": index, "annotation": annotation});
+        log.add(event("task.text.annotation.added", members));
+    }
+    let block = json!({"type": "text", "text": "15C.", "annotations": cited});
+    log.add(event("task.text.done", json!({ "item": block })));
+    let mut done = message(json!([block]), "completed");
+    done["type"] = "task.output_item.done".into();
+    log.add(done).step_done("stop").completed();
+    log
+}

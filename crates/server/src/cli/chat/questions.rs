@@ -90,7 +90,7 @@ enum QuestionAnswer {
 }
 
 async fn ask_approval(terminal: &mut Terminal, call: &str) -> QuestionAnswer {
-    match terminal.ask(&format!("approve {call}? [y/n/e] ")).await {
+    match terminal.ask_question(&format!("approve {call}? [y/n/e] ")).await {
         TerminalInput::Line(line) => match line.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => QuestionAnswer::Body(json!({"decision": "approve"})),
             "n" | "no" => QuestionAnswer::Body(json!({"decision": "reject"})),
@@ -114,7 +114,7 @@ async fn ask_arguments(terminal: &mut Terminal) -> QuestionAnswer {
 }
 
 async fn ask_result(terminal: &mut Terminal, call: &str, id: &CallId) -> QuestionAnswer {
-    match terminal.ask(&format!("result of {call}: ")).await {
+    match terminal.ask_question(&format!("result of {call}: ")).await {
         TerminalInput::Line(line) => QuestionAnswer::Body(json!([{"call_id": id, "content": line}])),
         TerminalInput::Interrupt => QuestionAnswer::Interrupted,
         TerminalInput::End => QuestionAnswer::InputEnded,

@@ -5,6 +5,8 @@ use crate::attachments::str_field;
 use crate::auth::{create_key, live_key_id};
 use crate::blocks::socket::Socket;
 use crate::harness::{Server, http_client, parse_frames};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::json;
 
@@ -155,4 +157,65 @@ async fn the_server_can_sign_by_default_and_signatures_expire() {
     assert!(!hw.get(&format!("/v1/tasks/{task}?blobs=plain")).await.text.contains("?user="));
     assert_eq!(fetch_status(&hw, &url).await, 200);
     hw.wait_until("the URL has expired", async || fetch_status(&hw, &url).await == 410).await;
+}
+
+/// A server on which Ann's agent calls a tool with the URL of her image, and then says that URL in a sentence.
+fn server_that_passes_an_image_on(image: &str, more: &str) -> Server {
+    let config = format!(
+        "{KEYS}\n[agents.a]\nmodel = \"mine/a\"\ntools = [\"look\"]\n[tools.look]\nkind = \"command\"\ncommand = \"cat\"\n\
+         [providers.mine]\nkind = \"scripted\"\nfile = \"scenarios.toml\"\n{more}"
+    );
+    let scenarios = format!(
+        "[[scenario]]\n[[scenario.turn]]\nsteps = [{{ call = \"look\", arguments = '{{\"picture\":\"{image}\"}}' }}]\n\
+         [[scenario.turn]]\nsteps = [{{ text = \"See {image}.\" }}]\n"
+    );
+    let hw = Server::with_config(&config, &scenarios);
+    let key = create_key(&hw, "ann");
+    hw.with_key(&key)
+}
+
+/// In these protocols an image of a message is a word of the text, which is not signed; a call's argument is a member.
+#[tokio::test]
+async fn messages_and_chat_sign_members_and_leave_texts_alone() {
+    let png = unique_png("input");
+    let image = blob_path(&png);
+    let hw = server_that_passes_an_image_on(&image, "");
+    let source = json!({"type": "base64", "media_type": "image/png", "data": STANDARD.encode(&png)});
+    let content = json!([{"type": "image", "source": source}, {"type": "text", "text": "go"}]);
+    let messages = json!([{"role": "user", "content": content}]);
+    for stream in [false, true] {
+        let body = json!({"model": "a", "max_tokens": 100, "stream": stream, "messages": messages});
+        let (plain, signed) =
+            (hw.post("/v1/messages", body.clone()).await, hw.post("/v1/messages?blobs=signed", body).await);
+        assert_eq!((plain.status, signed.status), (200, 200), "{}", signed.text);
+        assert!(!plain.text.contains("?user="), "{}", plain.text);
+        assert_eq!(signed.text.matches("?user=ann&").count(), 1, "the argument and nothing else: {}", signed.text);
+        assert!(signed.text.contains(&format!("\"input\":{{\"picture\":\"{image}?user=ann&")), "{}", signed.text);
+        assert!(signed.text.contains(&format!("See {image}.")), "{}", signed.text);
+        assert_eq!(fetch_status(&hw, &signed_url(&signed.text)).await, 200);
+
+        let url = json!({"type": "image_url", "image_url": {"url": data_url("image/png", &png)}});
+        let messages = json!([{"role": "user", "content": [url, {"type": "text", "text": "go"}]}]);
+        let body = json!({"model": "a", "stream": stream, "messages": messages});
+        let signed = hw.post("/v1/chat/completions?blobs=signed", body).await;
+        assert_eq!(signed.status, 200, "{}", signed.text);
+        assert!(signed.text.contains(&format!("See {image}.")), "it has no member with a URL: {}", signed.text);
+    }
+}
+
+/// `headwater replay` shows what is recorded, also where the server signs by default.
+#[tokio::test]
+async fn a_replay_is_not_signed() {
+    let png = unique_png("input");
+    let hw = server_that_passes_an_image_on(&blob_path(&png), "[files]\nsigned_blobs = true");
+    let input = json!([image_part(&png), {"type": "text", "text": "go"}]);
+    let task = hw.post("/v1/tasks", json!({"model": "a", "input": input, "wait": true})).await;
+    let events = hw.get(&format!("/v1/tasks/{}/events", str_field(&task.json(), "task_id"))).await.text;
+    assert!(events.contains("?user=ann&"), "{events}");
+    for protocol in ["task", "run-items", "responses", "blocks", "agent-runs", "messages", "chat"] {
+        let output = hw.run_cli(&["replay", str_field(&task.json(), "task_id"), "--as", protocol, "--fast"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains(&blob_path(&png)), "{protocol}: {text}");
+        assert!(!text.contains("?user=") && !text.contains("signature="), "{protocol}: {text}");
+    }
 }

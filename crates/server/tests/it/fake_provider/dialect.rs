@@ -236,7 +236,7 @@ fn response(status: &str) -> Value {
 }
 
 /// An event named after its type.
-pub(super) fn sse_event(data: &Value) -> String {
+pub(crate) fn sse_event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
 
