@@ -68,24 +68,19 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submitted = self.submit_without_wake(user, thread, command, idempotency).await?;
+        let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
+        let submitted = self.write_submission(user, submission).await?;
         self.registry.wake_thread(user, thread);
         Ok(submitted)
     }
 
-    /// Stores a command without waking the actor.
-    pub(crate) async fn submit_without_wake(
+    pub(crate) async fn write_submission(
         &self,
         user: &UserId,
         thread: &ThreadId,
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
-        self.write_submission(user, submission).await
-    }
-
-    async fn write_submission(&self, user: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
         self.ports().directory.writer(user)?.submit(user, submission).await
     }
 
@@ -96,7 +91,8 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Submission {
-        Submission { thread, thread_mode, at: self.ports().clock.now(), command, idempotency_key: idempotency }
+        let at = self.ports().clock.now();
+        Submission { thread, thread_mode, at, command, idempotency_key: idempotency, task_path: Vec::new() }
     }
 
     /// Waits until a run has ended or waits for people.

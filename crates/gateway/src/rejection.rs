@@ -128,6 +128,7 @@ impl From<SubmitError> for Rejection {
             SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()),
             SubmitError::Store(error) => error.into(),
         }
+            SubmitError::CallClosed(call) => AnswerError::NotPending(call).into(),
     }
 }
 

@@ -32,7 +32,14 @@ async fn store_approval(test_engine: &TestEngine, question: &ApprovalRow) -> Res
     let command =
         Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None, update: None });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
-    let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
+    let submission = Submission {
+        thread,
+        thread_mode: ThreadMode::MustExist,
+        at,
+        command,
+        idempotency_key: None,
+        task_path: Vec::new(),
+    };
     test_engine
         .engine
         .ports()
@@ -185,7 +192,10 @@ async fn a_decision_behind_a_cancel_gets_the_outcome_of_the_cancel() {
         test_engine.wait_idle().await;
         test_engine.engine.stop(Duration::ZERO).await;
         test_engine.cancel(&run.task, CancelMode::Immediate).await;
-        test_engine.decide(&run.task, &key, ApprovalDecisionKind::Approve).await.expect("it is still open");
+        let late = test_engine.decide(&run.task, &key, ApprovalDecisionKind::Approve).await;
+        let Err(SubmitError::AlreadyDecided(told)) = late else { panic!("{kind:?}: {late:?}") };
+        let told = told.answer.expect("the cancel has decided");
+        assert_eq!((told.decision.kind, told.by), (ApprovalDecisionKind::Reject, Initiator::System), "{kind:?}");
         let test_engine = test_engine.restart().await;
         test_engine.wait_until(&run, |object| object.status == TaskStatus::Cancelled).await;
         assert_eq!(closed_by(&test_engine, &run, &key).await, Initiator::System, "{kind:?}");
