@@ -10,9 +10,9 @@ use model::error::ErrorCode;
 use model::event::{ApprovalDecision, Initiator};
 use model::id::is_valid_id;
 use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
-use model::{ApprovalKey, TaskId, UserId};
+use model::{ApprovalKey, TaskId, ThreadId, UserId};
 
-/// Decides an approval of a task's run, and returns it with the decision.
+/// Decides an approval of a task, or of a run, and returns it with the decision.
 pub async fn decide_approval_of_task(
     gateway: &Gateway,
     user: &UserId,
@@ -24,6 +24,10 @@ pub async fn decide_approval_of_task(
     let run = find_run_of_task(gateway, user, task).await?;
     let approval = find_approval_of_run(gateway, user, &run, key).await?;
     if gateway.engine.find_submission(user, idempotency.as_ref()).await?.is_none() {
+    // Under the id of another agent of the run there is no such approval.
+    if *task != run.id && *task != approval.task_id {
+        return Err(SubmitError::ApprovalNotFound.into());
+    }
         check_arguments(gateway, &approval, &decision, "arguments")?;
         let (engine, user, run, key) = (gateway.engine.clone(), user.clone(), run.clone(), key.clone());
         run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, idempotency).await }).await?;
@@ -36,17 +40,19 @@ pub async fn decide_approval_of_task(
     Ok(approval)
 }
 
-/// Decides an approval of any of the user's runs.
-pub async fn decide_approval(
+/// Decides an approval of the user's: of this thread, if one is given.
+pub(crate) async fn decide_approval(
     gateway: &Gateway,
     user: &UserId,
     key: ApprovalKey,
+    thread: Option<&ThreadId>,
     decision: ApprovalDecision,
 ) -> Result<(), Rejection> {
     check_request_size(&decision)?;
     let directory = &gateway.engine.ports().directory;
     let approval = if is_valid_id(key.as_str()) { directory.approval(user, &key).await? } else { None };
     let approval = approval.ok_or(SubmitError::ApprovalNotFound)?;
+    let approval = approval.filter(|approval| thread.is_none_or(|thread| approval.thread_id == *thread));
     let run = directory.run(user, &approval.run_id).await?.ok_or(SubmitError::ApprovalNotFound)?;
     check_arguments(gateway, &approval, &decision, "args")?;
     let (engine, user) = (gateway.engine.clone(), user.clone());
@@ -84,10 +90,10 @@ fn check_arguments(
 mod tests {
     use super::*;
     use model::event::ActionRequest;
-    use model::{CallId, ThreadId};
     use serde_json::Value;
 
     /// Before the time-out's own decision is recorded, the outcome is open.
+    use model::CallId;
     #[test]
     fn an_approval_past_its_time_is_expired_until_the_timeout_decides() {
         let run = TaskId::from("task_1");

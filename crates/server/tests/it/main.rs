@@ -69,4 +69,5 @@ mod tool_outputs;
 mod tool_server;
 mod upstreams;
 mod usage;
+mod true_answers;
 mod viewers;
