@@ -191,7 +191,7 @@ fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Opti
         ApprovalPolicy::Always => true,
         ApprovalPolicy::When(rule) => rule.requires_approval(&serde_json::from_str(&arguments).unwrap_or_default()),
     };
-    let standing = run.standing_decision(&call.name).filter(|_| needs_approval);
+    let standing = run.standing_decision(task, &call.name).filter(|_| needs_approval);
     if let Some(answer) = standing.filter(|answer| first_decision(answer).0 == ApprovalDecisionKind::Reject) {
         return Some(rejection_action(task, call, answer, first_decision(answer).1));
     }
