@@ -11,17 +11,23 @@ pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 
 use crate::actor_registry::ActorRegistry;
 use crate::ports::Ports;
+use crate::read_records::log_head;
 use crate::shared::{Shared, StopMode};
 use crate::viewer::{View, Viewer};
+use crate::wake_schedule::DueThread;
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
 use model::event::Event;
 use model::ports::{
-    Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode,
+    Frames, IdempotencyKey, PageLimit, Projection, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted,
+    ThreadMode,
 };
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Recovery does not wait until all waits have been checked.
+const WAITS_CHECKED_AT_START: usize = 256;
 
 /// Executes runs and streams their records. Cheap to clone.
 #[derive(Clone)]
@@ -54,11 +60,32 @@ impl Engine {
         for (owner, thread) in &claimable {
             self.registry.wake_thread(owner, thread);
         }
-        for wake in self.ports().directory.scheduled_wakeups().await? {
+        let mut wakeups = self.ports().directory.scheduled_wakeups().await?;
+        for wake in &wakeups {
             self.registry.shared.wake_schedule.schedule(&wake.owner, &wake.thread, wake.at);
         }
         tokio::spawn(Arc::clone(&self.registry).run_wake_loop());
+        let later = wakeups.split_off(wakeups.len().min(WAITS_CHECKED_AT_START));
+        self.shorten_waits(wakeups).await;
+        let engine = self.clone();
+        tokio::spawn(async move { engine.shorten_waits(later).await });
         Ok(claimable.len())
+    }
+
+    /// If the clock was set back while no process ran, what waits has recorded times that are still to come. From now on it
+    /// waits as long as it would have waited when its last record was written, and no longer.
+    async fn shorten_waits(&self, wakeups: Vec<ScheduledWakeup>) {
+        let journal = &self.ports().journal;
+        for ScheduledWakeup { owner, thread, at } in wakeups {
+            let Ok(head) = log_head(&**journal, &owner, &thread).await else { continue };
+            let Ok(page) = journal.read_page(&owner, &thread, head.prev(), PageLimit::ONE).await else { continue };
+            let (now, last) = (self.ports().clock.now(), page.records.first().map_or(0, |last| last.at));
+            if last > now {
+                let wakes_at = now.saturating_add(at.saturating_sub(last));
+                let due = DueThread { owner, thread, timer_at: at };
+                self.registry.shared.wake_schedule.schedule_at(due, wakes_at);
+            }
+        }
     }
 
     pub(crate) async fn submit(
@@ -77,9 +104,7 @@ impl Engine {
     pub(crate) async fn write_submission(
         &self,
         user: &UserId,
-        thread: &ThreadId,
-        command: Command,
-        idempotency: Option<IdempotencyKey>,
+        submission: Submission,
     ) -> Result<Submitted, SubmitError> {
         self.ports().directory.writer(user)?.submit(user, submission).await
     }

@@ -71,7 +71,13 @@ impl Engine {
             Some(_) | None => Vec::new(),
         };
         let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
-        self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
+        let submitted = self.submit_answer(user, run, answer, task_path, idempotency).await;
+        let is_expired = matches!(&submitted, Err(SubmitError::AlreadyDecided(row)) if row.answer.is_none());
+        if submitted.is_ok() || is_expired {
+            // What is too late for a decision has timed out, and the run goes on: the clock may have been set forward.
+            self.registry.wake_thread(user, &run.thread);
+        }
+        submitted.map(|_| ())
     }
 
     /// Submits results of tools that the client ran. The run has to wait for all of them; they are one command and take
@@ -95,6 +101,7 @@ impl Engine {
             return if is_repeated { Ok(()) } else { Err(AnswerError::NotPending(unexpected.call_id.clone())) };
         }
         let body = AnswerBody::ClientTools { results };
+        let task_path = machine::answered_tasks(&fold, &body);
         let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
         match self.submit_answer(user, run, answer, task_path, idempotency).await {
             Ok(_) => {}
@@ -105,13 +112,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers several requests of a run at once: the run sees none of the answers before all are stored. The caller leaves
-        let task_path = machine::answered_tasks(&fold, &body);
-    /// out answers that the run does not wait for. After an error, the answers before the failed one are stored.
-    pub async fn submit_answers(
-        &self,
-        user: &UserId,
-        run: &RunRow,
     async fn have_client_results(
         &self,
         user: &UserId,
@@ -126,24 +126,44 @@ impl Engine {
         Ok(true)
     }
 
+    /// Answers several requests of a run at once: the run sees none of the answers before all are stored. The caller leaves
+    /// out answers that the run does not wait for. After an error, the answers before the failed one are stored.
+    pub async fn submit_answers(
+        &self,
+        user: &UserId,
+        run: &RunRow,
         answers: Vec<AnswerBody>,
         request: AnsweringRequest,
         mut idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
+        let fold = self.fold_open_run(user, run).await?;
         for body in answers {
+            let task_path = machine::answered_tasks(&fold, &body);
             let AnsweringRequest { request_echo, update } = request.clone();
             let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo, update };
             let submitted = self.submit_answer(user, run, answer, task_path, idempotency.take()).await;
             if let Err(error) = submitted {
-        let fold = self.fold_open_run(user, run).await?;
                 // The answers before it are stored and must not wait for the next command.
-            let task_path = machine::answered_tasks(&fold, &body);
                 self.registry.wake_thread(user, &run.thread);
                 return Err(error);
             }
         }
         self.registry.wake_thread(user, &run.thread);
         Ok(())
+    }
+
+    /// Stores an answer without waking the actor.
+    async fn submit_answer(
+        &self,
+        user: &UserId,
+        run: &RunRow,
+        answer: AnswerCommand,
+        task_path: Vec<TaskId>,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<Submitted, SubmitError> {
+        let (thread, command) = (run.thread.clone(), Command::Answer(answer));
+        let submission = self.new_submission(thread, ThreadMode::MustExist, command, idempotency);
+        self.write_submission(user, Submission { task_path, ..submission }).await
     }
 
     /// What a run waits for, also while other tasks of it run.
@@ -159,17 +179,3 @@ impl Engine {
         }
     }
 }
-    /// Stores an answer without waking the actor.
-    async fn submit_answer(
-        &self,
-        user: &UserId,
-        run: &RunRow,
-        answer: AnswerCommand,
-        task_path: Vec<TaskId>,
-        idempotency: Option<IdempotencyKey>,
-    ) -> Result<Submitted, SubmitError> {
-        let (thread, command) = (run.thread.clone(), Command::Answer(answer));
-        let submission = self.new_submission(thread, ThreadMode::MustExist, command, idempotency);
-        self.write_submission(user, Submission { task_path, ..submission }).await
-    }
-
