@@ -43,6 +43,7 @@ mod operator;
 mod paused_input;
 mod power_cut;
 mod provider_files;
+mod private_folder;
 mod proxies;
 mod queue;
 mod reasoning_resend;
