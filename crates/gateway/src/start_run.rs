@@ -8,7 +8,7 @@ use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::content::ContentPart;
-use model::definition::{Definitions, ToolExecutor};
+use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
 use model::ports::StoreError;
 use model::task::TaskStatus;
@@ -156,6 +156,27 @@ pub(crate) async fn check_callable(gateway: &Gateway, user: &UserId, new: &NewRu
 async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
     let definitions = gateway.engine.ports().definitions.get();
     let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
+/// Rejects instructions for an agent whose operator allows none. `field` is where the request has them.
+pub(crate) async fn check_client_instructions(
+    gateway: &Gateway,
+    user: &UserId,
+    new: &NewRun,
+    field: Option<&str>,
+) -> Result<(), Rejection> {
+    let definitions = gateway.engine.ports().definitions.get();
+    let agent = definitions.agents.get(&new.agent);
+    let is_forbidden = agent.is_some_and(|agent| agent.client_instructions == ClientInstructions::Forbidden);
+    let field = new.model_settings.instructions.as_ref().map(|_| "instructions").or(field);
+    // A repeated request stays valid, whatever the agent allows now.
+    let Some(field) = field.filter(|_| is_forbidden) else { return Ok(()) };
+    if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
+        return Ok(());
+    }
+    let name = truncate_id(&new.agent);
+    let detail = format!("the agent `{name}` takes no instructions from clients: leave out {field}");
+    Err(Rejection::new(ErrorCode::InstructionsNotAllowed, detail))
+}
+
     let agent_tools = definitions.tool_specs(&agent);
     let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.name == tool.name)) else {
         return Ok(());
