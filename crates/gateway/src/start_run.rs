@@ -3,13 +3,14 @@
 use crate::attachments::BlobOrigin;
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
-use crate::rejection::{Rejection, truncate_id};
+use crate::rejection::{INEXACT_NUMBER, Rejection, truncate_id};
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::content::ContentPart;
 use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
+use model::json::has_inexact_number;
 use model::ports::StoreError;
 use model::task::TaskStatus;
 use model::{ThreadId, UserId};
@@ -27,6 +28,9 @@ pub async fn start_run(
     check_tool_names(gateway, user, &new).await?;
     check_has_input(gateway, user, &new).await?;
     check_web_file_count(gateway, &new.input)?;
+    if new.metadata.values().any(has_inexact_number) {
+        return Err(Rejection::invalid_field("metadata", INEXACT_NUMBER));
+    }
     let (gateway, user) = (gateway.clone(), user.clone());
     run_to_completion(async move {
         let mut images = uploads::generated_images_of_run(&new);
@@ -152,10 +156,6 @@ pub(crate) async fn check_callable(gateway: &Gateway, user: &UserId, new: &NewRu
     Err(Rejection::new(ErrorCode::ModelNotAllowed, format!("{detail}; GET /v1/models lists what you may call")))
 }
 
-/// A client tool may not shadow one of the agent's own.
-async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
-    let definitions = gateway.engine.ports().definitions.get();
-    let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
 /// Rejects instructions for an agent whose operator allows none. `field` is where the request has them.
 pub(crate) async fn check_client_instructions(
     gateway: &Gateway,
@@ -177,6 +177,10 @@ pub(crate) async fn check_client_instructions(
     Err(Rejection::new(ErrorCode::InstructionsNotAllowed, detail))
 }
 
+/// A client tool may not shadow one of the agent's own.
+async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+    let definitions = gateway.engine.ports().definitions.get();
+    let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
     let agent_tools = definitions.tool_specs(&agent);
     let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.name == tool.name)) else {
         return Ok(());
