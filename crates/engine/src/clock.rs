@@ -52,7 +52,11 @@ impl ForwardClock {
     /// The time, from the wall clock and the monotonic clock, which was read after it.
     fn read(&self, wall_us: u64, monotonic_us: u64) -> u64 {
         let origin = wall_us.saturating_sub(monotonic_us);
-        let latest = self.origin_us.fetch_max(origin, Ordering::Relaxed).max(origin);
+        let mut latest = self.origin_us.load(Ordering::Relaxed);
+        if origin > latest {
+            // Rare, so that the cores do not contend for it.
+            latest = self.origin_us.fetch_max(origin, Ordering::Relaxed).max(origin);
+        }
         self.report_lag(latest.saturating_sub(origin));
         latest.saturating_add(monotonic_us)
     }
