@@ -4,14 +4,25 @@ use crate::actor::{ActorEnd, run_actor};
 use crate::session::NewThread;
 use crate::shared::{Shared, StopMode, ThreadContext};
 use crate::sync::{Mutex, lock};
+use crate::wake_schedule::DueThread;
 use crate::wakeup::Wakeup;
-use model::{ThreadId, UserId};
+use model::{Millis, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest sleep of the wake loop: a clock that was set forward is noticed after this time.
-const WAKE_INTERVAL_MS_MAX: u64 = 60_000;
+const WAKE_INTERVAL_MS_MAX: u64 = 1_000;
+
+/// Why an actor is woken or spawned.
+pub(crate) enum WakeReason {
+    /// Its inbox has something new.
+    Command,
+    /// The thread was just created: its actor need not read the store.
+    Created(NewThread),
+    /// The timer with this time is due.
+    Timer(Millis),
+}
 
 pub(crate) struct ActorRegistry {
     pub(crate) shared: Arc<Shared>,
@@ -32,13 +43,19 @@ impl ActorRegistry {
 
     /// Wakes the actor of a thread, or spawns it: its inbox has something new.
     pub(crate) fn wake_thread(self: &Arc<Self>, owner: &UserId, thread: &ThreadId) {
-        self.spawn_or_wake(owner, thread, None);
+        self.spawn_or_wake(owner, thread, WakeReason::Command);
     }
 
-    /// The same; with a thread that was just created, its actor need not read the store.
-    pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, new_thread: Option<NewThread>) {
+    /// The same, for another reason.
+    pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, reason: WakeReason) {
         let mut actors = lock(&self.actors);
+        let (new_thread, due_timer) = match reason {
+            WakeReason::Command => (None, None),
+            WakeReason::Created(new_thread) => (Some(new_thread), None),
+            WakeReason::Timer(at) => (None, Some(at)),
+        };
         if let Some(wakeup) = actors.get(thread) {
+            due_timer.into_iter().for_each(|at| wakeup.set_due_timer(at));
             wakeup.notify();
             return;
         }
@@ -46,6 +63,7 @@ impl ActorRegistry {
             return; // the row is durable: the next process handles it
         }
         let wakeup = Arc::new(Wakeup::default());
+        due_timer.into_iter().for_each(|at| wakeup.set_due_timer(at));
         actors.insert(thread.clone(), Arc::clone(&wakeup));
         metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
         drop(actors);
@@ -82,8 +100,8 @@ impl ActorRegistry {
         while self.shared.stop_mode() == StopMode::Running {
             let now = self.shared.ports.clock.now();
             let (due, next) = self.shared.wake_schedule.take_due(now);
-            for (owner, thread) in due {
-                self.wake_thread(&owner, &thread);
+            for DueThread { owner, thread, timer_at } in due {
+                self.spawn_or_wake(&owner, &thread, WakeReason::Timer(timer_at));
             }
             let wait = next.map_or(WAKE_INTERVAL_MS_MAX, |at| at.saturating_sub(now).min(WAKE_INTERVAL_MS_MAX));
             tokio::select! {

@@ -11,17 +11,23 @@ pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 
 use crate::actor_registry::ActorRegistry;
 use crate::ports::Ports;
+use crate::read_records::log_head;
 use crate::shared::{Shared, StopMode};
 use crate::viewer::{View, Viewer};
+use crate::wake_schedule::DueThread;
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
 use model::event::Event;
 use model::ports::{
-    Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode,
+    Frames, IdempotencyKey, PageLimit, Projection, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted,
+    ThreadMode,
 };
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Recovery does not wait until all waits have been checked.
+const WAITS_CHECKED_AT_START: usize = 256;
 
 /// Executes runs and streams their records. Cheap to clone.
 #[derive(Clone)]
@@ -54,11 +60,32 @@ impl Engine {
         for (owner, thread) in &claimable {
             self.registry.wake_thread(owner, thread);
         }
-        for wake in self.ports().directory.scheduled_wakeups().await? {
+        let mut wakeups = self.ports().directory.scheduled_wakeups().await?;
+        for wake in &wakeups {
             self.registry.shared.wake_schedule.schedule(&wake.owner, &wake.thread, wake.at);
         }
         tokio::spawn(Arc::clone(&self.registry).run_wake_loop());
+        let later = wakeups.split_off(wakeups.len().min(WAITS_CHECKED_AT_START));
+        self.shorten_waits(wakeups).await;
+        let engine = self.clone();
+        tokio::spawn(async move { engine.shorten_waits(later).await });
         Ok(claimable.len())
+    }
+
+    /// If the clock was set back while no process ran, what waits has recorded times that are still to come. From now on it
+    /// waits as long as it would have waited when its last record was written, and no longer.
+    async fn shorten_waits(&self, wakeups: Vec<ScheduledWakeup>) {
+        let journal = &self.ports().journal;
+        for ScheduledWakeup { owner, thread, at } in wakeups {
+            let Ok(head) = log_head(&**journal, &owner, &thread).await else { continue };
+            let Ok(page) = journal.read_page(&owner, &thread, head.prev(), PageLimit::ONE).await else { continue };
+            let (now, last) = (self.ports().clock.now(), page.records.first().map_or(0, |last| last.at));
+            if last > now {
+                let wakes_at = now.saturating_add(at.saturating_sub(last));
+                let due = DueThread { owner, thread, timer_at: at };
+                self.registry.shared.wake_schedule.schedule_at(due, wakes_at);
+            }
+        }
     }
 
     pub(crate) async fn submit(
@@ -68,24 +95,17 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submitted = self.submit_without_wake(user, thread, command, idempotency).await?;
+        let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
+        let submitted = self.write_submission(user, submission).await?;
         self.registry.wake_thread(user, thread);
         Ok(submitted)
     }
 
-    /// Stores a command without waking the actor.
-    pub(crate) async fn submit_without_wake(
+    pub(crate) async fn write_submission(
         &self,
         user: &UserId,
-        thread: &ThreadId,
-        command: Command,
-        idempotency: Option<IdempotencyKey>,
+        submission: Submission,
     ) -> Result<Submitted, SubmitError> {
-        let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
-        self.write_submission(user, submission).await
-    }
-
-    async fn write_submission(&self, user: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
         self.ports().directory.writer(user)?.submit(user, submission).await
     }
 
@@ -96,7 +116,8 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Submission {
-        Submission { thread, thread_mode, at: self.ports().clock.now(), command, idempotency_key: idempotency }
+        let at = self.ports().clock.now();
+        Submission { thread, thread_mode, at, command, idempotency_key: idempotency, task_path: Vec::new() }
     }
 
     /// Waits until a run has ended or waits for people.

@@ -142,12 +142,14 @@ impl<'a> ThreadSession<'a> {
         let mut run = self.new_run_state(definitions, Some(fold));
         // The spend of today includes what this run has spent.
         machine::exclude_own_spend(&mut run);
+        let (now, due) = (self.context.shared.ports.clock.now(), self.context.wakeup.take_due_timer());
         // Before the first input: should the run pause at once, its row needs the time of the next timer.
         for id in machine::outstanding_effects(&run) {
             if let EffectId::Timer(timer) = id
                 && let Some(at) = machine::timer_deadline(&run, &timer)
             {
-                self.timers.arm(timer, at, self.context.shared.ports.clock.now());
+                // The clock may have been set back since the timer was recorded: then it is due although its time is to come.
+                self.timers.arm(timer, if due == Some(at) { at.min(now) } else { at }, now);
             }
         }
         self.run = Some(run);
@@ -236,7 +238,7 @@ impl<'a> ThreadSession<'a> {
         if self.context.wakeup.poll_notified(cx).is_ready() {
             return Poll::Ready(SessionEvent::Wakeup);
         }
-        if let Poll::Ready(timer) = self.timers.poll_due(cx) {
+        if let Poll::Ready(timer) = self.timers.poll_due(cx, self.context.shared.ports.clock.now()) {
             return Poll::Ready(SessionEvent::Timer(timer));
         }
         if self.poll_hook(cx).is_ready() {

@@ -31,8 +31,14 @@ impl Timers {
         self.armed.iter().map(|(_, at, _)| *at).min()
     }
 
-    /// Removes and returns a timer that is due.
-    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<TimerId> {
+    /// Removes and returns a timer that is due. Approvals are also due by the wall clock, by which the store refuses
+    /// decisions: it may have been set forward.
+    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, now: Millis) -> Poll<TimerId> {
+        let is_expired = |(id, at, _): &(TimerId, Millis, Instant)| matches!(id, TimerId::Approval(_)) && *at <= now;
+        if let Some(index) = self.armed.iter().position(is_expired) {
+            self.sleep = None;
+            return Poll::Ready(self.armed.swap_remove(index).0);
+        }
         let first = (0..).zip(&self.armed).min_by_key(|(_, (_, _, due))| *due);
         let Some((index, due)) = first.map(|(index, (_, _, due))| (index, *due)) else { return Poll::Pending };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));

@@ -14,23 +14,38 @@ pub(crate) struct WakeSchedule {
 #[derive(Default)]
 struct ScheduledWakes {
     by_time: BTreeSet<(Millis, ThreadId)>,
-    by_thread: HashMap<ThreadId, (Millis, UserId)>,
+    by_thread: HashMap<ThreadId, (Millis, DueThread)>,
+}
+
+/// A thread to be woken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DueThread {
+    pub(crate) owner: UserId,
+    pub(crate) thread: ThreadId,
+    /// The time of the timer that is due, as the log has it. Later than now if the clock was set back.
+    pub(crate) timer_at: Millis,
 }
 
 impl WakeSchedule {
     /// Sets the time at which a thread is woken; replaces an earlier one.
     pub(crate) fn schedule(&self, owner: &UserId, thread: &ThreadId, at: Millis) {
+        self.schedule_at(DueThread { owner: owner.clone(), thread: thread.clone(), timer_at: at }, at);
+    }
+
+    /// The same, at another time than the timer's.
+    pub(crate) fn schedule_at(&self, due: DueThread, at: Millis) {
         let mut scheduled = lock(&self.scheduled);
-        if let Some((before, _)) = scheduled.by_thread.insert(thread.clone(), (at, owner.clone())) {
+        let thread = due.thread.clone();
+        if let Some((before, _)) = scheduled.by_thread.insert(thread.clone(), (at, due)) {
             scheduled.by_time.remove(&(before, thread.clone()));
         }
-        scheduled.by_time.insert((at, thread.clone()));
+        scheduled.by_time.insert((at, thread));
         drop(scheduled);
         self.changed.notify_one();
     }
 
     /// Removes and returns the threads that are due, and the time of the next one.
-    pub(crate) fn take_due(&self, now: Millis) -> (Vec<(UserId, ThreadId)>, Option<Millis>) {
+    pub(crate) fn take_due(&self, now: Millis) -> (Vec<DueThread>, Option<Millis>) {
         let mut scheduled = lock(&self.scheduled);
         let mut due = Vec::new();
         while let Some((at, thread)) = scheduled.by_time.first().cloned() {
@@ -38,9 +53,7 @@ impl WakeSchedule {
                 return (due, Some(at));
             }
             scheduled.by_time.pop_first();
-            if let Some((_, owner)) = scheduled.by_thread.remove(&thread) {
-                due.push((owner, thread));
-            }
+            due.extend(scheduled.by_thread.remove(&thread).map(|(_, due)| due));
         }
         (due, None)
     }

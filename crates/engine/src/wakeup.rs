@@ -1,7 +1,8 @@
 //! Wakes the actor of a thread.
 
 use futures_util::task::AtomicWaker;
-use std::sync::atomic::{AtomicBool, Ordering};
+use model::Millis;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 /// Tells an actor to read its inbox and the stop mode. A level, not a queue: no notification is lost and none piles up.
@@ -9,12 +10,23 @@ use std::task::{Context, Poll};
 pub(crate) struct Wakeup {
     notified: AtomicBool,
     waker: AtomicWaker,
+    /// The time of the timer for which the actor was woken, or zero.
+    due_timer: AtomicU64,
 }
 
 impl Wakeup {
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::SeqCst);
         self.waker.wake();
+    }
+
+    /// The timer with this time is due, whatever the clock says.
+    pub(crate) fn set_due_timer(&self, at: Millis) {
+        self.due_timer.store(at, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take_due_timer(&self) -> Option<Millis> {
+        Some(self.due_timer.swap(0, Ordering::SeqCst)).filter(|at| *at > 0)
     }
 
     /// Clears the notification and returns whether there was one.

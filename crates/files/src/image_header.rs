@@ -88,11 +88,11 @@ enum ScanState {
 }
 
 impl ImageHeaderScanner {
-    /// Scans a whole file; returns the dimensions of a PNG, JPEG, GIF or WebP.
+    /// Scans a whole file; returns the dimensions of a PNG, JPEG, GIF or WebP. A file without a pixel has none.
     pub fn scan(bytes: &[u8], pixels_max: u64) -> Result<Option<(u32, u32)>, ImageTooLarge> {
         let mut scanner = Self::new(FileType::sniff(bytes, None), pixels_max);
         scanner.feed(bytes)?;
-        Ok(scanner.size)
+        Ok(scanner.size.filter(|(width, height)| *width > 0 && *height > 0))
     }
 
     /// The pixels of all frames of an image together; `None` if its header cannot be read.

@@ -2,17 +2,18 @@
 
 use crate::context::Gateway;
 use crate::json_schema::validate_arguments;
-use crate::rejection::Rejection;
+use crate::rejection::{INEXACT_NUMBER, Rejection};
 use crate::run_lookup::find_run_of_task;
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::check_request_size;
 use model::error::ErrorCode;
 use model::event::{ApprovalDecision, Initiator};
 use model::id::is_valid_id;
+use model::json::has_inexact_number;
 use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
-use model::{ApprovalKey, TaskId, UserId};
+use model::{ApprovalKey, TaskId, ThreadId, UserId};
 
-/// Decides an approval of a task's run, and returns it with the decision.
+/// Decides an approval of a task, or of a run, and returns it with the decision.
 pub async fn decide_approval_of_task(
     gateway: &Gateway,
     user: &UserId,
@@ -23,6 +24,10 @@ pub async fn decide_approval_of_task(
 ) -> Result<ApprovalRow, Rejection> {
     let run = find_run_of_task(gateway, user, task).await?;
     let approval = find_approval_of_run(gateway, user, &run, key).await?;
+    // Under the id of another agent of the run there is no such approval.
+    if *task != run.id && *task != approval.task_id {
+        return Err(SubmitError::ApprovalNotFound.into());
+    }
     if gateway.engine.find_submission(user, idempotency.as_ref()).await?.is_none() {
         check_arguments(gateway, &approval, &decision, "arguments")?;
         let (engine, user, run, key) = (gateway.engine.clone(), user.clone(), run.clone(), key.clone());
@@ -36,16 +41,18 @@ pub async fn decide_approval_of_task(
     Ok(approval)
 }
 
-/// Decides an approval of any of the user's runs.
-pub async fn decide_approval(
+/// Decides an approval of the user's: of this thread, if one is given.
+pub(crate) async fn decide_approval(
     gateway: &Gateway,
     user: &UserId,
+    thread: Option<&ThreadId>,
     key: ApprovalKey,
     decision: ApprovalDecision,
 ) -> Result<(), Rejection> {
     check_request_size(&decision)?;
     let directory = &gateway.engine.ports().directory;
     let approval = if is_valid_id(key.as_str()) { directory.approval(user, &key).await? } else { None };
+    let approval = approval.filter(|approval| thread.is_none_or(|thread| approval.thread_id == *thread));
     let approval = approval.ok_or(SubmitError::ApprovalNotFound)?;
     let run = directory.run(user, &approval.run_id).await?.ok_or(SubmitError::ApprovalNotFound)?;
     check_arguments(gateway, &approval, &decision, "args")?;
@@ -71,6 +78,10 @@ fn check_arguments(
     field: &str,
 ) -> Result<(), Rejection> {
     let Some(arguments) = &decision.args else { return Ok(()) };
+    if has_inexact_number(arguments) {
+        let detail = format!("`{field}`: {INEXACT_NUMBER}");
+        return Err(Rejection::new(ErrorCode::InvalidArguments, detail));
+    }
     let name = &approval.action.name;
     let definitions = gateway.engine.ports().definitions.get();
     let Some(tool) = definitions.tools.get(name) else { return Ok(()) };
@@ -83,8 +94,8 @@ fn check_arguments(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::CallId;
     use model::event::ActionRequest;
-    use model::{CallId, ThreadId};
     use serde_json::Value;
 
     /// Before the time-out's own decision is recorded, the outcome is open.

@@ -1,26 +1,33 @@
 //! The session of a content-blocks connection: finding, following and continuing it.
 
+use crate::approvals::decide_approval;
 use crate::attachments::uploads::Uploads;
 use crate::context::Gateway;
 use crate::fork_share::fork_share;
+use crate::queue_cancel::cancelled_turn;
 use crate::rejection::Rejection;
 use crate::run_lookup::{default_start, find_run_start};
 use crate::start_run::{entry_agents, last_agent_of_thread, start_run};
-use crate::stream_start::{StreamView, open_viewer, resume_stream};
-use crate::task_commands::cancel_all_runs;
+use crate::stream_start::{QUEUE_POLL_INTERVAL, StreamView, open_viewer, resume_stream, was_cancelled_in_queue};
+use crate::task_commands::{cancel_all_runs, submit_cancel};
 use crate::thread_names::{find_named_thread, reserve_named_thread};
 use bytes::Bytes;
 use engine::{NewRun, Viewer};
+use model::command::CancelCommand;
 use model::cursor::Cursor;
 use model::error::ErrorCode;
-use model::event::ClientIds;
+use model::event::{CancelMode, ClientIds};
 use model::ports::{AliasData, AliasKind};
-use model::{Seq, TaskId, ThreadId, UserId};
-use protocol::blocks::{BLOCKS_PROJECTION, BlocksChat, BlocksProjection};
+use model::{ApprovalKey, Seq, TaskId, ThreadId, UserId};
+use protocol::blocks::{BLOCKS_PROJECTION, BlocksApprovalResponse, BlocksChat, BlocksProjection};
 use serde::Deserialize;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 const DEMO_AGENT: &str = "demo";
+/// A run leaves the queue within this time after its cancel, unless the thread is very busy.
+const CANCEL_CHECK_DELAY: Duration = Duration::from_millis(50);
 
 pub struct BlocksSession {
     /// The name that the client uses.
@@ -29,6 +36,10 @@ pub struct BlocksSession {
     viewer: Viewer,
     /// Lines before this run's first are skipped: they belong to other requests.
     skip_until_run: Option<TaskId>,
+    /// While lines are skipped: the runs that this connection sent.
+    own_runs: Vec<TaskId>,
+    /// When to look whether one of them was cancelled in the queue, which leaves no record.
+    next_queue_check: Instant,
     /// How this connection resumed the session. The same resume again is a no-op: the connection misses nothing.
     resumed: Option<ResumePoint>,
 }
@@ -46,14 +57,36 @@ pub enum SessionOutput {
 
 impl BlocksSession {
     /// Waits for the next lines. Cancel-safe.
-    pub async fn next(&mut self) -> Result<SessionOutput, Rejection> {
+    pub async fn next(&mut self, gateway: &Gateway, user: &UserId) -> Result<SessionOutput, Rejection> {
         loop {
-            let Some(lines) = self.viewer.next().await? else { return Ok(SessionOutput::Ended) };
-            let lines = self.skip_to_awaited_run(lines);
+            let lines = tokio::select! {
+                lines = self.viewer.next() => {
+                    let Some(lines) = lines? else { return Ok(SessionOutput::Ended) };
+                    self.skip_to_awaited_run(lines)
+                }
+                () = sleep_until(self.next_queue_check), if !self.own_runs.is_empty() => {
+                    self.end_cancelled_runs(gateway, user).await?
+                }
+            };
             if !lines.is_empty() {
                 return Ok(SessionOutput::Lines(lines));
             }
         }
+    }
+
+    /// The turns of own runs that were cancelled in the queue.
+    async fn end_cancelled_runs(&mut self, gateway: &Gateway, user: &UserId) -> Result<Bytes, Rejection> {
+        let mut cancelled = Vec::new();
+        for run in &self.own_runs {
+            if was_cancelled_in_queue(gateway, user, Some(run)).await? {
+                cancelled.push(run.clone());
+            }
+        }
+        self.next_queue_check = Instant::now() + QUEUE_POLL_INTERVAL;
+        self.own_runs.retain(|run| !cancelled.contains(run));
+        let now = gateway.engine.ports().clock.now();
+        let turns = cancelled.iter().map(|run| cancelled_turn(&self.name, &self.thread, run, now));
+        Ok(turns.collect::<Vec<Bytes>>().concat().into())
     }
 
     /// The lines from the awaited run on. Run ids sort by time, so a later run ends the wait as well.
@@ -63,6 +96,7 @@ impl BlocksSession {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             if started_run(line).is_some_and(|run| run.as_str() >= awaited.as_str()) {
                 self.skip_until_run = None;
+                self.own_runs.clear();
                 return lines.slice(offset..);
             }
             offset += line.len();
@@ -126,7 +160,10 @@ pub async fn send_chat(
     if current.as_ref().is_none_or(|session| session.name != name || session.thread != thread) {
         let run_start = find_run_start(gateway, user, &started.task).await?;
         let session = open_session(gateway, user, name, thread, cursor_at(run_start.before)).await?;
-        *current = Some(BlocksSession { skip_until_run: Some(started.task), ..session });
+        let own_runs = vec![started.task.clone()];
+        *current = Some(BlocksSession { skip_until_run: Some(started.task), own_runs, ..session });
+    } else if let Some(session) = current.as_mut().filter(|session| session.skip_until_run.is_some()) {
+        session.own_runs.push(started.task);
     }
     Ok(())
 }
@@ -188,22 +225,53 @@ pub async fn resume_session(
     Ok(())
 }
 
-/// Cancels all runs of the named session, else of the connection's, which has the thread `current`.
+/// Stops what the connection sees: while it waits for its turn, the runs that it sent itself; else all runs of its session.
+/// Of a session that the connection does not follow, `name` stops all runs.
 pub async fn stop_session(
     gateway: &Gateway,
     user: &UserId,
-    current: Option<ThreadId>,
+    current: Option<&mut BlocksSession>,
     name: Option<String>,
 ) -> Result<(), Rejection> {
-    let thread = match (name, current) {
-        (Some(name), _) => find_named_thread(gateway, user, AliasKind::BlockSession, &name).await?,
-        (None, Some(current)) => current,
-        (None, None) => {
-            let detail = "this socket has no session yet: chat, or resume one";
-            return Err(Rejection::new(ErrorCode::NoSession, detail));
-        }
+    let named = match name {
+        Some(name) => Some(find_named_thread(gateway, user, AliasKind::BlockSession, &name).await?),
+        None => None,
     };
-    cancel_all_runs(gateway, user, thread).await
+    match (current, named) {
+        (Some(session), named) if named.as_ref().is_none_or(|thread| *thread == session.thread) => {
+            if session.skip_until_run.is_none() {
+                return cancel_all_runs(gateway, user, session.thread.clone()).await;
+            }
+            // The newest first, so that none starts because another was cancelled.
+            for task_id in session.own_runs.iter().rev().cloned() {
+                let cancel = CancelCommand { task_id, mode: CancelMode::Immediate };
+                submit_cancel(gateway, user, session.thread.clone(), cancel, None).await?;
+            }
+            session.next_queue_check = Instant::now() + CANCEL_CHECK_DELAY;
+            Ok(())
+        }
+        (_, Some(thread)) => cancel_all_runs(gateway, user, thread).await,
+        (_, None) => {
+            let detail = "this socket has no session yet: chat, or resume one";
+            Err(Rejection::new(ErrorCode::NoSession, detail))
+        }
+    }
+}
+
+/// Decides an approval of the named session, else of the one that the connection follows, which has the thread `current`. A
+/// connection without a session may decide any approval of its user.
+pub async fn decide_session_approval(
+    gateway: &Gateway,
+    user: &UserId,
+    current: Option<ThreadId>,
+    response: BlocksApprovalResponse,
+) -> Result<(), Rejection> {
+    let thread = match &response.session_id {
+        Some(name) => Some(find_named_thread(gateway, user, AliasKind::BlockSession, name).await?),
+        None => current,
+    };
+    let key = ApprovalKey::from(response.approval_key.as_str());
+    decide_approval(gateway, user, thread.as_ref(), key, response.into_decision()?).await
 }
 
 async fn open_session(
@@ -217,7 +285,9 @@ async fn open_session(
     let view = StreamView { name: format!("{BLOCKS_PROJECTION}/{name}"), dialect: BLOCKS_PROJECTION, projection };
     let stream = resume_stream(gateway, user, &thread, view, cursor).await?;
     let viewer = open_viewer(gateway, user, stream);
-    Ok(BlocksSession { name, thread, viewer, skip_until_run: None, resumed: None })
+    let next_queue_check = Instant::now() + QUEUE_POLL_INTERVAL;
+    let (skip_until_run, own_runs, resumed) = Default::default();
+    Ok(BlocksSession { name, thread, viewer, skip_until_run, own_runs, next_queue_check, resumed })
 }
 
 const fn cursor_at(seq: Seq) -> Cursor {

@@ -9,7 +9,10 @@ use model::json::JsonObject;
 use model::ports::{Frames, Projection};
 use model::record::RecordDraft;
 use model::usage::Usage;
-use model::{Epoch, Record, Seq, TaskId, ThreadId};
+use model::{Epoch, Millis, Record, Seq, TaskId, ThreadId};
+use protocol::blocks::BlocksProjection;
+
+const CURSOR_MEMBER: &[u8] = b",\"cursor\":\"";
 
 /// Builds the frames when they are needed, which is almost never.
 pub type QueueCancelFrames = Box<dyn FnOnce() -> Bytes + Send>;
@@ -46,6 +49,25 @@ pub(crate) fn projected_frames(
         project(1, created, u64::MAX);
         without_ids(&project(2, cancelled_event(&run), 0))
     })
+}
+
+/// The lines of a turn of content blocks whose run never started, without cursors.
+pub(crate) fn cancelled_turn(session: &str, thread: &ThreadId, run: &TaskId, at: Millis) -> Bytes {
+    let mut projection = BlocksProjection::new(session.to_owned());
+    let mut out = BytesMut::new();
+    let created = Event::Created(TaskCreated { task_id: run.clone(), task: Box::new(empty_spec(thread)) });
+    for (seq, event) in (1..).zip([created, cancelled_event(run)]) {
+        let draft = RecordDraft { seq: Seq(seq), at, event, private: None };
+        let mut frames = Frames::default();
+        projection.project(&Record::seal(thread, run, Epoch(0), draft), &mut frames);
+        for line in frames.into_parts().0.split_inclusive(|byte| *byte == b'\n') {
+            // The cursor is the last member.
+            let end = line.windows(CURSOR_MEMBER.len()).rposition(|bytes| bytes == CURSOR_MEMBER);
+            out.extend_from_slice(end.and_then(|end| line.get(..end)).unwrap_or_default());
+            out.extend_from_slice(b"}\n");
+        }
+    }
+    out.freeze()
 }
 
 fn empty_spec(thread: &ThreadId) -> TaskSpec {

@@ -78,6 +78,9 @@ impl Rejection {
     }
 }
 
+/// Why a number is refused that cannot be kept as it was written.
+pub(crate) const INEXACT_NUMBER: &str = "a number beyond 64 bits cannot be kept exactly: send it as a string";
+
 impl From<InvalidField> for Rejection {
     fn from(InvalidField { field, reason }: InvalidField) -> Self {
         Self::invalid_field(&field, reason)
@@ -125,6 +128,7 @@ impl From<SubmitError> for Rejection {
                 };
                 Self::new(code, detail).with_extension("approval", json!(ApprovalObject::from(&*approval)))
             }
+            SubmitError::CallClosed(call) => AnswerError::NotPending(call).into(),
             SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()),
             SubmitError::Store(error) => error.into(),
         }

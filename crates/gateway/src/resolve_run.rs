@@ -10,7 +10,8 @@ use crate::rejection::Rejection;
 use crate::resent_runs::split_altered_history;
 use crate::run_lookup::for_each_record_of_run;
 use crate::start_run::{
-    check_agent, check_callable, check_json_size, check_request_size, check_web_file_count, start_run,
+    check_agent, check_callable, check_client_instructions, check_json_size, check_request_size, check_web_file_count,
+    start_run,
 };
 use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
 use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
@@ -80,6 +81,9 @@ pub async fn resolve_run(
     new: NewRun,
 ) -> Result<ResolvedRun, Rejection> {
     check_callable(gateway, user, &new).await?;
+    let is_instruction = |item: &ClientInput| matches!(item.kind, InputKind::System(_));
+    let system_message = input.items.iter().any(is_instruction).then_some("system and developer messages");
+    check_client_instructions(gateway, user, &new, system_message).await?;
     let repeated = gateway.engine.find_submission(user, new.idempotency.as_ref()).await?;
     let is_named = !matches!(conversation, ConversationRef::Unspecified);
     let (known, conversation) = find_known_prefix(gateway, user, &input.items, conversation).await?;

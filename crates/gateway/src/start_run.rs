@@ -3,13 +3,14 @@
 use crate::attachments::BlobOrigin;
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
-use crate::rejection::{Rejection, truncate_id};
+use crate::rejection::{INEXACT_NUMBER, Rejection, truncate_id};
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::content::ContentPart;
-use model::definition::{Definitions, ToolExecutor};
+use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
+use model::json::has_inexact_number;
 use model::ports::StoreError;
 use model::task::TaskStatus;
 use model::{ThreadId, UserId};
@@ -27,6 +28,9 @@ pub async fn start_run(
     check_tool_names(gateway, user, &new).await?;
     check_has_input(gateway, user, &new).await?;
     check_web_file_count(gateway, &new.input)?;
+    if new.metadata.values().any(has_inexact_number) {
+        return Err(Rejection::invalid_field("metadata", INEXACT_NUMBER));
+    }
     let (gateway, user) = (gateway.clone(), user.clone());
     run_to_completion(async move {
         let mut images = uploads::generated_images_of_run(&new);
@@ -150,6 +154,27 @@ pub(crate) async fn check_callable(gateway: &Gateway, user: &UserId, new: &NewRu
         return Ok(());
     }
     Err(Rejection::new(ErrorCode::ModelNotAllowed, format!("{detail}; GET /v1/models lists what you may call")))
+}
+
+/// Rejects instructions for an agent whose operator allows none. `field` is where the request has them.
+pub(crate) async fn check_client_instructions(
+    gateway: &Gateway,
+    user: &UserId,
+    new: &NewRun,
+    field: Option<&str>,
+) -> Result<(), Rejection> {
+    let definitions = gateway.engine.ports().definitions.get();
+    let agent = definitions.agents.get(&new.agent);
+    let is_forbidden = agent.is_some_and(|agent| agent.client_instructions == ClientInstructions::Forbidden);
+    let field = new.model_settings.instructions.as_ref().map(|_| "instructions").or(field);
+    // A repeated request stays valid, whatever the agent allows now.
+    let Some(field) = field.filter(|_| is_forbidden) else { return Ok(()) };
+    if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
+        return Ok(());
+    }
+    let name = truncate_id(&new.agent);
+    let detail = format!("the agent `{name}` takes no instructions from clients: leave out {field}");
+    Err(Rejection::new(ErrorCode::InstructionsNotAllowed, detail))
 }
 
 /// A client tool may not shadow one of the agent's own.

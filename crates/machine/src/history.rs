@@ -1,7 +1,7 @@
 //! The history that a model turn reads.
 
 use crate::state::RunState;
-use model::definition::HandoffHistory;
+use model::definition::{ClientInstructions, HandoffHistory};
 use model::fold::{HandoffFold, TaskFold};
 use model::history::HistoryEntry;
 use model::thread::split_history_entries;
@@ -20,6 +20,11 @@ pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEn
     // A retry reads what the first attempt read: input that came meanwhile is for the next turn.
     let before = task.steps.len() - usize::from(task.open_step().is_some());
     entries.extend(split_history_entries(task, before).0.into_iter().skip(included));
+    // Of an earlier run, or of another agent, that allows them. What an input hook has written is the operator's.
+    if run.agent_of_task(task).client_instructions == ClientInstructions::Forbidden && task.rewritten_history.is_none()
+    {
+        entries.retain(|entry| !matches!(entry, HistoryEntry::System { .. }));
+    }
     entries
 }
 

@@ -47,7 +47,7 @@ pub use effect::{Effect, EffectId, TimerId};
 pub use input::{CancelTask, MachineInput};
 pub use output::MachineOutput;
 pub use outstanding::{outstanding_effects, timer_deadline};
-pub use pending::{pending_requests, timeout_answer};
+pub use pending::{answered_tasks, pending_requests, timeout_answer};
 pub use state::RunState;
 
 use model::model_turn::ModelEvent;

@@ -9,7 +9,7 @@ use crate::effect::{Effect, EffectId};
 use crate::output::{MachineOutput, RunWriter};
 use crate::state::RunState;
 use crate::{history, task_end, tool_lookup};
-use model::definition::Agent;
+use model::definition::{Agent, ClientInstructions};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
@@ -66,7 +66,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
         history: history.into(),
         tools: tool_lookup::tool_specs(writer.run, task).into(),
         provider_options: Arc::clone(&agent.options),
-        model_settings: Arc::new(turn_settings(task, step)),
+        model_settings: Arc::new(turn_settings(&agent, task, step)),
     };
     writer.run.begin_turn(id, &request);
     let id = EffectId::model(id, step, attempt);
@@ -83,8 +83,12 @@ fn instructions_for_turn(agent: &Agent, history: &[HistoryEntry]) -> String {
 
 /// The caller's settings for a step. A forced tool choice holds for their first step only: forced again, it would never
 /// end.
-fn turn_settings(task: &TaskFold, step: u32) -> ModelSettings {
+fn turn_settings(agent: &Agent, task: &TaskFold, step: u32) -> ModelSettings {
     let mut settings = task.model_settings.clone();
+    // The agent may have taken over from one that allows them.
+    if agent.client_instructions == ClientInstructions::Forbidden {
+        settings.instructions = None;
+    }
     if step > task.settings_since_step + 1 {
         settings.tool_choice = None;
     }

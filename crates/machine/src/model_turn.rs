@@ -268,8 +268,17 @@ impl DeltaWriter<'_, '_> {
         let Some(item) = self.open_slot(slot) else { return };
         let open = item.open_part.filter(|open| open.part == part && open.kind == PartKind::Text);
         let output_index = item.output_index;
-        if let Some(open) = open {
-            self.emit_annotation(output_index, open.block, annotation);
+        let Some(open) = open else { return };
+        let block = self.writer.run.item(self.task, output_index).map(|fold| fold.item.blocks());
+        let Some(Block::Text(text)) = block.and_then(|blocks| blocks.get(open.block as usize)) else { return };
+        let chars = u32::try_from(text.text.as_deref().unwrap_or_default().chars().count()).unwrap_or(u32::MAX);
+        match annotation.clamp_to_text(chars) {
+            Ok(annotation) => self.emit_annotation(output_index, open.block, annotation),
+            // What cites nothing of the text is kept as it came.
+            Err(outside) => {
+                let event = serde_json::to_value(&outside).unwrap_or_default();
+                self.write_delta(ModelDelta::Unknown(event));
+            }
         }
     }
 

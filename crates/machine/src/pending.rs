@@ -7,7 +7,7 @@ use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::output::RunWriter;
 use crate::state::RunState;
-use crate::task_tree::open_tasks;
+use crate::task_tree::{ancestors_and_self, open_tasks};
 use crate::{tool_lookup, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
 use model::definition::{ApprovalOnTimeout, Tool};
@@ -153,6 +153,16 @@ pub(crate) fn pause_run(writer: &mut RunWriter<'_>) {
     if !pending.is_empty() {
         writer.emit(Event::Paused(TaskPaused { task_id, pending }));
     }
+}
+
+/// The tasks whose questions this answers, and those above them.
+pub fn answered_tasks(run: &RunFold, answer: &AnswerBody) -> Vec<TaskId> {
+    let asks = |task: &TaskFold| match answer {
+        AnswerBody::Approval { key, .. } => task.approvals.iter().any(|(asked, _)| asked.key == *key),
+        AnswerBody::ClientTools { results } => results.iter().any(|result| task.call(&result.call_id).is_some()),
+    };
+    let paths = run.tasks.iter().filter(|task| asks(task)).flat_map(|task| ancestors_and_self(run, Some(task)));
+    paths.map(|task| task.id.clone()).collect()
 }
 
 /// What a run waits for from outside, whether it has paused or other tasks still run.

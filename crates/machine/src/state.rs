@@ -63,9 +63,9 @@ impl RunState {
         self.pending_cancel(task).is_some()
     }
 
-    /// The last decision about this tool that holds for the rest of the run.
-    pub(crate) fn standing_decision(&self, tool: &str) -> Option<&ApprovalResolved> {
-        self.fold.standing_decisions.get(tool)
+    /// The last decision about this tool that holds for the task's agent for the rest of the run.
+    pub(crate) fn standing_decision(&self, task: &TaskFold, tool: &str) -> Option<&ApprovalResolved> {
+        self.fold.standing_decisions.get(&(task.agent.clone(), tool.to_owned()))
     }
 
     /// The last record of the run.

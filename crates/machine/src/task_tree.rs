@@ -12,13 +12,17 @@ pub(crate) fn open_tasks(run: &RunFold) -> impl DoubleEndedIterator<Item = &Task
     run.tasks.iter().filter(|task| !task.status.is_terminal())
 }
 
-fn ancestors_and_self<'a>(run: &'a RunState, task: Option<&'a TaskFold>) -> impl Iterator<Item = &'a TaskFold> {
-    std::iter::successors(task, |task| run.fold.task(task.spec.parent_task_id.as_ref()?))
+/// A task and those above it, up to the root.
+pub(crate) fn ancestors_and_self<'a>(
+    run: &'a RunFold,
+    task: Option<&'a TaskFold>,
+) -> impl Iterator<Item = &'a TaskFold> {
+    std::iter::successors(task, |task| run.task(task.spec.parent_task_id.as_ref()?))
 }
 
 /// Whether a task is `ancestor` or below it.
 pub(crate) fn is_in_subtree(run: &RunState, task: &TaskId, ancestor: &TaskId) -> bool {
-    ancestors_and_self(run, run.fold.task(task)).any(|task| task.id == *ancestor)
+    ancestors_and_self(&run.fold, run.fold.task(task)).any(|task| task.id == *ancestor)
 }
 
 /// The tasks at or below `top` that wait before they call their model: for a retry or for files.
@@ -38,7 +42,7 @@ pub(crate) fn sub_agent_refusal(run: &RunState, task: &TaskFold, agent: &str) ->
     if !run.definitions.agents.contains_key(agent) {
         return Some(ToolOutput::failed(ErrorCode::UnknownAgent, format!("There is no agent `{agent}`.")));
     }
-    let depth = ancestors_and_self(run, Some(task)).skip(1).count();
+    let depth = ancestors_and_self(&run.fold, Some(task)).skip(1).count();
     if depth >= limits.depth_max as usize {
         let message = format!("Agents may ask agents {} deep: this one answers itself.", limits.depth_max);
         return Some(ToolOutput::failed(ErrorCode::DepthLimit, message));

@@ -149,6 +149,25 @@ impl Annotation {
         }
     }
 
+    /// Ends the cited range at the end of a text of this many code points. `Err` with the annotation as it was if the range
+    /// lies outside the text, or ends before it starts.
+    pub fn clamp_to_text(mut self, chars: u32) -> Result<Self, Self> {
+        let (start, end) = match &mut self {
+            Self::ReferenceToBlock { start_index, end_index, .. }
+            | Self::UrlCitation { start_index, end_index, .. }
+            | Self::ContainerFileCitation { start_index, end_index, .. }
+            | Self::FileCitation { start_index: Some(start_index), end_index: Some(end_index), .. } => {
+                (*start_index, end_index)
+            }
+            Self::FileCitation { .. } | Self::FilePath { .. } => return Ok(self),
+        };
+        if start > *end || start > chars {
+            return Err(self);
+        }
+        *end = chars.min(*end);
+        Ok(self)
+    }
+
     /// The file that it cites, or that the model wrote.
     #[must_use]
     pub fn file(&self) -> Option<FileSource<'_>> {

@@ -57,6 +57,24 @@ pub struct Agent {
     pub input_hook: Option<InputHook>,
     #[serde(skip_serializing_if = "ReferencePolicy::is_default")]
     pub references: ReferencePolicy,
+    #[serde(skip_serializing_if = "ClientInstructions::is_default")]
+    pub client_instructions: ClientInstructions,
+}
+
+/// Whether clients may instruct the model: `instructions`, and messages of the roles `system` and `developer`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientInstructions {
+    #[default]
+    Allowed,
+    Forbidden,
+}
+
+impl ClientInstructions {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::Allowed
+    }
 }
 
 impl Agent {

@@ -35,8 +35,8 @@ pub struct RunFold {
     pub id_count: u32,
     /// The highest reference group that a result of this run opened, or zero.
     pub reference_count: u32,
-    /// Approval decisions that hold for the rest of the run, by tool.
-    pub standing_decisions: BTreeMap<String, ApprovalResolved>,
+    /// Approval decisions that hold for the rest of the run, by the agent that asked and the tool.
+    pub standing_decisions: BTreeMap<(String, String), ApprovalResolved>,
     /// The shared state, once this run has changed it.
     pub state: Option<Value>,
     /// Records that could not be applied. A run with any is not executed further.
@@ -99,8 +99,8 @@ impl RunFold {
             && resolved.decisions.iter().any(|decision| decision.always)
             && let Some((request, _)) = task.approvals.iter().find(|(request, _)| request.key == resolved.key)
         {
-            let tools = request.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
-            self.standing_decisions.extend(tools);
+            let tools = request.action_requests.iter().map(|action| (task.agent.clone(), action.name.clone()));
+            self.standing_decisions.extend(tools.map(|tool| (tool, resolved.clone())));
         }
         if state.is_some() {
             self.state = state;

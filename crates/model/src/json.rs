@@ -16,6 +16,22 @@ pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D
     Value::deserialize(deserializer).map(Some)
 }
 
+/// From here on not every integer is a `f64`.
+const EXACT_INTEGERS_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Whether a number of the value may not be the one that was written. Integers of 64 bits are exact; a larger one is read as
+/// the `f64` next to it, and cannot be told from a float of that size.
+pub fn has_inexact_number(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            number.is_f64() && number.as_f64().is_some_and(|number| number.abs() >= EXACT_INTEGERS_MAX)
+        }
+        Value::Array(list) => list.iter().any(has_inexact_number),
+        Value::Object(map) => map.values().any(has_inexact_number),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
 /// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of
 /// range is repaired and parsed again: one bad character is no reason to lose a model turn.
 ///
@@ -121,6 +137,19 @@ mod tests {
             parse_lenient_json(odd).unwrap(),
             json!({"a": [null, null, null, -12.5], "NaN": "NaN, 1e999", "b": true})
         );
+    }
+
+    #[test]
+    fn numbers_that_are_not_exact_are_found() {
+        let is_inexact = |text: &str| has_inexact_number(&serde_json::from_str(text).unwrap());
+        for exact in
+            ["18446744073709551615", "-9223372036854775808", "-0", "1e2", "0.1", "9007199254740991.0", "\"1e99\""]
+        {
+            assert!(!is_inexact(exact), "{exact}");
+        }
+        for inexact in ["18446744073709551616", "-9223372036854775809", "[{\"a\":123456789012345678901234567890}]"] {
+            assert!(is_inexact(inexact), "{inexact}");
+        }
     }
 
     #[test]

@@ -122,7 +122,14 @@ pub fn decide_command_as(by: Initiator, question: &ApprovalRow, decision: &Appro
 /// A command for an existing thread.
 #[must_use]
 pub fn submission(thread: &ThreadId, command: Command) -> Submission {
-    Submission { thread: thread.clone(), thread_mode: ThreadMode::MustExist, at: 1_000, command, idempotency_key: None }
+    Submission {
+        thread: thread.clone(),
+        thread_mode: ThreadMode::MustExist,
+        at: 1_000,
+        command,
+        idempotency_key: None,
+        task_path: Vec::new(),
+    }
 }
 
 /// A command that creates its thread.

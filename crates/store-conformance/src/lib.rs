@@ -98,7 +98,9 @@ macro_rules! conformance {
                 decisions_with_equal_numbers_are_equal,
                 a_full_inbox_leaves_an_approval_pending,
                 a_decision_makes_a_paused_thread_claimable,
-                client_results_are_one_row_without_a_lookup,
+                the_first_result_of_a_client_call_counts,
+                twenty_results_of_one_call_have_one_winner,
+                a_waiting_cancel_closes_the_questions_of_its_tasks,
                 approvals_are_listed_newest_first,
                 approvals_of_another_user_do_not_exist;
             attachments:

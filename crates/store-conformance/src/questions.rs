@@ -2,11 +2,10 @@
 
 use super::TestStore;
 use super::fixtures::{
-    LogWriter, approve, decide_command, decide_command_as, nth_run, nth_thread, other_user, pending_approval, reject,
-    start_command, steer_command, submission, test_user, with_idempotency_key,
+    LogWriter, approve, cancel_command, decide_command, decide_command_as, nth_run, nth_thread, other_user,
+    pending_approval, reject, start_command, steer_command, submission, test_user, with_idempotency_key,
 };
 use futures_util::future::join_all;
-use model::ApprovalKey;
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult, Command};
 use model::content::ContentPart;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
@@ -15,6 +14,7 @@ use model::ports::{
     Submission, SubmitError, Submitted,
 };
 use model::seq::Millis;
+use model::{ApprovalKey, CallId, TaskId};
 use model_testing::{Rng, test_seeds};
 use serde_json::json;
 
@@ -225,7 +225,7 @@ pub async fn an_approval_requested_again_is_pending_again(journal: &dyn Journal,
     );
 }
 
-/// 4: the log takes precedence over a submitted decision.
+/// 5: the log takes precedence over a submitted decision.
 pub async fn records_override_stored_decisions(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let (mut author, first) = thread_with_approval(journal, directory, 1).await;
@@ -402,24 +402,119 @@ pub async fn a_decision_makes_a_paused_thread_claimable(journal: &dyn Journal, d
     assert_eq!(directory.claimable_threads().await, Ok(vec![(owner, nth_thread(1))]));
 }
 
-/// Results of client tools are queued without validation: only the log knows the calls.
-pub async fn client_results_are_one_row_without_a_lookup(journal: &dyn Journal, directory: &dyn TestStore) {
-    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
-    let result =
-        ClientToolResult { call_id: asked.call_id.clone(), content: vec![ContentPart::text("42")], error: None };
-    let to = AnswerBody::ClientTools { results: vec![result.clone(), result] };
-    let gave = Command::Answer(AnswerCommand { task_id: nth_run(1), body: to, request_echo: None, update: None });
-    for _ in 0..2 {
-        assert_eq!(
-            directory.submit(&test_user(), submission(&nth_thread(1), gave.clone())).await,
-            Ok(Submitted::Queued)
-        );
-    }
-    assert_eq!(inbox_commands(directory, 1).await, [gave.clone(), gave]);
-    assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&asked));
+/// A result as a client sends it.
+fn client_result(call: &CallId, text: &str) -> ClientToolResult {
+    ClientToolResult { call_id: call.clone(), content: vec![ContentPart::text(text)], error: None }
 }
 
-/// 5: sorted by request time, and stable while approvals are decided.
+fn results_submission(question: &ApprovalRow, results: &[ClientToolResult]) -> Submission {
+    let body = AnswerBody::ClientTools { results: results.to_vec() };
+    let task_id = question.run_id.clone();
+    let answer = AnswerCommand { task_id, body, request_echo: None, update: None };
+    Submission { task_path: vec![question.task_id.clone()], ..submission(&question.thread_id, Command::Answer(answer)) }
+}
+
+fn call_closed(call: &CallId) -> Result<Submitted, SubmitError> {
+    Err(SubmitError::CallClosed(call.clone()))
+}
+
+/// 6: the first result of a client's call counts. The store knows the calls by their results alone.
+pub async fn the_first_result_of_a_client_call_counts(journal: &dyn Journal, directory: &dyn TestStore) {
+    let owner = test_user();
+    let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
+    let [one, other, third] = ["call_1", "call_2", "call_3"].map(CallId::from);
+    let first = results_submission(&asked, &[client_result(&one, "42"), client_result(&one, "42")]);
+    assert_eq!(directory.submit(&owner, first.clone()).await, Ok(Submitted::Queued));
+    assert_eq!(directory.submit(&owner, first.clone()).await, repeated_result(&asked));
+    let different = results_submission(&asked, &[client_result(&one, "43")]);
+    assert_eq!(directory.submit(&owner, different).await, call_closed(&one));
+    // All or none: the other call stays open.
+    let mixed = results_submission(&asked, &[client_result(&other, "1"), client_result(&one, "42")]);
+    assert_eq!(directory.submit(&owner, mixed).await, call_closed(&one));
+    assert_eq!(inbox_commands(directory, 1).await, [first.command]);
+    // Records that repeat a result change nothing; others close the call.
+    for call in [&one, &third] {
+        author.changes.push(DirectoryChange::ClientCallClosed { call: call.clone() });
+    }
+    author.must_append().await;
+    let again = results_submission(&asked, &[client_result(&one, "42")]);
+    assert_eq!(directory.submit(&owner, again).await, repeated_result(&asked));
+    let late = results_submission(&asked, &[client_result(&third, "")]);
+    assert_eq!(directory.submit(&owner, late).await, call_closed(&third));
+    let stored = async |result| directory.has_client_result(&owner, &nth_thread(1), &result).await.unwrap();
+    assert!(stored(client_result(&one, "42")).await);
+    assert!(!stored(client_result(&one, "43")).await && !stored(client_result(&third, "")).await);
+    assert_eq!(
+        directory.submit(&owner, results_submission(&asked, &[client_result(&other, "1")])).await,
+        Ok(Submitted::Queued)
+    );
+    assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&asked));
+    // Deleted with its thread.
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
+    assert!(!stored(client_result(&one, "42")).await);
+}
+
+/// 6, under concurrency.
+pub async fn twenty_results_of_one_call_have_one_winner(journal: &dyn Journal, directory: &dyn TestStore) {
+    let owner = test_user();
+    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
+    let call = CallId::from("call_1");
+    let tries = (0..20).map(|n| results_submission(&asked, &[client_result(&call, &n.to_string())]));
+    let outcomes = join_all(tries.map(|submission| directory.submit(&owner, submission))).await;
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(Submitted::Queued)).count(), 1);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == call_closed(&call)).count(), 19);
+    assert_eq!(inbox_commands(directory, 1).await.len(), 1);
+}
+
+/// 4: a cancel in the inbox has closed the questions of its task and of those below it, and no others.
+pub async fn a_waiting_cancel_closes_the_questions_of_its_tasks(journal: &dyn Journal, directory: &dyn TestStore) {
+    let owner = test_user();
+    let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
+    let (parent, sub_agent) = (TaskId::from("call_parent"), TaskId::from("call_child"));
+    let child = ApprovalRow { task_id: sub_agent.clone(), ..pending_approval(&nth_thread(1), &nth_run(1), 2) };
+    author.changes.push(DirectoryChange::ApprovalRequested(Box::new(child.clone())));
+    author.must_append().await;
+    let of_child = |submission: Submission| Submission {
+        task_path: vec![sub_agent.clone(), parent.clone(), nth_run(1)],
+        ..submission
+    };
+    let cancelled = |question: &ApprovalRow, at| {
+        let decision =
+            ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
+        decided_error(&with_answer(question, &decision, Initiator::System, at))
+    };
+    // A cancel of somebody else's task, one of the task above the child, and a decision that came before.
+    for task in [&TaskId::from("call_other"), &parent] {
+        let cancel = Submission { at: 4_000, ..submission(&nth_thread(1), cancel_command(task)) };
+        assert_eq!(directory.submit(&owner, cancel).await, Ok(Submitted::Queued));
+    }
+    for late in [of_child(decision_at(5_000, &child, &approve())), of_child(timeout_at(5_000, &child, &approve()))] {
+        assert_eq!(directory.submit(&owner, late).await, cancelled(&child, 4_000));
+    }
+    let result = results_submission(&child, &[client_result(&CallId::from("call_1"), "42")]);
+    assert_eq!(directory.submit(&owner, of_child(result.clone())).await, call_closed(&CallId::from("call_1")));
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, Ok(Submitted::Queued));
+    let rows = directory.inbox(&owner, &nth_thread(1)).await.unwrap();
+    assert_eq!(rows.len(), 3);
+    // Consumed, it closes what its records close.
+    author.changes.extend(rows.iter().map(|row| DirectoryChange::ConsumeInboxRow { row: row.id }));
+    author.must_append().await;
+    assert_eq!(directory.submit(&owner, of_child(result)).await, Ok(Submitted::Queued));
+
+    // A cancel of the run closes them all, also a question that is asked after it.
+    let cancel = Submission { at: 6_000, ..submission(&nth_thread(1), cancel_command(&nth_run(1))) };
+    assert_eq!(directory.submit(&owner, cancel).await, Ok(Submitted::Queued));
+    let third = author.request_approval(3);
+    author.must_append().await;
+    for question in [&child, &third] {
+        let late = decision_at(7_000, question, &approve());
+        assert_eq!(directory.submit(&owner, late).await, cancelled(question, 6_000));
+    }
+    // The decision that came before it counts, and may be repeated.
+    assert_eq!(directory.submit(&owner, decision_at(7_000, &asked, &approve())).await, repeated_result(&asked));
+}
+
+/// 7: sorted by request time, and stable while approvals are decided.
 pub async fn approvals_are_listed_newest_first(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let mut authors = [LogWriter::new(journal, directory, 1).await, LogWriter::new(journal, directory, 2).await];

@@ -177,7 +177,8 @@ impl RandomWalk {
             (false, ThreadMode::CreateNew) => ThreadMode::MustExist,
             (false, ThreadMode::MustExist) => ThreadMode::CreateNew,
         };
-        let submission = Submission { thread, thread_mode, at: self.now, command, idempotency_key: None };
+        let submission =
+            Submission { thread, thread_mode, at: self.now, command, idempotency_key: None, task_path: Vec::new() };
         let key = format!("key {}", self.rng.below(6));
         let digest = format!("digest {}", self.rng.below(2));
         let keyed =

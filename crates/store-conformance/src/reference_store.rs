@@ -1,7 +1,7 @@
 //! A reference store made of lists: an operation works on a copy, which is dropped if anything is invalid.
 
 use model::command::{AnswerBody, Command};
-use model::event::{ApprovalDecision, Initiator};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::limits::CostMicros;
 use model::ports::{
     AliasData, AliasKind, AliasRow, AliasUpdate, AppendBatch, ApprovalAnswer, ApprovalFilter, ApprovalRow, Checkpoint,
@@ -112,7 +112,26 @@ impl ReferenceStore {
             else {
                 return ExpectedSubmit::ApprovalNotFound;
             };
+            let is_cancel = |row: &&InboxRow| matches!(&row.command, Command::Cancel(cancel) if cancel.task_id == *submission.command.task_id());
+            let inbox = self.thread(owner, &submission.thread).map(|thread| &thread.inbox);
+            let cancel = inbox.and_then(|inbox| inbox.iter().find(is_cancel));
             match &question.answer {
+                None if cancel.is_some() => {
+                    let answer = ApprovalAnswer {
+                        decision: ApprovalDecision {
+                            kind: ApprovalDecisionKind::Reject,
+                            always: false,
+                            message: None,
+                            args: None,
+                        },
+                        by: Initiator::System,
+                        at: cancel.unwrap().at,
+                    };
+                    return ExpectedSubmit::AlreadyDecided(Box::new(ApprovalRow {
+                        answer: Some(answer),
+                        ..question.clone()
+                    }));
+                }
                 None if by == Initiator::Timeout || submission.at < question.expires_at => {}
                 Some(answer) if answer.decision == *decision && answer.by == by => {
                     return ExpectedSubmit::Duplicate(question.run_id.clone(), question.thread_id.clone());
@@ -264,6 +283,8 @@ impl ReferenceStore {
                 after.wake_at = *at;
                 true
             }
+            // Not part of what is compared.
+            DirectoryChange::ClientCallClosed { .. } => true,
             // Not part of the thread: added once the batch is valid.
             DirectoryChange::AddSpend { .. } => true,
         }
@@ -387,6 +408,7 @@ pub(super) fn submit_outcome(answer: &Result<model::ports::Submitted, SubmitErro
         Err(SubmitError::ThreadExists) => ExpectedSubmit::ThreadExists,
         Err(SubmitError::AlreadyDecided(row)) => ExpectedSubmit::AlreadyDecided(row.clone()),
         Err(SubmitError::ApprovalNotFound) => ExpectedSubmit::ApprovalNotFound,
+        Err(SubmitError::CallClosed(_)) => panic!("the walk submits no results: {answer:?}"),
         Err(SubmitError::Store(StoreError::ThreadNotFound)) => ExpectedSubmit::ThreadNotFound,
         Err(SubmitError::Store(StoreError::Unavailable(_))) => ExpectedSubmit::IdTaken,
         Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),

@@ -19,7 +19,7 @@ use model::ports::{
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
 use model::task::TaskStatus;
-use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
+use model::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -69,6 +69,8 @@ struct MemoryThread {
     inbox: Vec<InboxRow>,
     checkpoint: Option<Checkpoint>,
     approvals: Vec<ApprovalRow>,
+    /// The digest of the result of each closed call of a client tool.
+    client_results: BTreeMap<CallId, String>,
     wake_at: Option<Millis>,
 }
 
@@ -224,6 +226,7 @@ impl MemoryTables {
             | DirectoryChange::Checkpoint(_)
             | DirectoryChange::ApprovalRequested(_)
             | DirectoryChange::ApprovalResolved { .. }
+            | DirectoryChange::ClientCallClosed { .. }
             | DirectoryChange::AddSpend { .. }
             | DirectoryChange::ScheduleWakeup { .. } => {}
         }
@@ -271,6 +274,7 @@ impl MemoryThread {
             inbox: Vec::new(),
             checkpoint: None,
             approvals: Vec::new(),
+            client_results: BTreeMap::new(),
             wake_at: None,
         }
     }
@@ -292,6 +296,9 @@ impl MemoryThread {
                 DirectoryChange::ApprovalRequested(question) => self.open_approval(*question),
                 DirectoryChange::ApprovalResolved { key, decision, by, at } => {
                     self.close_approval(&key, ApprovalAnswer { decision, by, at });
+                }
+                DirectoryChange::ClientCallClosed { call } => {
+                    self.client_results.entry(call).or_insert_with(|| validation::CLOSED_BY_RECORDS.to_owned());
                 }
                 DirectoryChange::ScheduleWakeup { at } => self.wake_at = at,
                 DirectoryChange::RunStatus { .. } | DirectoryChange::AddSpend { .. } => {}

@@ -14,6 +14,7 @@ mod accounts;
 mod aliases;
 mod attachment_links;
 mod attachments;
+mod client_results;
 mod columns;
 mod data_folder;
 mod dead_rows;

@@ -4,18 +4,23 @@
 //! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every
 //! run in [`runs_in_batch`] must then belong to the thread. [`closed_approval_result`] checks submitted decisions.
 
-use model::command::{AnswerBody, Command};
+use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command};
 use model::defects::Defect;
-use model::event::{ApprovalDecision, Initiator};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::ports::{
-    AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, StoreError, SubmitError, Submitted,
+    AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, StoreError, Submission, SubmitError,
+    Submitted,
 };
 use model::seq::{Epoch, Millis};
 use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId};
+use sha2::{Digest as _, Sha256};
 
 /// The reason for rejecting a batch for a missing thread or another owner's.
 pub(crate) const THREAD_NOT_FOUND: &str = "no such thread";
+
+/// Instead of the digest of a submitted result: the run gave the call its result itself.
+pub(crate) const CLOSED_BY_RECORDS: &str = "";
 
 /// Returns the reason if no log can accept the batch.
 pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
@@ -57,6 +62,7 @@ pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
             | DirectoryChange::Checkpoint(_)
             | DirectoryChange::ApprovalRequested(_)
             | DirectoryChange::ApprovalResolved { .. }
+            | DirectoryChange::ClientCallClosed { .. }
             | DirectoryChange::AddSpend { .. }
             | DirectoryChange::ScheduleWakeup { .. } => {}
         }
@@ -85,6 +91,7 @@ pub(crate) fn changed_run(change: &DirectoryChange) -> Option<&TaskId> {
         | DirectoryChange::Checkpoint(_)
         | DirectoryChange::ApprovalRequested(_)
         | DirectoryChange::ApprovalResolved { .. }
+        | DirectoryChange::ClientCallClosed { .. }
         | DirectoryChange::AddSpend { .. }
         | DirectoryChange::ScheduleWakeup { .. } => None,
     }
@@ -128,13 +135,67 @@ pub(crate) fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &App
     }
 }
 
-/// The result of a decision on a closed question; `None` when the question is open.
+/// The results of client tools that a command brings.
+pub(crate) fn client_results(command: &Command) -> &[ClientToolResult] {
+    match command {
+        Command::Answer(AnswerCommand { body: AnswerBody::ClientTools { results }, .. }) => results,
+        Command::Answer(_) | Command::Start(_) | Command::Cancel(_) | Command::Steer(_) => &[],
+    }
+}
+
+/// The digest by which a repeated result is recognised.
+pub(crate) fn result_digest(result: &ClientToolResult) -> String {
+    let text = serde_json::to_vec(&(&result.content, &result.error)).unwrap_or_default();
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a command of the inbox closes what the submission answers.
+pub(crate) fn is_cancel_of_question(waiting: &Command, submission: &Submission) -> bool {
+    match waiting {
+        Command::Cancel(CancelCommand { task_id, .. }) => {
+            task_id == submission.command.task_id() || submission.task_path.contains(task_id)
+        }
+        Command::Start(_) | Command::Steer(_) | Command::Answer(_) => false,
+    }
+}
+
+/// The result of submitting client results of which some calls are closed; `None` when all are open. `stored` has the digest
+/// of each call that is closed: [`CLOSED_BY_RECORDS`] or that of the submitted result.
+pub(crate) fn closed_calls_result(
+    submission: &Submission,
+    stored: &[Option<String>],
+    is_cancelled: bool,
+) -> Option<Result<Submitted, SubmitError>> {
+    let results = client_results(&submission.command);
+    let is_repeated =
+        |(result, stored): (&ClientToolResult, &Option<String>)| stored.as_ref() == Some(&result_digest(result));
+    if !results.is_empty() && results.iter().zip(stored).all(is_repeated) {
+        let (task, thread) = (submission.command.task_id().clone(), submission.thread.clone());
+        return Some(Ok(Submitted::Duplicate { task, thread }));
+    }
+    let mut closed = results.iter().zip(stored).filter(|(_, stored)| is_cancelled || stored.is_some());
+    closed.next().map(|(result, _)| Err(SubmitError::CallClosed(result.call_id.clone())))
+}
+
+/// The question as the cancel that waits in the inbox will close it.
+pub(crate) fn withdrawn_approval(question: ApprovalRow, at: Millis) -> SubmitError {
+    let decision = ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
+    let answer = Some(ApprovalAnswer { decision, by: Initiator::System, at });
+    SubmitError::AlreadyDecided(Box::new(ApprovalRow { answer, ..question }))
+}
+
+/// The result of a decision on a closed question; `None` when the question is open. `cancelled_at` is the time of a cancel
+/// that waits in the inbox and closes it.
 pub(crate) fn closed_approval_result(
     question: &ApprovalRow,
     (decision, by): (&ApprovalDecision, Initiator),
     at: Millis,
+    cancelled_at: Option<Millis>,
 ) -> Option<Result<Submitted, SubmitError>> {
     match &question.answer {
+        None if cancelled_at.is_some() => {
+            Some(Err(withdrawn_approval(question.clone(), cancelled_at.unwrap_or_default())))
+        }
         Some(answer) if answer.decision == *decision && answer.by == by => {
             let (task, thread) = (question.run_id.clone(), question.thread_id.clone());
             Some(Ok(Submitted::Duplicate { task, thread }))

@@ -32,6 +32,14 @@ pub(crate) fn u32_field(value: &Value, key: &str) -> Option<u32> {
     value.get(key).and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok())
 }
 
+/// An offset in a text: zero if the field is missing, the largest offset if it is larger. `None` if it is no offset.
+pub(crate) fn offset_field(value: &Value, key: &str) -> Option<u32> {
+    match value.get(key) {
+        None | Some(Value::Null) => Some(0),
+        Some(offset) => Some(u32::try_from(offset.as_u64()?).unwrap_or(u32::MAX)),
+    }
+}
+
 /// Empty if the field is missing or not an array.
 pub(crate) fn array_field<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)

@@ -6,7 +6,8 @@ use model::command::{
 };
 use model::content::ContentPart;
 use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
-use model::ports::{IdempotencyKey, RunRow, StoreError, SubmitError};
+use model::fold::RunFold;
+use model::ports::{IdempotencyKey, RunRow, StoreError, Submission, SubmitError, Submitted, ThreadMode};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -62,13 +63,25 @@ impl Engine {
         decision: ApprovalDecision,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
+        let asking = self.ports().directory.approval(user, &key).await?.map(|approval| approval.task_id);
         let body = AnswerBody::Approval { key, decision, by: Initiator::User };
+        // Only a sub-agent can be cancelled apart from its run.
+        let task_path = match asking {
+            Some(task) if task != run.id => machine::answered_tasks(&self.fold_open_run(user, run).await?, &body),
+            Some(_) | None => Vec::new(),
+        };
         let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
-        self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
+        let submitted = self.submit_answer(user, run, answer, task_path, idempotency).await;
+        let is_expired = matches!(&submitted, Err(SubmitError::AlreadyDecided(row)) if row.answer.is_none());
+        if submitted.is_ok() || is_expired {
+            // What is too late for a decision has timed out, and the run goes on: the clock may have been set forward.
+            self.registry.wake_thread(user, &run.thread);
+        }
+        submitted.map(|_| ())
     }
 
     /// Submits results of tools that the client ran. The run has to wait for all of them; they are one command and take
-    /// effect together.
+    /// effect together. Results that were submitted before are accepted again and change nothing.
     pub async fn submit_client_results(
         &self,
         user: &UserId,
@@ -76,21 +89,41 @@ impl Engine {
         results: Vec<ClientToolResult>,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), AnswerError> {
-        let pending = self.pending(user, run).await?;
+        let fold = self.fold_open_run(user, run).await?;
+        let pending = machine::pending_requests(&fold);
         let is_pending = |call: &CallId| {
             pending.iter().any(|pending| pending.kind == PendingKind::ClientTool && pending.call_id == *call)
         };
         if let Some(unexpected) = results.iter().find(|result| !is_pending(&result.call_id)) {
             // The same request, sent twice, may be why the run does not wait any more.
-            return match self.find_submission(user, idempotency.as_ref()).await? {
-                Some(_) => Ok(()),
-                None => Err(AnswerError::NotPending(unexpected.call_id.clone())),
-            };
+            let is_repeated = self.find_submission(user, idempotency.as_ref()).await?.is_some()
+                || self.have_client_results(user, &run.thread, &results).await?;
+            return if is_repeated { Ok(()) } else { Err(AnswerError::NotPending(unexpected.call_id.clone())) };
         }
         let body = AnswerBody::ClientTools { results };
+        let task_path = machine::answered_tasks(&fold, &body);
         let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
-        self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
+        match self.submit_answer(user, run, answer, task_path, idempotency).await {
+            Ok(_) => {}
+            Err(SubmitError::CallClosed(call)) => return Err(AnswerError::NotPending(call)),
+            Err(error) => return Err(error.into()),
+        }
+        self.registry.wake_thread(user, &run.thread);
         Ok(())
+    }
+
+    async fn have_client_results(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        results: &[ClientToolResult],
+    ) -> Result<bool, StoreError> {
+        for result in results {
+            if !self.ports().directory.has_client_result(user, thread, result).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Answers several requests of a run at once: the run sees none of the answers before all are stored. The caller leaves
@@ -103,11 +136,12 @@ impl Engine {
         request: AnsweringRequest,
         mut idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
+        let fold = self.fold_open_run(user, run).await?;
         for body in answers {
+            let task_path = machine::answered_tasks(&fold, &body);
             let AnsweringRequest { request_echo, update } = request.clone();
             let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo, update };
-            let submitted =
-                self.submit_without_wake(user, &run.thread, Command::Answer(answer), idempotency.take()).await;
+            let submitted = self.submit_answer(user, run, answer, task_path, idempotency.take()).await;
             if let Err(error) = submitted {
                 // The answers before it are stored and must not wait for the next command.
                 self.registry.wake_thread(user, &run.thread);
@@ -118,9 +152,30 @@ impl Engine {
         Ok(())
     }
 
+    /// Stores an answer without waking the actor.
+    async fn submit_answer(
+        &self,
+        user: &UserId,
+        run: &RunRow,
+        answer: AnswerCommand,
+        task_path: Vec<TaskId>,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<Submitted, SubmitError> {
+        let (thread, command) = (run.thread.clone(), Command::Answer(answer));
+        let submission = self.new_submission(thread, ThreadMode::MustExist, command, idempotency);
+        self.write_submission(user, Submission { task_path, ..submission }).await
+    }
+
     /// What a run waits for, also while other tasks of it run.
     pub async fn pending(&self, user: &UserId, run: &RunRow) -> Result<Vec<PendingRequest>, StoreError> {
-        let Some(first) = run.first_seq.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
-        Ok(machine::pending_requests(&self.fold_run(user, &run.thread, first, None).await?))
+        Ok(machine::pending_requests(&self.fold_open_run(user, run).await?))
+    }
+
+    /// The fold of a run; empty if it has not started, or has ended and asks nothing any more.
+    async fn fold_open_run(&self, user: &UserId, run: &RunRow) -> Result<RunFold, StoreError> {
+        match run.first_seq.filter(|_| !run.status.is_terminal()) {
+            Some(first) => self.fold_run(user, &run.thread, first, None).await,
+            None => Ok(RunFold::default()),
+        }
     }
 }

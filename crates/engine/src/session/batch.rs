@@ -4,6 +4,7 @@ use super::{ThreadSession, failure_log};
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};
+use model::item::{CallKind, Item};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
 use model::ports::{AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, OnCommit, Spend};
 use model::record::RecordDraft;
@@ -60,11 +61,21 @@ impl ThreadSession<'_> {
         let change = match event {
             Event::ApprovalRequested(request) => self.approval_requested_change(root, request, at),
             Event::ApprovalResolved(resolved) => approval_resolved_change(resolved, at),
+            Event::ItemAdded(added) => self.client_call_change(&added.item),
             Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.next_wake_at() }),
             Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),
             _ => None,
         };
         self.next_batch.changes.extend(change);
+    }
+
+    /// The result of a client tool closes its call, whoever gave it.
+    fn client_call_change(&self, item: &Item) -> Option<DirectoryChange> {
+        let Item::ToolResult(result) = item else { return None };
+        let tasks = &self.run.as_ref()?.fold.tasks;
+        let (_, call) = tasks.iter().find_map(|task| task.call(&result.call_id))?;
+        let call_id = || result.call_id.clone();
+        (call.kind == Some(CallKind::Client)).then(|| DirectoryChange::ClientCallClosed { call: call_id() })
     }
 
     fn approval_requested_change(

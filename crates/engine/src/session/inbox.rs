@@ -76,8 +76,11 @@ impl ThreadSession<'_> {
         let Some(answer) = self.run.as_ref().and_then(|run| machine::timeout_answer(run, key)) else { return Ok(()) };
         let context = self.context;
         let at = context.shared.ports.clock.now();
+        let run = self.run.as_ref();
+        let task_path = run.map(|run| machine::answered_tasks(&run.fold, &answer.body)).unwrap_or_default();
         let (thread, command) = (context.thread.clone(), Command::Answer(answer));
-        let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
+        let thread_mode = ThreadMode::MustExist;
+        let submission = Submission { thread, thread_mode, at, command, idempotency_key: None, task_path };
         match context.shared.ports.directory.writer(&context.owner)?.submit(&context.owner, submission).await {
             // The inbox has this answer, or the one that was first.
             Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,

@@ -2,8 +2,9 @@
 
 use crate::test_engine::{STORE_KINDS, TestEngine, TestSetup};
 use engine::AnswerError;
+use futures_util::future::join_all;
 use model::CallId;
-use model::event::Event;
+use model::event::{CancelMode, Event};
 use model::item::{CallKind, Item};
 use model::ports::{IdempotencyKey, SubmitError};
 use model::task::{TaskObject, TaskStatus};
@@ -52,8 +53,12 @@ async fn an_unexpected_result_rejects_the_whole_request() {
         assert_eq!(test_engine.read_log(&run.thread).await, before, "{kind:?}: nothing of it was taken");
         test_engine.submit_results(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
         test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
-        let twice = test_engine.submit_results(&run.task, &[&calls[0]]).await;
-        assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[0]), "{kind:?}: a second time");
+        let after = test_engine.read_log(&run.thread).await;
+        test_engine.submit_results(&run.task, &[&calls[0]]).await.expect("the run has this result");
+        let twice = test_engine.submit_result(&run.task, &calls[0], "another").await;
+        assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[0]), "{kind:?}: another result");
+        test_engine.wait_idle().await;
+        assert_eq!(test_engine.read_log(&run.thread).await, after, "{kind:?}: nothing was taken twice");
     }
 }
 
@@ -107,7 +112,11 @@ async fn a_result_sent_twice_in_one_request_counts_once() {
             test_engine.submit_results(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
         }
         let waiting = test_engine.read_inbox(&run.thread).await;
-        assert_eq!(waiting.len(), 2, "{kind:?}: a request is a row, however much it brings");
+        assert_eq!(
+            waiting.len(),
+            1,
+            "{kind:?}: a request is a row, however much it brings, and its repetition is none"
+        );
         let (test_env, clock) = test_engine.stop().await;
         let test_engine = TestEngine::start_in(test_env, TestSetup { clock, ..TestSetup::default() }).await;
         let object = test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
@@ -139,6 +148,58 @@ async fn results_are_accepted_while_other_tools_of_the_run_work() {
             !test_engine.event_types(&run.thread).await.contains(&"task.paused".to_owned()),
             "{kind:?}: it never waited"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_results_of_one_call_exactly_one_is_accepted() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "client").await;
+        let calls = pending_call_ids(&test_engine.wait_settled(&run).await);
+        let texts: Vec<String> = (0..20).map(|n| format!("result {n}")).collect();
+        let tries = texts.iter().map(|text| test_engine.submit_result(&run.task, &calls[0], text));
+        let told = join_all(tries).await;
+        let accepted: Vec<&String> =
+            texts.iter().zip(&told).filter(|(_, told)| told.is_ok()).map(|(text, _)| text).collect();
+        assert_eq!(accepted.len(), 1, "{kind:?}: {told:?}");
+        test_engine.submit_results(&run.task, &[&calls[1]]).await.expect("taken");
+        test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        let read = format!("{:?}", test_engine.models.last_request().history);
+        assert!(read.contains(accepted[0].as_str()), "{kind:?}: the model reads {accepted:?}: {read}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_beside_a_cancel_is_told_what_the_log_says() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        for n in 0..20 {
+            let run = test_engine.start_run(None, "client").await;
+            let calls = pending_call_ids(&test_engine.wait_settled(&run).await);
+            let text = format!("result {n}");
+            let cancel = test_engine.cancel(&run.task, CancelMode::Immediate);
+            let ((), told) = tokio::join!(cancel, test_engine.submit_result(&run.task, &calls[0], &text));
+            let object = test_engine.wait_until(&run, |object| object.status == TaskStatus::Cancelled).await;
+            let is_its = |item: &&Item| matches!(item, Item::ToolResult(result) if result.call_id == calls[0]);
+            let result = format!("{:?}", object.output.iter().find(is_its));
+            assert_eq!(told.is_ok(), result.contains(&text), "{kind:?}: told {told:?}, the log has {result}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_behind_a_cancel_is_refused() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "client").await;
+        let calls = pending_call_ids(&test_engine.wait_settled(&run).await);
+        test_engine.wait_idle().await;
+        // No actor is live: the cancel waits in the inbox.
+        test_engine.engine.stop(std::time::Duration::ZERO).await;
+        test_engine.cancel(&run.task, CancelMode::AfterTurn).await;
+        let late = test_engine.submit_results(&run.task, &[&calls[0]]).await;
+        assert!(matches!(late, Err(AnswerError::NotPending(call)) if call == calls[0]), "{kind:?}");
     }
 }
 

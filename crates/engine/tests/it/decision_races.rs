@@ -32,7 +32,14 @@ async fn store_approval(test_engine: &TestEngine, question: &ApprovalRow) -> Res
     let command =
         Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None, update: None });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
-    let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
+    let submission = Submission {
+        thread,
+        thread_mode: ThreadMode::MustExist,
+        at,
+        command,
+        idempotency_key: None,
+        task_path: Vec::new(),
+    };
     test_engine
         .engine
         .ports()
@@ -185,10 +192,89 @@ async fn a_decision_behind_a_cancel_gets_the_outcome_of_the_cancel() {
         test_engine.wait_idle().await;
         test_engine.engine.stop(Duration::ZERO).await;
         test_engine.cancel(&run.task, CancelMode::Immediate).await;
-        test_engine.decide(&run.task, &key, ApprovalDecisionKind::Approve).await.expect("it is still open");
+        let late = test_engine.decide(&run.task, &key, ApprovalDecisionKind::Approve).await;
+        let Err(SubmitError::AlreadyDecided(told)) = late else { panic!("{kind:?}: {late:?}") };
+        let told = told.answer.expect("the cancel has decided");
+        assert_eq!((told.decision.kind, told.by), (ApprovalDecisionKind::Reject, Initiator::System), "{kind:?}");
         let test_engine = test_engine.restart().await;
         test_engine.wait_until(&run, |object| object.status == TaskStatus::Cancelled).await;
         assert_eq!(closed_by(&test_engine, &run, &key).await, Initiator::System, "{kind:?}");
         assert_eq!(test_engine.tools.call_count("trade"), 0, "{kind:?}");
+    }
+}
+
+/// Whoever comes first: what the decision is told is what the log says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_beside_a_cancel_is_told_what_the_log_says() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        for _ in 0..20 {
+            let run = test_engine.start_run(None, "trade").await;
+            let key = approval_key(&test_engine.wait_settled(&run).await);
+            let cancel = test_engine.cancel(&run.task, CancelMode::Immediate);
+            let decide = test_engine.decide(&run.task, &key, ApprovalDecisionKind::Approve);
+            let ((), told) = tokio::join!(cancel, decide);
+            test_engine.wait_until(&run, |object| object.status.is_terminal()).await;
+            let by = closed_by(&test_engine, &run, &key).await;
+            assert_eq!(told.is_ok(), by == Initiator::User, "{kind:?}: told {told:?}, closed by {by:?}");
+        }
+    }
+}
+
+/// The clock was set forward while a run waited: whoever comes then learns that it is too late, and the run goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_after_a_jump_of_the_clock_ends_the_wait() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "trade").await;
+        let key = approval_key(&test_engine.wait_settled(&run).await);
+        test_engine.wait_idle().await;
+        test_engine.clock.advance(301_000);
+        let late = test_engine.decide(&run.task, &key, ApprovalDecisionKind::Approve).await;
+        assert!(matches!(late, Err(SubmitError::AlreadyDecided(_))), "{kind:?}: {late:?}");
+        test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert_eq!(closed_by(&test_engine, &run, &key).await, Initiator::Timeout, "{kind:?}");
+        assert_eq!(test_engine.tools.call_count("trade"), 0, "{kind:?}");
+    }
+}
+
+/// The same beside a tool that runs: the timer of a live actor counts by the monotonic clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_after_a_jump_of_the_clock_ends_the_wait_of_a_running_run() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "ask or hold").await;
+        test_engine.wait_for_event(&run.thread, "task.tool.started").await;
+        let page = ListPage { before: None, limit: 9 };
+        let directory = &test_engine.engine.ports().directory;
+        let open = directory.approvals(&test_engine.user, ApprovalFilter::Pending, page).await.expect("readable");
+        test_engine.clock.advance(301_000);
+        let late = test_engine.decide(&run.task, &open[0].key, ApprovalDecisionKind::Approve).await;
+        assert!(matches!(late, Err(SubmitError::AlreadyDecided(_))), "{kind:?}: {late:?}");
+        test_engine.wait_for_event(&run.thread, "task.approval.resolved").await;
+        assert_eq!(closed_by(&test_engine, &run, &open[0].key).await, Initiator::Timeout, "{kind:?}");
+        test_engine.tools.release.add_permits(1);
+        test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+    }
+}
+
+/// The clock was set back by a day while no process ran: an approval of 300 seconds does not wait for a day.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_was_set_back_does_not_prolong_a_wait() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "trade").await;
+        let key = approval_key(&test_engine.wait_settled(&run).await);
+        test_engine.wait_idle().await;
+        let (test_env, clock) = test_engine.stop().await;
+        clock.set_back(24 * 60 * 60 * 1_000);
+        let test_engine = TestEngine::start_in(test_env, TestSetup { clock, ..TestSetup::default() }).await;
+        // Loaded for another reason, it waits on.
+        test_engine.steer(&run, "hurry").await;
+        test_engine.wait_idle().await;
+        assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Paused, "{kind:?}");
+        test_engine.clock.advance(301_000);
+        test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert_eq!(closed_by(&test_engine, &run, &key).await, Initiator::Timeout, "{kind:?}");
     }
 }

@@ -416,6 +416,10 @@ impl TestClock {
     pub(crate) fn advance(&self, ms: u64) {
         self.offset_ms.fetch_add(ms, SeqCst);
     }
+
+    pub(crate) fn set_back(&self, ms: u64) {
+        self.offset_ms.fetch_sub(ms, SeqCst);
+    }
 }
 
 impl Clock for TestClock {

@@ -45,6 +45,7 @@ pub(crate) async fn append_log(test_engine: &TestEngine, thread: &ThreadId, log:
         at: 1,
         command,
         idempotency_key: None,
+        task_path: Vec::new(),
     };
     ports
         .directory

@@ -262,6 +262,16 @@ impl TestEngine {
         self.submit_results_with_key(task, calls, None).await
     }
 
+    pub(crate) async fn submit_result(
+        &self,
+        task: &TaskId,
+        call: &CallId,
+        text: &str,
+    ) -> Result<(), engine::AnswerError> {
+        let result = ClientToolResult { call_id: call.clone(), content: text_parts(text), error: None };
+        self.engine.submit_client_results(&self.user, &self.run_row(task).await, vec![result], None).await
+    }
+
     pub(crate) async fn submit_results_with_key(
         &self,
         task: &TaskId,

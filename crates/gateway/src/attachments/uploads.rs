@@ -48,6 +48,8 @@ enum InlineFileError {
     DataUrl(#[from] DataUrlError),
     #[error("a picture must be a PNG, JPEG, GIF or WebP, and this is {0}")]
     NotAnImage(&'static str),
+    #[error("the header of this {0} cannot be read, or it has no pixels")]
+    NoPixels(&'static str),
     #[error("a file that comes along may have {0} bytes at most")]
     TooLarge(u64),
     #[error(transparent)]
@@ -60,7 +62,7 @@ impl InlineFileError {
     fn into_rejection(self, field: &str) -> Rejection {
         let detail = format!("`{field}`: {self}");
         let rejection = match self {
-            Self::DataUrl(_) | Self::NotAnImage(_) => Rejection::invalid_body(detail),
+            Self::DataUrl(_) | Self::NotAnImage(_) | Self::NoPixels(_) => Rejection::invalid_body(detail),
             Self::TooLarge(bytes_max) => {
                 Rejection::new(ErrorCode::BodyTooLarge, detail).with_extension("bytes_max", bytes_max)
             }
@@ -306,7 +308,10 @@ fn decode_inline_file_blocking(
     if limits.expected == ExpectedFile::Image && !IMAGE_MEDIA_TYPES.contains(&file_type.content_type) {
         return Err(InlineFileError::NotAnImage(file_type.content_type));
     }
-    ImageHeaderScanner::scan(&bytes, limits.pixels_max)?;
+    let size = ImageHeaderScanner::scan(&bytes, limits.pixels_max)?;
+    if limits.expected == ExpectedFile::Image && size.is_none() {
+        return Err(InlineFileError::NoPixels(file_type.content_type));
+    }
     let default_name = || {
         let stem = match limits.expected {
             ExpectedFile::Image => "image",

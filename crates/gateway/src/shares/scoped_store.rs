@@ -6,6 +6,7 @@
 
 use super::{Share, Shares, StoreUser, blob_hashes_in, viewer_user_id};
 use async_trait::async_trait;
+use model::command::ClientToolResult;
 use model::event::Event;
 use model::ports::{
     AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments,
@@ -152,6 +153,15 @@ impl PendingQuestions for ScopedStore {
 
     async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>> {
         self.directory.approval(owner, key).await
+    }
+
+    async fn has_client_result(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        result: &ClientToolResult,
+    ) -> StoreResult<bool> {
+        self.directory.has_client_result(owner, thread, result).await
     }
 }
 

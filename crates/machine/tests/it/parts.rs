@@ -91,6 +91,29 @@ fn a_citation_belongs_to_the_open_text() {
     assert_eq!(blocks(&sim), [Block::Text(cited), image_block("data:,x")]);
 }
 
+/// A citation ends with its text. One that lies outside is kept as it came.
+#[test]
+fn a_citation_stays_within_its_text() {
+    let cites = |start_index, end_index| {
+        let annotation = Annotation::UrlCitation { url: "u".to_owned(), title: None, start_index, end_index };
+        let sim =
+            run_with_deltas([text_delta(0, "été 12345 🌊"), ModelDelta::Annotation { slot: 0, part: 0, annotation }]);
+        let Some(Block::Text(text)) = blocks(&sim).into_iter().next() else { panic!("{:?}", sim.trace()) };
+        let is_kept = sim.drafts.iter().any(|draft| matches!(draft.event, Event::ProviderEvent(_)));
+        let range = text.annotations.map(|all| match all[..] {
+            [Annotation::UrlCitation { start_index, end_index, .. }] => (start_index, end_index),
+            _ => panic!("{all:?}"),
+        });
+        assert_ne!(range.is_some(), is_kept, "{start_index} to {end_index}");
+        range
+    };
+    assert_eq!(cites(0, 11), Some((0, 11)));
+    assert_eq!(cites(0, 5_000), Some((0, 11)));
+    assert_eq!(cites(4, u32::MAX), Some((4, 11)));
+    assert_eq!(cites(11, 11), Some((11, 11)));
+    assert_eq!([cites(5, 2), cites(12, 20), cites(u32::MAX, u32::MAX)], [None, None, None]);
+}
+
 #[test]
 fn arguments_belong_to_calls_only() {
     let sim = run_with_deltas([text_delta(0, "Hi"), ModelDelta::Arguments { slot: 0, text: "{}".to_owned() }]);

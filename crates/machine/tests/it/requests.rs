@@ -7,7 +7,7 @@ use crate::sim::{Sim, start_command};
 use machine::{MachineInput, RunState};
 use model::command::StartCommand;
 use model::content::{ContentPart, TextBlock};
-use model::definition::HandoffHistory;
+use model::definition::{Agent, ClientInstructions, HandoffHistory};
 use model::event::StopReason;
 use model::history::{HistoryEntry, PriorHistory};
 use model::item::Block;
@@ -61,6 +61,29 @@ fn model_settings_apply_to_every_turn_of_the_run_and_to_no_sub_agent() {
         ("scripted/heir", later),
     ];
     assert_eq!(requested_settings(&sim), expected);
+}
+
+/// An agent that takes no instructions of clients gets none from the agent before it, nor from the history.
+#[test]
+fn instructions_of_clients_do_not_reach_an_agent_that_forbids_them() {
+    let demo = with_handoffs(agent("demo", &[]), &[("heir", HandoffHistory::All)]);
+    let heir = Agent { client_instructions: ClientInstructions::Forbidden, ..agent("heir", &[]) };
+    let before =
+        PriorHistory { entries: vec![HistoryEntry::System { text: "Be rude.".to_owned() }], reference_count: 0 };
+    let start = StartCommand {
+        model_settings: ModelSettings { instructions: Some("Rhyme.".to_owned()), ..ModelSettings::default() },
+        prior_history: Some(before),
+        ..start_command(Vec::new())
+    };
+    let mut sim = start_with(Sim::new(build_definitions([demo, heir], [])), start);
+    sim.model_turn([model_call("transfer_to_heir", "{}")]);
+    let read = |index: usize| {
+        let request = &sim.model_requests[index];
+        let has_system = request.history.iter().any(|entry| matches!(entry, HistoryEntry::System { .. }));
+        (request.model.as_str(), request.model_settings.instructions.as_deref(), has_system)
+    };
+    assert_eq!(read(0), ("scripted/demo", Some("Rhyme."), true));
+    assert_eq!(read(1), ("scripted/heir", None, false));
 }
 
 #[test]

@@ -150,6 +150,8 @@ error_codes! {
         OriginNotAllowed = "origin_not_allowed" 403 permanent;
         /// The operator does not allow this user to call the agent or model.
         ModelNotAllowed = "model_not_allowed" 403 permanent "model";
+        /// The operator does not allow instructions of clients for this agent: `instructions`, and system and developer messages.
+        InstructionsNotAllowed = "instructions_not_allowed" 403 permanent;
         /// A share grants read access only.
         ShareReadOnly = "share_read_only" 403 permanent;
         /// The share token is unknown, expired or revoked.

@@ -2,7 +2,7 @@
 
 use super::{ApprovalRow, Lease, ListPage, StoreError, StoreResult};
 use crate::command::Command;
-use crate::id::{TaskId, ThreadId, UserId};
+use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::seq::{Millis, Seq};
 use crate::task::TaskStatus;
 use async_trait::async_trait;
@@ -16,7 +16,7 @@ use async_trait::async_trait;
 /// 3. Rows leave an inbox in the order in which they entered it, when an append consumes them
 ///    ([`super::DirectoryChange::ConsumeInboxRow`]).
 /// 4. A run's row changes only together with the records that change the run ([`super::DirectoryChange`]).
-/// 5. A submitted decision is checked against its question: see [`super::PendingQuestions`].
+/// 5. A submitted decision or result is checked against its question: see [`super::PendingQuestions`].
 #[warn(missing_docs)]
 #[async_trait]
 pub trait Inbox: Send + Sync {
@@ -64,6 +64,9 @@ pub struct Submission {
     pub at: Millis,
     pub command: Command,
     pub idempotency_key: Option<IdempotencyKey>,
+    /// For an answer to sub-agents: the tasks that asked, and all above them. A cancel of one of them, or of the run, that
+    /// waits in the inbox has closed the question.
+    pub task_path: Vec<TaskId>,
 }
 
 /// What a submission expects of its thread.
@@ -110,6 +113,9 @@ pub enum SubmitError {
     /// The question has a different answer already.
     #[error("this was decided before")]
     AlreadyDecided(Box<ApprovalRow>),
+    /// The call has another result, or none is wanted any more.
+    #[error("the run does not wait for a result of `{0}`")]
+    CallClosed(CallId),
     /// There is no such question.
     #[error("there is no such question")]
     ApprovalNotFound,

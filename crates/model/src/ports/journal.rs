@@ -2,7 +2,7 @@
 
 use super::{ApprovalRow, BoxFuture, Checkpoint, Day, Spend, StoreResult};
 use crate::event::{ApprovalDecision, Initiator};
-use crate::id::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
+use crate::id::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use crate::record::Record;
 use crate::seq::{Epoch, Millis, Seq};
 use crate::task::TaskStatus;
@@ -124,6 +124,8 @@ pub enum DirectoryChange {
     ApprovalRequested(Box<ApprovalRow>),
     /// Closes a question. A submitted decision that this repeats stays unchanged.
     ApprovalResolved { key: ApprovalKey, decision: ApprovalDecision, by: Initiator, at: Millis },
+    /// A call of a client tool has its result: a submitted one, or one that the run gave itself.
+    ClientCallClosed { call: CallId },
     /// Adds to the owner's spending.
     AddSpend { day: Day, spent: Spend },
     /// Schedules the thread's wake-up, or removes it.

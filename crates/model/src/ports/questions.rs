@@ -1,14 +1,15 @@
 //! Pending questions to users.
 
 use super::{ListPage, StoreResult};
+use crate::command::ClientToolResult;
 use crate::event::{ActionRequest, ApprovalDecision, Initiator};
 use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use crate::seq::Millis;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Questions of runs to users, with their answers. Only approvals have rows; the results of client tools arrive through
-/// the inbox.
+/// Questions of runs to users, with their answers: approvals, and results of client tools. The transaction that accepts an
+/// answer decides whether it counts, so what its sender is told is what the log will say.
 ///
 /// 1. A question is open from the records that ask it ([`super::DirectoryChange::ApprovalRequested`]) until a decision is
 ///    submitted or records close it ([`super::DirectoryChange::ApprovalResolved`]). Asked again, it is open again.
@@ -16,8 +17,15 @@ use serde::{Deserialize, Serialize};
 ///    decision again is [`super::Submitted::Duplicate`], another one [`super::SubmitError::AlreadyDecided`], one for a
 ///    question that does not exist [`super::SubmitError::ApprovalNotFound`]; none of these writes a row.
 /// 3. From the moment that a question expires only the clock decides it. The clock's decision is accepted by a full inbox.
-/// 4. Records override submissions: the questions of a cancelled run end as cancelled, even after a submitted decision.
-/// 5. Listings are newest first, by the time of asking. A cursor stays valid when questions are answered; when its
+/// 4. A cancel that waits in the inbox has closed the questions of its task and of those below it, also questions that are
+///    asked after it: a decision is [`super::SubmitError::AlreadyDecided`] with the rejection that the log will have, a result
+///    [`super::SubmitError::CallClosed`].
+/// 5. Records override submissions: the questions of a run whose time is up end so, even after a submitted decision.
+/// 6. A call of a client tool has no row before its first result; the run knows whether it waits. The first result wins:
+///    the same again is [`super::Submitted::Duplicate`], another one, or one for a call that records closed
+///    ([`super::DirectoryChange::ClientCallClosed`]), is [`super::SubmitError::CallClosed`]. Of the results of one submission
+///    all count or none.
+/// 7. Listings are newest first, by the time of asking. A cursor stays valid when questions are answered; when its
 ///    question was deleted with the thread, the listing starts from the beginning.
 #[warn(missing_docs)]
 #[async_trait]
@@ -27,6 +35,14 @@ pub trait PendingQuestions: Send + Sync {
 
     /// One approval.
     async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>>;
+
+    /// Whether exactly this result of a client tool was submitted.
+    async fn has_client_result(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        result: &ClientToolResult,
+    ) -> StoreResult<bool>;
 }
 
 /// Selects approvals.

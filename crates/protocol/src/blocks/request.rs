@@ -15,7 +15,7 @@ pub enum BlocksMessage {
     Chat(BlocksChat),
     /// Follows an existing session, from a cursor if there is one.
     Resume(BlocksResume),
-    /// Cancels all runs of a session, queued ones included.
+    /// Stops what the client sees of a session.
     Stop(BlocksStop),
     ApprovalResponse(BlocksApprovalResponse),
     Ping,
@@ -86,6 +86,9 @@ pub struct BlocksResume {
 #[derive(Debug, Deserialize)]
 pub struct BlocksApprovalResponse {
     pub approval_key: String,
+    /// By default the session that the socket follows, if it follows one.
+    #[serde(default)]
+    pub session_id: Option<String>,
     /// Maps, because serde accepts a list for a struct, and a malformed decision must not count as an approval.
     decisions: Vec<JsonObject>,
 }

@@ -5,12 +5,13 @@ use super::names::{DefinedNames, check_model_exists, check_name};
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use model::definition::{
-    Agent, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, ReferencePolicy, handoff_tool_name,
+    Agent, ClientInstructions, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, ReferencePolicy,
+    handoff_tool_name,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "model",
     "description",
     "instructions",
@@ -21,6 +22,7 @@ const KEYS: [&str; 13] = [
     "input_hook",
     "references",
     "reference_instructions",
+    "client_instructions",
     "callable",
     "upstream",
     "options",
@@ -62,6 +64,10 @@ fn read_agent(name: &str, item: &ConfigValue<'_>, names: &DefinedNames<'_>) -> O
         compaction: table.get("compaction").and_then(|item| read_compaction(&item, names)),
         input_hook: table.get("input_hook").and_then(|item| read_hook(&item)),
         references: read_references(&table),
+        client_instructions: match table.get("client_instructions").and_then(|item| item.flag()) {
+            Some(false) => ClientInstructions::Forbidden,
+            Some(true) | None => ClientInstructions::Allowed,
+        },
     })
 }
 

@@ -10,11 +10,10 @@ use crate::listen::ConnectionHandle;
 use crate::problem::Problem;
 use crate::viewer_routes::share_read_only;
 use bytes::Bytes;
-use gateway::approvals::decide_approval;
 use gateway::attachments::{BlobUrlSigner, BlobUrls};
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
 use gateway::stream_start::blob_url_signer;
-use model::ApprovalKey;
+use model::UserId;
 use model::error::ErrorCode;
 use protocol::blocks::{BlocksMessage, BlocksResume, BlocksStop};
 use std::future::pending;
@@ -76,11 +75,11 @@ impl BlocksSocket {
         let recheck_interval = self.caller.recheck_interval();
         let close = loop {
             let event = {
-                let Self { connection, session, handle, .. } = &mut self;
+                let Self { app, caller, connection, session, handle, .. } = &mut self;
                 let handle = handle.as_mut().filter(|_| session.is_none());
                 tokio::select! {
                     message = connection.next() => SocketEvent::Incoming(message),
-                    output = next_output(session.as_mut()) => SocketEvent::Outgoing(output),
+                    output = next_output(app, &caller.user, session.as_mut()) => SocketEvent::Outgoing(output),
                     _ = ticks.tick() => SocketEvent::Tick,
                     () = recheck_due(recheck_interval) => SocketEvent::Recheck,
                     () = wait_for_shutdown(handle) => SocketEvent::Shutdown,
@@ -178,12 +177,11 @@ impl BlocksSocket {
                 blocks_session::resume_session(gateway, user, session, session_id, after).await?;
             }
             BlocksMessage::Stop(BlocksStop { session_id }) => {
-                let current = session.as_ref().map(|session| session.thread.clone());
-                blocks_session::stop_session(gateway, user, current, session_id).await?;
+                blocks_session::stop_session(gateway, user, session.as_mut(), session_id).await?;
             }
             BlocksMessage::ApprovalResponse(response) => {
-                let key = ApprovalKey::from(response.approval_key.as_str());
-                decide_approval(gateway, user, key, response.into_decision()?).await?;
+                let current = session.as_ref().map(|session| session.thread.clone());
+                blocks_session::decide_session_approval(gateway, user, current, response).await?;
             }
             BlocksMessage::Ping => return Ok(Some(PONG)),
         }
@@ -212,9 +210,9 @@ async fn recheck_due(every: Option<Duration>) {
     }
 }
 
-async fn next_output(session: Option<&mut BlocksSession>) -> Result<SessionOutput, Problem> {
+async fn next_output(app: &App, user: &UserId, session: Option<&mut BlocksSession>) -> Result<SessionOutput, Problem> {
     match session {
-        Some(session) => Ok(session.next().await?),
+        Some(session) => Ok(session.next(&app.gateway, user).await?),
         None => pending().await,
     }
 }

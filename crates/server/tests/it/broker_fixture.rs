@@ -78,6 +78,13 @@ steps = [{ call = "order", arguments = '{"symbol":"B","quantity":2}' }]
 steps = [{ text = "It says: {result}" }]
 
 [[scenario]]
+match = '\btwo clerks\b'
+[[scenario.turn]]
+steps = [{ call = "clerk", arguments = '{"prompt":"one"}' }, { call = "clerk", arguments = '{"prompt":"two"}' }]
+[[scenario.turn]]
+steps = [{ text = "It says: {result}" }]
+
+[[scenario]]
 match = '\bask the clerk\b'
 [[scenario.turn]]
 steps = [{ call = "clerk", arguments = '{"prompt":"one FPT"}' }]

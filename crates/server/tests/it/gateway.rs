@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
+/// A picture of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=";
+
 type UpstreamBodies = Arc<Mutex<Vec<Value>>>;
 
 /// Upstreams of all protocols that greet, and their requests.
@@ -34,8 +37,7 @@ async fn start_with_providers() -> (Server, UpstreamBodies) {
 fn message(model: &str) -> Value {
     let call = json!({"type": "tool_use", "id": "toolu_01", "name": "find", "input": {"n": 1}});
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "of another"});
-    let picture =
-        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}});
+    let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}});
     json!({
         "model": model, "max_tokens": 77, "temperature": 0.25, "system": "Be kind.",
         "tools": [{"name": "find", "input_schema": {"type": "object"}}],
@@ -52,7 +54,7 @@ fn message(model: &str) -> Value {
 /// The same as a Chat Completions request.
 fn completion(model: &str) -> Value {
     let call = json!({"id": "toolu_01", "type": "function", "function": {"name": "find", "arguments": "{\"n\":1}"}});
-    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+    let picture = json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}});
     json!({
         "model": model, "max_completion_tokens": 77, "temperature": 0.25,
         "tools": [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}],
@@ -81,7 +83,7 @@ async fn every_provider_protocol_gets_the_input_of_every_client_protocol() {
             assert_eq!(by_message, by_completion, "{model}: it cannot tell them apart");
             let text = by_message.to_string();
             let mut from = 0;
-            for said in ["Find it.", "I look.", "\"find\"", "found", "Here.", "iVBORw0KGgo=", "And this?"] {
+            for said in ["Find it.", "I look.", "\"find\"", "found", "Here.", PNG, "And this?"] {
                 let at = text[from..].find(said);
                 from += at.unwrap_or_else(|| panic!("{model}: no {said:?} in its place: {text}"));
             }

@@ -143,6 +143,8 @@ async fn an_invalid_image_is_refused_in_the_error_format_of_every_protocol_and_n
         ("svg", data_url("image/svg+xml", b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"), 422),
         ("a PDF", data_url("image/png", b"%PDF-1.7\n\x80\x81"), 422),
         ("bytes", data_url("image/png", &[0; 100]), 422),
+        ("a GIF of 7 bytes", data_url("image/gif", b"GIF89a\x01"), 422),
+        ("a PNG without pixels", data_url("image/png", &png_of_size(0, 0, "none")), 422),
         ("a picture of 65535 by 65535", data_url("image/png", &png_of_size(65_535, 65_535, "bomb")), 422),
         ("a long line", data_url("image/png", &png_of_size(1_000_000, 1, "line")), 422),
         ("too large", data_url("image/png", &png(&"x".repeat(1000))), 413),

@@ -104,7 +104,7 @@ async fn model_settings_reach_the_model_once() {
 async fn images_and_files_reach_the_model_and_are_returned_as_urls() {
     let house = recording_server().await;
     let parts = json!([{"type": "input_text", "text": "look"},
-        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"},
+        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=", "detail": "auto"},
         {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="},
         {"type": "input_file", "file_url": "https://files.example/b.pdf"}]);
     let response = house.respond_with_upstream(json!({"input": [{"role": "user", "content": parts}]})).await;

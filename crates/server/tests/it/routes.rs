@@ -50,7 +50,7 @@ async fn content_parts_are_accepted_as_input() {
     let hw = Server::demo();
     let input = json!([
         {"type": "text", "text": "story 2 fast"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="}},
         {"type": "file", "file": {"url": "https://example.com/x"}},
     ]);
     let tools = json!([{"name": "mine", "description": "d", "parameters": {"type": "object"}}]);

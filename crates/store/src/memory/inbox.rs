@@ -86,8 +86,8 @@ impl MemoryTables {
         submission: Submission,
         inbox_rows_max: usize,
     ) -> Result<Submitted, SubmitError> {
-        let Submission { thread: id, thread_mode, at, command, idempotency_key } = submission;
-        let key = idempotency_key.map(|key| ((owner.clone(), key.key), key.request_digest));
+        let Submission { thread: id, thread_mode, at, .. } = submission.clone();
+        let key = submission.idempotency_key.clone().map(|key| ((owner.clone(), key.key), key.request_digest));
         if let Some((key, digest)) = &key
             && let Some((known, task, thread)) = self.idempotency.get(key)
         {
@@ -98,20 +98,20 @@ impl MemoryTables {
             let is_own = self.thread(owner, &id).is_some();
             return Err(if is_own { SubmitError::ThreadExists } else { validation::id_taken_error(id.as_str()) });
         }
-        let creates = thread_mode == ThreadMode::CreateNew && matches!(command, Command::Start(_));
+        let creates = thread_mode == ThreadMode::CreateNew && matches!(submission.command, Command::Start(_));
         if !creates && self.thread(owner, &id).is_none() {
             return Err(SubmitError::Store(StoreError::ThreadNotFound));
         }
+        if let Some(result) = self.closed_question_result(owner, &submission) {
+            return result;
+        }
+        let command = submission.command;
         let decision =
             validation::approval_decision(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
-        if let Some((key, decision, by)) = &decision {
-            let question = self.find_approval(owner, key).filter(|question| question.thread_id == id);
-            if let Some(result) =
-                validation::closed_approval_result(question.ok_or(SubmitError::ApprovalNotFound)?, (decision, *by), at)
-            {
-                return result;
-            }
-        }
+        let results: Vec<_> = validation::client_results(&command)
+            .iter()
+            .map(|result| (result.call_id.clone(), validation::result_digest(result)))
+            .collect();
         let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
         if waiting >= inbox_rows_max && !validation::bypasses_inbox_limit(&command) {
             return Err(SubmitError::InboxFull(waiting));
@@ -128,6 +128,7 @@ impl MemoryTables {
         let thread = self.threads.entry(id).or_insert_with(|| MemoryThread::new(owner.clone(), at));
         thread.runs.extend(run);
         thread.inbox.push(row);
+        thread.client_results.extend(results);
         if let Some((key, decision, by)) = decision {
             thread.close_approval(&key, ApprovalAnswer { decision, by, at });
         }
@@ -138,5 +139,23 @@ impl MemoryTables {
         let epoch = Epoch(self.last_epoch);
         thread.epoch = Some(epoch);
         Ok(Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row: self.last_inbox_row })
+    }
+    /// The result of an answer to a question that is closed; `None` for an open question and for other commands.
+    fn closed_question_result(
+        &self,
+        owner: &UserId,
+        submission: &Submission,
+    ) -> Option<Result<Submitted, SubmitError>> {
+        let thread = self.thread(owner, &submission.thread)?;
+        let is_cancel = |row: &&InboxRow| validation::is_cancel_of_question(&row.command, submission);
+        let cancelled_at = thread.inbox.iter().find(is_cancel).map(|row| row.at);
+        if let Some((key, decision, by)) = validation::approval_decision(&submission.command) {
+            let question = self.find_approval(owner, key).filter(|question| question.thread_id == submission.thread);
+            let Some(question) = question else { return Some(Err(SubmitError::ApprovalNotFound)) };
+            return validation::closed_approval_result(question, (decision, by), submission.at, cancelled_at);
+        }
+        let results = validation::client_results(&submission.command).iter();
+        let stored: Vec<_> = results.map(|result| thread.client_results.get(&result.call_id).cloned()).collect();
+        validation::closed_calls_result(submission, &stored, cancelled_at.is_some())
     }
 }

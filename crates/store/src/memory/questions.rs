@@ -1,10 +1,12 @@
 //! Approvals.
 
 use super::MemoryStore;
+use crate::validation;
 use async_trait::async_trait;
+use model::command::ClientToolResult;
 use model::ports::{ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreResult};
 use model::seq::Millis;
-use model::{ApprovalKey, UserId};
+use model::{ApprovalKey, ThreadId, UserId};
 use std::cmp::Reverse;
 
 #[async_trait]
@@ -23,6 +25,17 @@ impl PendingQuestions for MemoryStore {
 
     async fn approval(&self, owner: &UserId, key: &ApprovalKey) -> StoreResult<Option<ApprovalRow>> {
         Ok(self.lock_tables().find_approval(owner, key).cloned())
+    }
+
+    async fn has_client_result(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        result: &ClientToolResult,
+    ) -> StoreResult<bool> {
+        let tables = self.lock_tables();
+        let stored = tables.thread(owner, thread).and_then(|thread| thread.client_results.get(&result.call_id));
+        Ok(stored == Some(&validation::result_digest(result)))
     }
 }
 

@@ -1,14 +1,18 @@
 //! The data folder and its lock.
 //!
 //! A folder is inspected before anything is created in it, so a rejected folder stays unchanged. The operating system
-//! releases the lock when the process ends, also after a crash.
+//! releases the lock when the process ends, also after a crash. The folder and the files in it are for their owner alone,
+//! whatever the umask is: they hold conversations, keys and what tools returned.
 
 use super::schema::{APPLICATION_ID, DATABASE_FILE, MIGRATIONS, MigrateError};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 const LOCK_FILE: &str = "lock";
+const OWNER_ONLY_FOLDER: u32 = 0o700;
+const OWNER_ONLY_FILE: u32 = 0o600;
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// Layout of the SQLite file header.
 const HEADER_BYTES: u64 = 100;
@@ -73,12 +77,14 @@ impl DataFolder {
     pub(crate) fn lock_or_create(dir: &Path) -> Result<Self, StoreOpenError> {
         has_database(dir)?;
         let new = !dir.exists();
-        fs::create_dir_all(dir).map_err(|error| StoreOpenError::denied(dir, &error))?;
-        let path = dir.join(LOCK_FILE);
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let lock = try_lock_file(dir, lock.map_err(|error| StoreOpenError::denied(&path, &error))?)?;
+        let created = DirBuilder::new().recursive(true).mode(OWNER_ONLY_FOLDER).create(dir);
+        created.map_err(|error| StoreOpenError::denied(dir, &error))?;
+        let lock = try_lock_file(dir, open_private_file(&dir.join(LOCK_FILE))?)?;
         // Another process may have created a database before the lock was acquired.
         has_database(dir)?;
+        make_private(dir);
+        // SQLite gives the files beside the database its permissions, so it must find an own file.
+        open_private_file(&dir.join(DATABASE_FILE))?;
         sync_dir(dir);
         dir.ancestors().skip(1).filter(|_| new).for_each(sync_dir);
         Ok(Self { database: dir.join(DATABASE_FILE), _lock: Some(lock) })
@@ -100,6 +106,40 @@ impl DataFolder {
 pub(crate) fn database_path(dir: &Path) -> Result<PathBuf, StoreOpenError> {
     let database = dir.join(DATABASE_FILE);
     if has_database(dir)? { Ok(database) } else { Err(StoreOpenError::Foreign(database)) }
+}
+
+/// Opens a file, or creates it for its owner alone.
+fn open_private_file(path: &Path) -> Result<File, StoreOpenError> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(OWNER_ONLY_FILE).open(path);
+    file.map_err(|error| StoreOpenError::denied(path, &error))
+}
+
+/// Takes the folder and what is directly in it away from other users. What belongs to somebody else stays as it is.
+fn make_private(dir: &Path) {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in std::iter::once(dir.to_owned()).chain(entries) {
+        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        let mode = match found.file_type() {
+            kind if kind.is_dir() => OWNER_ONLY_FOLDER,
+            kind if kind.is_file() => OWNER_ONLY_FILE,
+            _ => continue,
+        };
+        let had = found.permissions().mode() & 0o777;
+        if had & 0o077 == 0 {
+            continue;
+        }
+        let changed = fs::set_permissions(&path, Permissions::from_mode(mode));
+        let (path, had, now) = (path.display(), format!("{had:04o}"), format!("{mode:04o}"));
+        match changed {
+            Ok(()) => {
+                tracing::warn!(%path, had, now, "other users had access to the data: the permissions were changed");
+            }
+            Err(error) => {
+                tracing::warn!(%path, had, %error, "other users have access to the data: change the permissions");
+            }
+        }
+    }
 }
 
 fn try_lock_file(dir: &Path, file: File) -> Result<File, StoreOpenError> {

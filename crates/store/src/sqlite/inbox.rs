@@ -3,15 +3,15 @@
 use super::columns::{from_json_column, get_opt_u64, get_text, get_u64, to_json_column};
 use super::transaction::{INSERT_QUEUED_RUN, WriteTransaction};
 use super::write_task::TaskCost;
-use super::{SqliteStore, page, questions, record_row};
+use super::{SqliteStore, client_results, page, questions, record_row};
 use crate::validation;
 use async_trait::async_trait;
-use model::command::Command;
+use model::command::{ClientToolResult, Command};
 use model::ports::{
     ApprovalAnswer, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
     ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError, Submitted, ThreadMode,
 };
-use model::seq::Seq;
+use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::types::Type;
@@ -21,6 +21,8 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
 const IDEMPOTENCY_KEY_TTL_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// Number of submissions between two deletions of old keys.
 const EXPIRE_EVERY: u32 = 256;
+/// More than the size of a cancel as JSON.
+const CANCEL_ROW_BYTES_MAX: u32 = 1_024;
 /// Maximum number of keys that one deletion removes.
 const EXPIRE_MAX: u32 = 1_000;
 
@@ -114,7 +116,7 @@ impl WriteTransaction<'_> {
             Ok(thread) => thread,
             Err(error) => return Ok(Err(error)),
         };
-        if let Some(known) = questions::closed_approval_result(self.conn, owner, submission)? {
+        if let Some(known) = self.closed_question_result(owner, submission, thread)? {
             return Ok(known);
         }
         let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
@@ -151,6 +153,41 @@ impl WriteTransaction<'_> {
         select.exists((owner.as_str(), run.as_str()))
     }
 
+    /// The result of an answer to a question that is closed; `None` for an open question and for other commands.
+    fn closed_question_result(
+        &self,
+        owner: &UserId,
+        submission: &Submission,
+        thread: Option<i64>,
+    ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
+        let (Command::Answer(_), Some(thread)) = (&submission.command, thread) else { return Ok(None) };
+        let cancelled_at = self.waiting_cancel(submission, thread)?;
+        match validation::client_results(&submission.command) {
+            [] => questions::closed_approval_result(self.conn, owner, submission, cancelled_at),
+            results => {
+                let digest =
+                    |result: &ClientToolResult| client_results::find_digest(self.conn, thread, &result.call_id);
+                let stored = results.iter().map(digest).collect::<rusqlite::Result<Vec<_>>>()?;
+                Ok(validation::closed_calls_result(submission, &stored, cancelled_at.is_some()))
+            }
+        }
+    }
+
+    /// The time of a cancel that waits in the inbox and closes what the submission answers.
+    fn waiting_cancel(&self, submission: &Submission, thread: i64) -> rusqlite::Result<Option<Millis>> {
+        // The size is known without reading the row: cancels are small, and the inbox may hold large requests.
+        let sql = "SELECT id, at, command FROM inbox WHERE thread = ?1 AND octet_length(command) <= ?2
+                   AND command LIKE '{\"type\":\"cancel\"%' ORDER BY id";
+        let mut select = self.conn.prepare_cached(sql)?;
+        for row in select.query_map((thread, CANCEL_ROW_BYTES_MAX), inbox_row)? {
+            let row = row?;
+            if validation::is_cancel_of_question(&row.command, submission) {
+                return Ok(Some(row.at));
+            }
+        }
+        Ok(None)
+    }
+
     fn insert_submission(
         &mut self,
         owner: &UserId,
@@ -171,6 +208,10 @@ impl WriteTransaction<'_> {
         };
         if let Command::Start(start) = &submission.command {
             self.execute(INSERT_QUEUED_RUN, (start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
+        }
+        for result in validation::client_results(&submission.command) {
+            let digest = validation::result_digest(result);
+            client_results::close_call(self.conn, thread, &result.call_id, &digest)?;
         }
         let command = to_json_column(&submission.command)?;
         let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;

@@ -2,14 +2,16 @@
 //!
 //! A question is open exactly when the answer column is null. Actions and answers are opaque JSON.
 
-use super::SqliteStore;
 use super::columns::{from_json_column, get_text, get_u64, page_bounds, to_json_column};
+use super::{SqliteStore, client_results, page};
 use crate::validation;
 use async_trait::async_trait;
+use model::command::ClientToolResult;
 use model::ports::{
     AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalFilter, ApprovalRow, DirectoryChange, ListPage,
     PendingQuestions, StoreResult, Submission, SubmitError, Submitted,
 };
+use model::seq::Millis;
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -27,6 +29,21 @@ impl PendingQuestions for SqliteStore {
         let (owner, key) = (owner.clone(), key.clone());
         self.query(move |conn| find_approval(conn, &owner, &key)).await
     }
+
+    async fn has_client_result(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        result: &ClientToolResult,
+    ) -> StoreResult<bool> {
+        let (owner, thread, result) = (owner.clone(), thread.clone(), result.clone());
+        self.query(move |conn| {
+            let Some(num) = page::find_owned_thread(conn, &owner, &thread)? else { return Ok(false) };
+            let stored = client_results::find_digest(conn, num, &result.call_id)?;
+            Ok(stored == Some(validation::result_digest(&result)))
+        })
+        .await
+    }
 }
 
 /// The result of a decision on a closed question; `None` for an open question and for other commands.
@@ -34,13 +51,14 @@ pub(super) fn closed_approval_result(
     conn: &Connection,
     owner: &UserId,
     submission: &Submission,
+    cancelled_at: Option<Millis>,
 ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
     let Some((key, decision, by)) = validation::approval_decision(&submission.command) else { return Ok(None) };
     let found = find_approval(conn, owner, key)?;
     let Some(question) = found.filter(|question| question.thread_id == submission.thread) else {
         return Ok(Some(Err(SubmitError::ApprovalNotFound)));
     };
-    Ok(validation::closed_approval_result(&question, (decision, by), submission.at))
+    Ok(validation::closed_approval_result(&question, (decision, by), submission.at, cancelled_at))
 }
 
 /// Checks that every question that the batch opens or closes belongs to the thread.

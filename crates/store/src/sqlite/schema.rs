@@ -16,7 +16,7 @@ const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bu
 pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version with aliases.
@@ -161,6 +161,13 @@ CREATE TABLE attachment_uses (
 CREATE INDEX uses_of_attachment ON attachment_uses (owner, path);
 ";
 
+/// Results of client tools. A call without a row is open; an empty digest is a call that records closed.
+const VERSION_7: &str = "
+CREATE TABLE client_results (
+    thread INTEGER NOT NULL, call TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (thread, call)
+) STRICT, WITHOUT ROWID;
+";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
@@ -302,11 +309,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(7, &conn));
+        assert!(at(8, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 7, known: 6 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 8, known: 7 })));
     }
 
     #[test]
@@ -376,7 +383,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(6, &conn));
+        assert!(at(7, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

@@ -91,7 +91,8 @@ impl WriteTransaction<'_> {
         for (pos, end) in live.chain(dead) {
             delete.execute((pos, end, num))?;
         }
-        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "shares"] {
+        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "client_results", "shares"]
+        {
             self.execute(&format!("DELETE FROM {table} WHERE thread = ?1"), [num])?;
         }
         self.execute("DELETE FROM names WHERE thread = ?1 AND owner = ?2", (thread.as_str(), owner.as_str()))?;

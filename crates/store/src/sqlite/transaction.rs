@@ -8,7 +8,7 @@ use super::dead_rows::DeadRows;
 use super::record_blocks::EndedRun;
 use super::record_index::{Extent, IndexUpdate, RecordIndex};
 use super::record_row;
-use super::{page, questions, spend};
+use super::{client_results, page, questions, spend};
 use crate::validation;
 use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
@@ -332,6 +332,9 @@ impl<'a> WriteTransaction<'a> {
             DirectoryChange::ApprovalResolved { key, decision, by, at } => {
                 let answer = ApprovalAnswer { decision: decision.clone(), by: *by, at: *at };
                 questions::close_approval(self.conn, &live.owner, key, &answer)
+            }
+            DirectoryChange::ClientCallClosed { call } => {
+                client_results::close_call(self.conn, thread, call, validation::CLOSED_BY_RECORDS)
             }
             DirectoryChange::AddSpend { day, spent } => spend::add_spend(self.conn, &live.owner, *day, *spent),
             DirectoryChange::ScheduleWakeup { at } => {

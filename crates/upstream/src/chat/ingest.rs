@@ -158,8 +158,10 @@ impl ChatIngest {
             call_deltas.push(json!({ "function": function }));
         }
         if !call_deltas.is_empty() {
-            self.close_reasoning(out);
-            self.close_message(out);
+            if !self.calls.have_started() {
+                self.close_reasoning(out);
+                self.close_message(out);
+            }
             self.calls.push_deltas(call_deltas, &mut self.slot_counter, out);
         }
         if let Some(audio) = json::take_field(&mut delta, "audio") {
@@ -208,7 +210,7 @@ impl ChatIngest {
 
     /// Starts the message if necessary.
     fn open_message(&mut self, out: &mut Vec<ModelEvent>) -> &mut ChatMessageBuilder {
-        if self.message.is_none() {
+        if self.message.is_none() && !self.calls.have_started() {
             self.close_reasoning(out);
         }
         let slots = &mut self.slot_counter;
@@ -233,6 +235,17 @@ impl ChatIngest {
         }
     }
 
+    /// Ends all open items in the order in which they started. Calls end with the turn; what started after one of them
+    /// waits for it, so that everybody who shows an item when it is complete shows the items in the model's order.
+    fn finish_all(&mut self, out: &mut Vec<ModelEvent>) {
+        let reasoning = self.reasoning.take().map(|reasoning| reasoning.finish(&self.origin));
+        let message = self.message.take().map(|message| ModelDelta::Done { slot: message.slot, raw: None });
+        let mut done: Vec<ModelDelta> = reasoning.into_iter().chain(message).collect();
+        done.extend(self.calls.finish_all(&self.origin));
+        done.sort_by_key(done_slot);
+        out.extend(done.into_iter().map(ModelEvent::Delta));
+    }
+
     /// At a limit, open items are not `Done`.
     fn complete(&mut self, out: &mut Vec<ModelEvent>) {
         let stop_reason = match self.finish_reason.as_deref().map(ChatFinishReason::parse) {
@@ -255,14 +268,19 @@ impl ChatIngest {
         };
         self.calls.emit_all(&mut self.slot_counter, out);
         if !is_limited {
-            let reasoning = self.reasoning.take().map(|reasoning| reasoning.finish(&self.origin));
-            let message = self.message.take().map(|message| ModelDelta::Done { slot: message.slot, raw: None });
-            out.extend(reasoning.into_iter().chain(message).map(ModelEvent::Delta));
-            self.calls.finish_all(&self.origin, out);
+            self.finish_all(out);
         }
         self.is_finished = true;
         let (model, service_tier) = (self.model.take(), self.service_tier.take());
         out.push(ModelEvent::End(ModelTurnEnd { stop_reason, usage: self.usage, model, service_tier }));
+    }
+}
+
+/// The slot that a `Done` ends.
+const fn done_slot(delta: &ModelDelta) -> u32 {
+    match delta {
+        ModelDelta::Done { slot, .. } => *slot,
+        _ => u32::MAX,
     }
 }
 

@@ -64,8 +64,8 @@ fn parse_url_citation(value: &Value) -> Option<Annotation> {
     Some(Annotation::UrlCitation {
         url: json::str_field(citation, "url")?.to_owned(),
         title: json::str_field(citation, "title").map(str::to_owned),
-        start_index: json::u32_field(citation, "start_index").unwrap_or_default(),
-        end_index: json::u32_field(citation, "end_index").unwrap_or_default(),
+        start_index: json::offset_field(citation, "start_index")?,
+        end_index: json::offset_field(citation, "end_index")?,
     })
 }
 

@@ -153,13 +153,19 @@ impl ChatToolCalls {
         }
     }
 
-    pub(super) fn finish_all(&mut self, origin: &str, out: &mut Vec<ModelEvent>) {
-        for call in std::mem::take(&mut self.calls) {
-            if let Some(slot) = call.slot {
-                let raw = Some(RawItem { origin: origin.to_owned(), item: call.into_json() });
-                out.push(ModelEvent::Delta(ModelDelta::Done { slot, raw }));
-            }
-        }
+    /// Whether a call has started.
+    pub(super) fn have_started(&self) -> bool {
+        self.calls.iter().any(|call| call.slot.is_some())
+    }
+
+    /// Ends the calls that have started.
+    pub(super) fn finish_all(&mut self, origin: &str) -> Vec<ModelDelta> {
+        let done = |call: ToolCallBuilder| {
+            let slot = call.slot?;
+            let raw = Some(RawItem { origin: origin.to_owned(), item: call.into_json() });
+            Some(ModelDelta::Done { slot, raw })
+        };
+        std::mem::take(&mut self.calls).into_iter().filter_map(done).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use super::event_kind::ArgumentsKind;
 use super::hosted_call::{self, HostedCallState};
 use super::part_sequencer::{PartSequencer, TextPartKind};
 use crate::generated_image::{generated_image, tombstone};
-use crate::json::{array_field, non_null_field, str_field, u32_field};
+use crate::json::{array_field, non_null_field, offset_field, str_field, u32_field};
 use model::content::Annotation;
 use model::history::RawItem;
 use model::limits::RECORD_BYTES_MAX;
@@ -314,8 +314,8 @@ fn parse_annotation(annotation: &Value) -> Option<Annotation> {
         "url_citation" => Some(Annotation::UrlCitation {
             url: text("url")?,
             title: text("title"),
-            start_index: index("start_index"),
-            end_index: index("end_index"),
+            start_index: offset_field(annotation, "start_index")?,
+            end_index: offset_field(annotation, "end_index")?,
         }),
         "file_citation" => Some(Annotation::FileCitation {
             file_id: text("file_id")?,
@@ -329,8 +329,8 @@ fn parse_annotation(annotation: &Value) -> Option<Annotation> {
             container_id: text("container_id")?,
             file_id: text("file_id")?,
             filename: text("filename"),
-            start_index: index("start_index"),
-            end_index: index("end_index"),
+            start_index: offset_field(annotation, "start_index")?,
+            end_index: offset_field(annotation, "end_index")?,
         }),
         "file_path" => Some(Annotation::FilePath { file_id: text("file_id")?, index: index("index") }),
         _ => None,

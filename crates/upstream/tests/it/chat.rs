@@ -350,3 +350,51 @@ fn truncated_streams_are_failures() {
     let choice = r#"{"choices":[{"delta":{},"finish_reason":"error","error":{"code":429,"message":"slow"}}]}"#;
     assert_eq!(answer(&[choice]), "failed rate_limited true The provider limits the rate of requests: slow");
 }
+
+/// The lines of a stream of these deltas.
+fn story_of(deltas: &[serde_json::Value]) -> String {
+    let chunk = |delta: &serde_json::Value| serde_json::json!({"choices": [{"index": 0, "delta": delta}]});
+    let end = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+    let chunks = deltas.iter().map(chunk).chain([end]);
+    let text: String = chunks.map(|chunk| format!("data: {chunk}\n\n")).collect();
+    tell(&read([text.as_bytes(), b"data: [DONE]\n\n"]))
+}
+
+/// What starts after a call ends after it: everything that shows complete items shows them in this order.
+#[test]
+fn items_end_in_the_order_in_which_they_start() {
+    use serde_json::json;
+    let call = |index: u64, name: &str| json!({"tool_calls": [{"index": index, "id": name, "function": {"name": name, "arguments": "{}"}}]});
+    let told = story_of(&[
+        call(0, "one"),
+        json!({"reasoning_content": "Hm."}),
+        json!({"content": "I looked."}),
+        call(1, "two"),
+    ]);
+    let done: Vec<&str> = told.lines().filter(|line| line.contains(" done")).map(|line| &line[..1]).collect();
+    assert_eq!(done, ["0", "1", "2", "3"], "{told}");
+    let started = ["0 call one one", "1 reasoning", "2 message", "3 call two two"];
+    assert!(started.iter().all(|line| told.lines().any(|told| told == *line)), "{told}");
+}
+
+/// An offset that is none is the provider's mistake: the citation is passed on as it came.
+#[test]
+fn a_citation_with_impossible_offsets_is_passed_on() {
+    use serde_json::json;
+    let cites = |start: serde_json::Value, end: serde_json::Value| {
+        let citation = json!({"url": "https://a.example", "start_index": start, "end_index": end});
+        let told = story_of(&[
+            json!({"content": "Hello."}),
+            json!({"annotations": [{"type": "url_citation", "url_citation": citation}]}),
+        ]);
+        told.lines().find(|line| line.contains("a.example")).unwrap_or_default().to_owned()
+    };
+    let (negative, words, largest) =
+        (cites((-1).into(), 3.into()), cites("a".into(), 3.into()), cites(0.into(), u64::MAX.into()));
+    let fine = cites(0.into(), 3.into());
+    let kind = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    assert_eq!(kind(&fine), kind(&largest), "{fine}\n{largest}");
+    assert_ne!(kind(&fine), kind(&negative), "{fine}\n{negative}");
+    assert_eq!(kind(&negative), kind(&words), "{negative}\n{words}");
+    assert!(largest.contains(&u32::MAX.to_string()), "{largest}");
+}

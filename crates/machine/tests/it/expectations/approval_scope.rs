@@ -1,7 +1,8 @@
 //! The scope of an approval.
 
 use crate::fixtures::{
-    always, approve, demo_definitions, model_call, model_text, needs_approval, reject, tool, tool_text,
+    agent, agent_tool, always, approve, build_definitions, demo_definitions, model_call, model_text, needs_approval,
+    reject, tool, tool_text,
 };
 use crate::sim::Sim;
 use model::definition::Definitions;
@@ -11,8 +12,8 @@ fn two_pending_approvals() -> Definitions {
     demo_definitions([needs_approval(tool("buy")), needs_approval(tool("sell"))])
 }
 
-/// `always` covers later calls of that tool in its run, also after a crash, and no other tool. (A tool has one name in
-/// a run, whoever calls it; the next run asks again.)
+/// `always` covers later calls of that tool by that agent in its run, also after a crash, and no other tool. (The next run
+/// asks again.)
 #[test]
 fn always_approve_survives_a_crash_and_covers_one_tool() {
     let mut sim = Sim::started(two_pending_approvals());
@@ -104,4 +105,50 @@ fn the_last_of_two_always_decisions_holds() {
         let then = if no_last { "fco_R3{rejected,rejected} step.started{3}" } else { "tool.started{call_R3}" };
         sim.expect_trace(&format!("fc_R3 step.done{{2,tool_calls}} {then}"));
     }
+}
+
+/// `always` is for the agent that asked: neither its sub-agents nor the agent above it may call the tool unasked.
+#[test]
+fn always_approve_covers_the_agent_that_asked() {
+    let definitions = || {
+        build_definitions(
+            [agent("demo", &["buy", "ask"]), agent("helper", &["buy"])],
+            [needs_approval(tool("buy")), agent_tool("ask", "helper")],
+        )
+    };
+    // The parent is asked about, then its sub-agent calls the tool.
+    let mut sim = Sim::started(definitions());
+    sim.model_turn([model_call("buy", r#"{"n":1}"#)]);
+    sim.decide("apr_R1", always(approve()));
+    sim.finish_tool("call_R1", tool_text("bought"));
+    sim.model_turn([model_call("ask", r#"{"prompt":"buy"}"#)]);
+    sim.skip_trace();
+    sim.model_turn([model_call("buy", r#"{"n":2}"#)]);
+    sim.expect_trace("call_R2/fc_R3 call_R2/step.done{1,tool_calls} call_R2/approval.requested{apr_R3} paused{apr_R3}");
+    // The sub-agent is asked about, and calls it again; then the parent does.
+    sim.decide("apr_R3", always(approve()));
+    sim.finish_tool("call_R3", tool_text("bought"));
+    sim.skip_trace();
+    sim.model_turn([model_call("buy", r#"{"n":3}"#)]);
+    sim.expect_trace("call_R2/fc_R4 call_R2/step.done{2,tool_calls} call_R2/tool.started{call_R4}");
+    let mut sim = Sim::started(definitions());
+    sim.model_turn([model_call("ask", r#"{"prompt":"buy"}"#)]);
+    sim.model_turn([model_call("buy", r#"{"n":1}"#)]);
+    sim.decide("apr_R2", always(approve()));
+    sim.finish_tool("call_R2", tool_text("bought"));
+    sim.model_turn([model_text("done")]);
+    sim.skip_trace();
+    sim.model_turn([model_call("buy", r#"{"n":2}"#)]);
+    sim.expect_trace("fc_R4 step.done{2,tool_calls} approval.requested{apr_R4} paused{apr_R4}");
+}
+
+/// Nobody is asked about a number that cannot be shown as it would run; without a question it runs as it was written.
+#[test]
+fn a_number_that_cannot_be_shown_exactly_is_not_asked_about() {
+    let large = r#"{"n":18446744073709551616}"#;
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("buy")), tool("look")]));
+    sim.skip_trace();
+    sim.model_turn([model_call("buy", large), model_call("look", large)]);
+    sim.expect_trace("fc_R1 fc_R2 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} tool.started{call_R2}");
+    assert_eq!(sim.tool_requests[0].arguments, large);
 }

@@ -111,7 +111,14 @@ impl HistoryWriter {
         let start: StartCommand = serde_json::from_value(start).unwrap();
         let command = Command::Start(Box::new(start));
         let thread_mode = if self.lease.is_none() { ThreadMode::CreateNew } else { ThreadMode::MustExist };
-        let submission = Submission { thread: self.thread.clone(), thread_mode, at, command, idempotency_key: None };
+        let submission = Submission {
+            thread: self.thread.clone(),
+            thread_mode,
+            at,
+            command,
+            idempotency_key: None,
+            task_path: Vec::new(),
+        };
         match self.store.submit(&self.user, submission).await.unwrap() {
             Submitted::ThreadCreated { row, .. } => {
                 let node = NodeId::from("past");

@@ -100,6 +100,27 @@ async fn an_invalid_decision_decides_nothing() {
     assert_eq!(result(&mut socket).await["status"], "success");
 }
 
+#[tokio::test]
+async fn an_approval_of_another_session_is_not_found() {
+    let hw = Server::demo();
+    let mut first = Socket::connect(&hw).await;
+    let (_, key) = read_approval(&mut first).await;
+    let mut second = Socket::connect(&hw).await;
+    second.send_json(&chat_message("s2", "hello")).await;
+    second.read_until("message_stop").await;
+    second.send_json(&decide(&key, &json!({"type": "approve"}))).await;
+    let error = second.next_event().await;
+    assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!("approval_not_found")), "{error}");
+    let mut named = decide(&key, &json!({"type": "reject"}));
+    named["session_id"] = json!("s2");
+    first.send_json(&named).await;
+    first.read_until("error").await;
+    // Whoever names the session means it.
+    named["session_id"] = json!("s1");
+    second.send_json(&named).await;
+    assert_eq!(result(&mut first).await["status"], "error");
+}
+
 const KEYS: &str = "[auth]\nmode = \"keys\"\n[limits]\nheartbeat_ms = 50";
 
 fn key(hw: &Server, user: &str) -> String {

@@ -127,6 +127,33 @@ async fn a_stop_may_name_its_session() {
 }
 
 #[tokio::test]
+async fn a_stop_of_a_queued_chat_ends_that_chat_and_nothing_else() {
+    let hw = Server::demo();
+    let mut first = Socket::connect(&hw).await;
+    first.send_json(&chat_message("s1", "story 150")).await;
+    let running = first.read_until("content_block_delta").await[0]["message_id"].clone();
+    for stop in [json!({"type": "stop"}), json!({"type": "stop", "session_id": "s1"})] {
+        let mut second = Socket::connect(&hw).await;
+        second.send_json(&chat_message("s1", "hello")).await;
+        second.send_json(&stop).await;
+        let frames = read_turn(&mut second).await;
+        assert_ne!(frames[0]["message_id"], running);
+        assert_eq!(frames[frames.len() - 2]["delta"]["stop_reason"], "user_stopped", "{frames:#?}");
+        assert!(frames.iter().all(|frame| frame["cursor"].is_null()), "no record stands behind them: {frames:#?}");
+        let queued = hw.get(&format!("/v1/tasks/{}", frames[0]["message_id"].as_str().unwrap())).await.json();
+        assert_eq!(queued["status"], "cancelled");
+        // Nothing of its own is left to be stopped. The next turn is its own again.
+        second.send_json(&stop).await;
+        second.send_json(&chat_message("s1", "hello")).await;
+        second.send_json(&stop).await;
+        assert_ne!(read_turn(&mut second).await[0]["message_id"], frames[0]["message_id"]);
+    }
+    first.read_until("message_stop").await;
+    let ended = hw.get(&format!("/v1/tasks/{}", running.as_str().unwrap())).await.json();
+    assert_eq!(ended["status"], "completed", "the other tab's run goes on");
+}
+
+#[tokio::test]
 async fn a_stop_ends_the_active_run_and_the_queue() {
     let hw = Server::demo();
     let mut socket = Socket::connect(&hw).await;
