@@ -6,7 +6,7 @@
 //! - `http` sends a request, `command` runs a program. Both are a `byte_source`; `output_parser` splits its bytes into
 //!   events and a result, `output` reads the result, and `secrets` resolves what the configuration only names.
 //! - `hook` calls the input hooks, over the same two transports.
-//! - `context` is what all of them need of the server.
+//! - `context` is what all of them need of the server; `shortage` says when a start is tried again.
 //!
 //! Invariant: polling its stream starts a tool and dropping the stream stops it. A tool knows nothing of references,
 //! records or runs; the run loop numbers its output.
@@ -25,6 +25,7 @@ mod output;
 mod output_parser;
 mod process;
 mod secrets;
+mod shortage;
 mod toolbox;
 mod truncate;
 mod url_template;
