@@ -14,6 +14,11 @@ use tokio::net::TcpStream;
 
 const DEMO: &str = include_str!("../../demo/headwater.toml");
 const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
+/// A model that only waits, one that says much, and one that says little.
+pub(crate) const SCENARIOS_HOLD: &str = "\
+    [[scenario]]\nmatch = 'hold'\n[[scenario.turn]]\nsteps = [{ pause_ms = 600000 }, { text = '' }]\n\
+    [[scenario]]\nmatch = 'many'\n[[scenario.turn]]\nsteps = [{ text = 'word ', repeat = 3000, every_ms = 1 }]\n\
+    [[scenario]]\n[[scenario.turn]]\nsteps = [{ text = 'hello' }]\n";
 /// Longer than anything here takes; a test that hangs reports where.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -58,6 +63,15 @@ impl Server {
     /// A config of the test, with the scenarios next to it.
     pub(crate) fn with_config(config: &str, scenarios: &str) -> Self {
         Self::with_env(config, scenarios, Vec::new())
+    }
+
+    /// The demo's config with other scenarios.
+    pub(crate) fn with_scenarios(scenarios: &str) -> Self {
+        Self::with_scenarios_and(scenarios, "")
+    }
+
+    pub(crate) fn with_scenarios_and(scenarios: &str, more: &str) -> Self {
+        Self::with_config(&format!("{DEMO}\n{more}\n"), scenarios)
     }
 
     /// The demo with its files in a bucket, and additions to its config.

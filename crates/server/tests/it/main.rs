@@ -70,3 +70,4 @@ mod tool_server;
 mod upstreams;
 mod usage;
 mod viewers;
+mod waiting;
