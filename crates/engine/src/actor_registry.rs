@@ -15,7 +15,13 @@ const WAKE_INTERVAL_MS_MAX: u64 = 60_000;
 
 pub(crate) struct ActorRegistry {
     pub(crate) shared: Arc<Shared>,
-    actors: Mutex<HashMap<ThreadId, Arc<Wakeup>>>,
+    actors: Mutex<LiveActors>,
+}
+
+#[derive(Default)]
+struct LiveActors {
+    wakeups: HashMap<ThreadId, Arc<Wakeup>>,
+    counts: HashMap<UserId, usize>,
 }
 
 impl ActorRegistry {
@@ -26,7 +32,7 @@ impl ActorRegistry {
     /// Raises the stop mode and tells every actor.
     pub(crate) fn stop(&self, mode: StopMode) {
         self.shared.raise_stop_mode(mode);
-        lock(&self.actors).values().for_each(|wakeup| wakeup.notify());
+        lock(&self.actors).wakeups.values().for_each(|wakeup| wakeup.notify());
         self.shared.wake_schedule.notify();
     }
 
@@ -38,7 +44,7 @@ impl ActorRegistry {
     /// The same; with a thread that was just created, its actor need not read the store.
     pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, new_thread: Option<NewThread>) {
         let mut actors = lock(&self.actors);
-        if let Some(wakeup) = actors.get(thread) {
+        if let Some(wakeup) = actors.wakeups.get(thread) {
             wakeup.notify();
             return;
         }
@@ -46,8 +52,9 @@ impl ActorRegistry {
             return; // the row is durable: the next process handles it
         }
         let wakeup = Arc::new(Wakeup::default());
-        actors.insert(thread.clone(), Arc::clone(&wakeup));
-        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
+        actors.wakeups.insert(thread.clone(), Arc::clone(&wakeup));
+        *actors.counts.entry(owner.clone()).or_default() += 1;
+        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.wakeups.len()));
         drop(actors);
         let (shared, owner, thread) = (Arc::clone(&self.shared), owner.clone(), thread.clone());
         let context = ThreadContext { shared, owner, thread, wakeup };
@@ -72,8 +79,14 @@ impl ActorRegistry {
         if context.wakeup.take_notified() {
             return false;
         }
-        actors.remove(&context.thread);
-        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
+        actors.wakeups.remove(&context.thread);
+        if let Some(count) = actors.counts.get_mut(&context.owner) {
+            *count -= 1;
+            if *count == 0 {
+                actors.counts.remove(&context.owner);
+            }
+        }
+        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.wakeups.len()));
         true
     }
 
@@ -94,7 +107,14 @@ impl ActorRegistry {
     }
 
     pub(crate) fn live_threads(&self) -> usize {
-        lock(&self.actors).len()
+        lock(&self.actors).wakeups.len()
+    }
+
+    /// The number of a user's threads that are being executed, without this one.
+    pub(crate) fn other_live_threads(&self, owner: &UserId, thread: Option<&ThreadId>) -> usize {
+        let actors = lock(&self.actors);
+        let is_live = thread.is_some_and(|thread| actors.wakeups.contains_key(thread));
+        actors.counts.get(owner).copied().unwrap_or_default() - usize::from(is_live)
     }
 }
 

@@ -163,6 +163,11 @@ impl Engine {
         self.registry.live_threads()
     }
 
+    /// The number of a user's threads that are being executed, without this one.
+    pub fn other_live_threads(&self, user: &UserId, thread: Option<&ThreadId>) -> usize {
+        self.registry.other_live_threads(user, thread)
+    }
+
     /// Stops the process: no run starts, running ones have `grace` to end, then everything halts where it is.
     pub async fn stop(&self, grace: Duration) {
         self.registry.stop(StopMode::Draining);

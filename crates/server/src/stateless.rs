@@ -49,7 +49,7 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     body: Body,
     protocol: StatelessProtocol<P>,
 ) -> Result<Response, Problem> {
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, protocol.route, &json.digest())?;
     let body: JsonObject = json.into_object()?;

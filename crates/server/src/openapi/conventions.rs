@@ -84,6 +84,7 @@ impl Operation<'_> {
             ErrorCode::NoInput,
             ErrorCode::UnknownAgent,
             ErrorCode::ModelNotAllowed,
+            ErrorCode::TooManyRuns,
         ])
     }
 

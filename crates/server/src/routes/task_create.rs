@@ -35,7 +35,7 @@ pub(crate) async fn handle(
     let [format, until] = query_params::parse_query(&uri, ["format", "until"])?;
     let format = NativeFormat::parse(format.as_deref())?;
     let until = format.parse_until(until.as_deref())?;
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
     let request: CreateTaskRequest = json.into_object()?;

@@ -50,6 +50,7 @@ mod recording;
 mod references;
 mod reload;
 mod replay;
+mod resource_limits;
 mod responses;
 mod responses_approvals;
 mod responses_history;

@@ -30,7 +30,7 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/responses", &json.digest())?;
     let body: JsonObject = json.into_object()?;
