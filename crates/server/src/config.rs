@@ -129,6 +129,8 @@ pub(crate) struct HttpLimits {
 struct ConnectionSettings {
     connections_max: Option<usize>,
     streams_per_user_max: Option<usize>,
+    /// Whether there are several users.
+    has_users: bool,
 }
 
 impl HttpLimits {
@@ -138,7 +140,7 @@ impl HttpLimits {
         let part = |parts: usize| (self.connections_max.saturating_mul(parts) / 8).max(1);
         let streams = self.settings.streams_per_user_max;
         self.streams_per_user_max = streams.unwrap_or_else(|| part(5).min(STREAMS_PER_USER_MAX));
-        self.requests_per_user_max = part(2);
+        self.requests_per_user_max = if self.settings.has_users { part(2) } else { usize::MAX };
     }
 }
 

@@ -116,6 +116,7 @@ pub(super) fn read_http_limits(table: &ConfigTable<'_>, auth: AuthMode) -> HttpL
         settings: ConnectionSettings {
             connections_max: table.size("connections_max"),
             streams_per_user_max: table.size("streams_per_user_max"),
+            has_users: auth == AuthMode::Keys,
         },
         ..base
     }
