@@ -26,7 +26,13 @@ pub(crate) enum WakeReason {
 
 pub(crate) struct ActorRegistry {
     pub(crate) shared: Arc<Shared>,
-    actors: Mutex<HashMap<ThreadId, Arc<Wakeup>>>,
+    actors: Mutex<LiveActors>,
+}
+
+#[derive(Default)]
+struct LiveActors {
+    wakeups: HashMap<ThreadId, Arc<Wakeup>>,
+    counts: HashMap<UserId, usize>,
 }
 
 impl ActorRegistry {
@@ -37,7 +43,7 @@ impl ActorRegistry {
     /// Raises the stop mode and tells every actor.
     pub(crate) fn stop(&self, mode: StopMode) {
         self.shared.raise_stop_mode(mode);
-        lock(&self.actors).values().for_each(|wakeup| wakeup.notify());
+        lock(&self.actors).wakeups.values().for_each(|wakeup| wakeup.notify());
         self.shared.wake_schedule.notify();
     }
 
@@ -54,7 +60,7 @@ impl ActorRegistry {
             WakeReason::Created(new_thread) => (Some(new_thread), None),
             WakeReason::Timer(at) => (None, Some(at)),
         };
-        if let Some(wakeup) = actors.get(thread) {
+        if let Some(wakeup) = actors.wakeups.get(thread) {
             due_timer.into_iter().for_each(|at| wakeup.set_due_timer(at));
             wakeup.notify();
             return;
@@ -64,8 +70,9 @@ impl ActorRegistry {
         }
         let wakeup = Arc::new(Wakeup::default());
         due_timer.into_iter().for_each(|at| wakeup.set_due_timer(at));
-        actors.insert(thread.clone(), Arc::clone(&wakeup));
-        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
+        actors.wakeups.insert(thread.clone(), Arc::clone(&wakeup));
+        *actors.counts.entry(owner.clone()).or_default() += 1;
+        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.wakeups.len()));
         drop(actors);
         let (shared, owner, thread) = (Arc::clone(&self.shared), owner.clone(), thread.clone());
         let context = ThreadContext { shared, owner, thread, wakeup };
@@ -90,8 +97,14 @@ impl ActorRegistry {
         if context.wakeup.take_notified() {
             return false;
         }
-        actors.remove(&context.thread);
-        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
+        actors.wakeups.remove(&context.thread);
+        if let Some(count) = actors.counts.get_mut(&context.owner) {
+            *count -= 1;
+            if *count == 0 {
+                actors.counts.remove(&context.owner);
+            }
+        }
+        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.wakeups.len()));
         true
     }
 
@@ -112,7 +125,14 @@ impl ActorRegistry {
     }
 
     pub(crate) fn live_threads(&self) -> usize {
-        lock(&self.actors).len()
+        lock(&self.actors).wakeups.len()
+    }
+
+    /// The number of a user's threads that are being executed, without this one.
+    pub(crate) fn other_live_threads(&self, owner: &UserId, thread: Option<&ThreadId>) -> usize {
+        let actors = lock(&self.actors);
+        let is_live = thread.is_some_and(|thread| actors.wakeups.contains_key(thread));
+        actors.counts.get(owner).copied().unwrap_or_default() - usize::from(is_live)
     }
 }
 

@@ -17,12 +17,12 @@ use crate::viewer::{View, Viewer};
 use crate::wake_schedule::DueThread;
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
-use model::event::Event;
 use model::ports::{
-    Frames, IdempotencyKey, PageLimit, Projection, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted,
-    ThreadMode,
+    IdempotencyKey, PageLimit, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted, ThreadMode,
 };
+use model::task::TaskStatus;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,19 +120,22 @@ impl Engine {
         Submission { thread, thread_mode, at, command, idempotency_key: idempotency, task_path: Vec::new() }
     }
 
-    /// Waits until a run has ended or waits for people.
+    /// Waits until a run has ended or waits for people. Returns also when there is no such run, and when the process
+    /// halts.
     pub async fn wait_settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
-        let row = self.ports().directory.run(user, run).await?;
-        // From the last change of its status: an earlier pause is over.
-        let from = row.and_then(|row| row.last_seq.or(row.first_seq)).map_or(Seq::ZERO, Seq::prev);
-        let view = View {
-            lane: format!("settled:{run}").into(),
-            projection: Box::new(SettledProjection { run: run.clone() }),
-            history_start: from,
-            skip_frames: 0,
-        };
-        let mut viewer = self.watch_from(user, thread, view, from);
-        viewer.next().await.map(|_| ())
+        let shared = &self.registry.shared;
+        let waiter = shared.run_waiters.register(thread, run);
+        loop {
+            let mut changed = pin!(waiter.changed.notified());
+            // Before the row is read: what changes from here on is noticed.
+            changed.as_mut().enable();
+            let row = shared.ports.directory.run(user, run).await?;
+            let waits = row.is_some_and(|row| !row.status.is_terminal() && row.status != TaskStatus::Paused);
+            if !waits || shared.stop_mode() == StopMode::Halted {
+                return Ok(());
+            }
+            changed.await;
+        }
     }
 
     /// Streams a thread from a cursor on.
@@ -172,6 +175,7 @@ impl Engine {
             // A live run notices when its next append is rejected.
             self.registry.wake_thread(user, thread);
             self.registry.shared.hub.close(thread);
+            self.registry.shared.run_waiters.wake_thread(thread);
         }
         Ok(deleted)
     }
@@ -179,6 +183,11 @@ impl Engine {
     /// The number of threads that are being executed.
     pub fn live_threads(&self) -> usize {
         self.registry.live_threads()
+    }
+
+    /// The number of a user's threads that are being executed, without this one.
+    pub fn other_live_threads(&self, user: &UserId, thread: Option<&ThreadId>) -> usize {
+        self.registry.other_live_threads(user, thread)
     }
 
     /// Stops the process: no run starts, running ones have `grace` to end, then everything halts where it is.
@@ -193,29 +202,6 @@ impl Engine {
         let _in_time = tokio::time::timeout(grace, drained).await.is_ok();
         self.registry.stop(StopMode::Halted);
         self.registry.shared.hub.close_all();
-    }
-}
-
-/// Ends when a run has ended or paused.
-#[derive(Clone)]
-struct SettledProjection {
-    run: TaskId,
-}
-
-impl Projection for SettledProjection {
-    fn project(&mut self, record: &Record, out: &mut Frames) {
-        let event = record.event();
-        let is_settled = event.is_terminal() || matches!(event, Event::Paused(_));
-        if is_settled && record.run == self.run && event.task_id() == Some(&self.run) {
-            out.finish();
-        }
-    }
-
-    fn needs_history(&self) -> bool {
-        false
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Projection> {
-        Box::new(self.clone())
+        self.registry.shared.run_waiters.wake_all();
     }
 }

@@ -5,7 +5,7 @@
 //! - `read_records`: a log page by page; `load_thread`: the state of a thread from its log.
 //! - `effect_streams`: models, tools and files as streams of inputs; `timers`: the timers of a run.
 //! - `wake_schedule`: threads that wait for people, and until when.
-//! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer.
+//! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer; `run_waiters`: requests that wait for a run.
 //!
 //! Invariants: the engine decides nothing about a run (that is `machine`), knows no wire protocol (that is `protocol`) and
 //! no database (that is `store`). It holds no lock over an await.
@@ -20,6 +20,7 @@ mod hub;
 mod load_thread;
 mod ports;
 mod read_records;
+mod run_waiters;
 mod session;
 mod shared;
 mod sync;

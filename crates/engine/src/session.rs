@@ -100,6 +100,7 @@ impl<'a> ThreadSession<'a> {
             },
         };
         context.shared.hub.advance_head(&context.thread, lease.head);
+        context.shared.run_waiters.wake_thread(&context.thread);
         let loaded = load_thread::load_thread(ports, &context.owner, &context.thread, lease.head).await?;
         let fold_errors =
             loaded.replay.thread.fold_errors + loaded.replay.run.as_ref().map_or(0, |run| run.fold_errors);

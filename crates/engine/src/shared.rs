@@ -2,6 +2,7 @@
 
 use crate::hub::Hub;
 use crate::ports::Ports;
+use crate::run_waiters::RunWaiters;
 use crate::wake_schedule::WakeSchedule;
 use crate::wakeup::Wakeup;
 use model::{ThreadId, UserId};
@@ -21,6 +22,7 @@ pub enum StopMode {
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) run_waiters: Arc<RunWaiters>,
     pub(crate) wake_schedule: WakeSchedule,
     stop: AtomicU8,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(ports: Ports) -> Self {
         let stop = AtomicU8::new(StopMode::Running as u8);
-        Self { ports, hub: Arc::default(), wake_schedule: WakeSchedule::default(), stop }
+        let (hub, run_waiters) = Default::default();
+        Self { ports, hub, run_waiters, wake_schedule: WakeSchedule::default(), stop }
     }
 
     pub(crate) fn stop_mode(&self) -> StopMode {

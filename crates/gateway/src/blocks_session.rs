@@ -8,7 +8,7 @@ use crate::queue_cancel::cancelled_turn;
 use crate::rejection::Rejection;
 use crate::run_lookup::{default_start, find_run_start};
 use crate::start_run::{entry_agents, last_agent_of_thread, start_run};
-use crate::stream_start::{QUEUE_POLL_INTERVAL, StreamView, open_viewer, resume_stream, was_cancelled_in_queue};
+use crate::stream_start::{StreamView, open_viewer, resume_stream};
 use crate::task_commands::{cancel_all_runs, submit_cancel};
 use crate::thread_names::{find_named_thread, reserve_named_thread};
 use bytes::Bytes;
@@ -26,6 +26,8 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 const DEMO_AGENT: &str = "demo";
+/// How often a session looks whether one of its queued runs was cancelled.
+const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A run leaves the queue within this time after its cancel, unless the thread is very busy.
 const CANCEL_CHECK_DELAY: Duration = Duration::from_millis(50);
 
@@ -78,7 +80,8 @@ impl BlocksSession {
     async fn end_cancelled_runs(&mut self, gateway: &Gateway, user: &UserId) -> Result<Bytes, Rejection> {
         let mut cancelled = Vec::new();
         for run in &self.own_runs {
-            if was_cancelled_in_queue(gateway, user, Some(run)).await? {
+            let row = gateway.engine.run_of_task(user, run).await?;
+            if row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()) {
                 cancelled.push(run.clone());
             }
         }

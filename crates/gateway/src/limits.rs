@@ -9,4 +9,6 @@ pub struct InputLimits {
     pub web_files_max: usize,
     /// Client tools of one run.
     pub tools_max: usize,
+    /// Threads of one user that are executed at a time. Of one thread only one run is.
+    pub runs_per_user_max: usize,
 }

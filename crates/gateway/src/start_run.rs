@@ -31,6 +31,7 @@ pub async fn start_run(
     if new.metadata.values().any(has_inexact_number) {
         return Err(Rejection::invalid_field("metadata", INEXACT_NUMBER));
     }
+    check_live_runs(gateway, user, &new).await?;
     let (gateway, user) = (gateway.clone(), user.clone());
     run_to_completion(async move {
         let mut images = uploads::generated_images_of_run(&new);
@@ -40,6 +41,18 @@ pub async fn start_run(
         }
     })
     .await
+}
+
+/// A run in a thread that is being executed is queued, and costs nothing before its turn.
+async fn check_live_runs(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+    let max = gateway.limits.runs_per_user_max;
+    if gateway.engine.other_live_threads(user, new.thread.as_ref()) < max
+        || gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some()
+    {
+        return Ok(());
+    }
+    let detail = format!("{max} of your runs are live, which is the maximum: try again when one has ended or paused");
+    Err(Rejection::new(ErrorCode::TooManyRuns, detail))
 }
 
 async fn submit_run(gateway: &Gateway, user: &UserId, new: NewRun) -> Result<StartedRun, Rejection> {

@@ -17,11 +17,13 @@ use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::record_frames;
 use protocol::run_items::{self, RunItemsProjection};
 use protocol::task::{RecordScope, TaskProjection};
+use std::future::pending;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::time::Duration;
 
-/// How often a stream of a queued run checks for its cancellation, which leaves no record.
-pub const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the stream of a new run waits for the first record before it watches the queue.
+pub const QUEUE_GRACE: Duration = Duration::from_secs(1);
 
 /// A projection, and the names that identify it.
 pub struct StreamView {
@@ -204,6 +206,25 @@ impl StreamStart {
         Self { inline_images: true, ..self }
     }
 
+    /// Returns when the run is cancelled in the queue, which leaves no record; never for a run that has started.
+    pub fn cancelled_in_queue(
+        &self,
+        gateway: &Gateway,
+        user: &UserId,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        let (engine, user, thread) = (gateway.engine.clone(), user.clone(), self.thread.clone());
+        let queued_run = self.queued_run.clone();
+        async move {
+            let Some(run) = queued_run else { return pending().await };
+            engine.wait_settled(&user, &run, &thread).await?;
+            let row = engine.run_of_task(&user, &run).await?;
+            match row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()) {
+                true => Ok(()),
+                false => pending().await,
+            }
+        }
+    }
+
     /// The images to insert into the frames for this user, if its clients expect them.
     pub fn inline_images_for(&self, gateway: &Gateway, user: &UserId) -> Option<ThreadImages> {
         self.inline_images.then(|| thread_images(gateway, user, &self.thread))
@@ -365,31 +386,23 @@ pub enum StreamEnd {
 
 /// Reads a stream to its end, and drops the frames.
 pub async fn wait_for_end(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Result<StreamEnd, Rejection> {
-    let queued_run = stream.queued_run.clone();
+    let mut cancelled = pin!(stream.cancelled_in_queue(gateway, user));
     let mut viewer = open_viewer(gateway, user, stream);
     loop {
-        match tokio::time::timeout(QUEUE_POLL_INTERVAL, viewer.next()).await {
-            Ok(Ok(Some(_))) => {}
-            Ok(Ok(None)) if viewer.is_interrupted() => return Ok(StreamEnd::Interrupted),
-            Ok(Ok(None)) => return Ok(StreamEnd::Complete),
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) if was_cancelled_in_queue(gateway, user, queued_run.as_ref()).await? => {
+        tokio::select! {
+            // The viewer first: the end of a deleted thread is not a cancellation.
+            biased;
+            frames = viewer.next() => match frames? {
+                Some(_) => {}
+                None if viewer.is_interrupted() => return Ok(StreamEnd::Interrupted),
+                None => return Ok(StreamEnd::Complete),
+            },
+            cancelled = &mut cancelled => {
+                cancelled?;
                 return Ok(StreamEnd::Complete);
             }
-            Err(_) => {}
         }
     }
-}
-
-/// A run that is cancelled in the queue leaves no record.
-pub async fn was_cancelled_in_queue(
-    gateway: &Gateway,
-    user: &UserId,
-    queued_run: Option<&TaskId>,
-) -> Result<bool, StoreError> {
-    let Some(run) = queued_run else { return Ok(false) };
-    let row = gateway.engine.run_of_task(user, run).await?;
-    Ok(row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()))
 }
 
 /// Whether all records of the task are at or before `start`.

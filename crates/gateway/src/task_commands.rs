@@ -6,7 +6,6 @@ use crate::rejection::Rejection;
 use crate::run_lookup::{RECENT_RUNS_MAX, find_root_run, find_run_of_task};
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::{check_callable, check_request_size, check_web_file_count, start_run};
-use crate::stream_start::QUEUE_POLL_INTERVAL;
 use engine::{AnswerError, NewRun, StartError, StartedRun};
 use model::command::{CancelCommand, ClientToolResult};
 use model::content::ContentPart;
@@ -190,26 +189,13 @@ pub enum Settled {
     Interrupted,
 }
 
-/// Waits until a run has ended or paused. `is_stopping` distinguishes a shutdown from other interruptions.
-pub async fn wait_until_settled(
-    gateway: &Gateway,
-    user: &UserId,
-    started: &StartedRun,
-    is_stopping: impl Fn() -> bool,
-) -> Result<Settled, Rejection> {
+/// Waits until a run has ended or paused.
+pub async fn wait_until_settled(gateway: &Gateway, user: &UserId, started: &StartedRun) -> Result<Settled, Rejection> {
     let StartedRun { task, thread } = started;
-    loop {
-        let waited = tokio::time::timeout(QUEUE_POLL_INTERVAL, gateway.engine.wait_settled(user, task, thread)).await;
-        let wait_ended = waited.is_ok();
-        waited.unwrap_or(Ok(()))?;
-        let run = gateway.engine.run_of_task(user, task).await?.ok_or_else(Rejection::not_found)?;
-        if run.status.is_terminal() || run.status == TaskStatus::Paused {
-            return Ok(Settled::Yes);
-        }
-        if wait_ended && is_stopping() {
-            return Ok(Settled::Interrupted);
-        }
-    }
+    gateway.engine.wait_settled(user, task, thread).await?;
+    let run = gateway.engine.run_of_task(user, task).await?.ok_or_else(Rejection::not_found)?;
+    let is_settled = run.status.is_terminal() || run.status == TaskStatus::Paused;
+    Ok(if is_settled { Settled::Yes } else { Settled::Interrupted })
 }
 
 /// Deletes a thread, and the files that nothing else refers to.

@@ -27,7 +27,10 @@ pub struct UserPermit {
 impl UserSemaphore {
     /// A user may hold `user_max` permits, and at least one.
     pub(crate) fn new(max: usize, user_max: usize) -> Self {
-        Self { global: Arc::new(Semaphore::new(max)), per_user_max: user_max.max(1), by_user: Mutex::default() }
+        // A semaphore panics if it is given more than it can count.
+        let per_user_max = user_max.clamp(1, Semaphore::MAX_PERMITS);
+        let global = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+        Self { global, per_user_max, by_user: Mutex::default() }
     }
 
     /// Waits for a permit. Returns `None` when other users hold all global permits for `wait_max`. The wait for the user's

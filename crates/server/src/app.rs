@@ -7,6 +7,7 @@ use crate::origin_policy::OriginPolicy;
 use crate::problem::Problem;
 use crate::tickets::Tickets;
 use gateway::Gateway;
+use gateway::request_limits::RequestLimits;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::stream_start::StreamEnd;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -28,6 +29,7 @@ pub(crate) struct AppInner {
     /// The origin under which clients reach the server, unless it is that of their request.
     pub(crate) public_url: Option<String>,
     pub(crate) stream_limiter: Arc<StreamLimiter>,
+    pub(crate) request_limits: RequestLimits,
     pub(crate) metrics: PrometheusHandle,
     /// The digest of the token with which another machine may read the metrics.
     pub(crate) metrics_token_digest: Option<String>,

@@ -41,11 +41,12 @@ pub(crate) use fetch::FetchConfig;
 pub(crate) use secrets::read_env;
 pub(crate) use source::{ConfigSource, DEFAULT_FILE};
 
-use crate::body_permits::LargeBodySemaphore;
 use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;
 use gateway::attachments::AttachmentSettings;
+use gateway::body_budget::{BodyBudget, BodyLimits};
+use gateway::descriptors::connections_that_fit;
 use gateway::limits::InputLimits;
 use model::definition::Definitions;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -55,6 +56,9 @@ use std::time::Duration;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
 const DEFAULT_DATA_DIR: &str = "headwater-data";
+const STREAMS_PER_USER_MAX: usize = 10_000;
+/// The least memory for all bodies, unless the file says otherwise.
+const BODY_MEMORY_MIN: usize = 256 * 1024 * 1024;
 
 /// Settings of the command line and the environment, which take precedence over the file.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +103,7 @@ pub(crate) enum AuthMode {
     Keys,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct HttpLimits {
     pub(crate) body_bytes_max: usize,
     pub(crate) body_read_timeout: Duration,
@@ -108,10 +112,36 @@ pub(crate) struct HttpLimits {
     pub(crate) write_timeout: Duration,
     pub(crate) heartbeat_interval: Duration,
     pub(crate) streams_per_user_max: usize,
-    /// More connections wait in the kernel's queue.
+    /// Requests of one user that are received or handled at a time.
+    pub(crate) requests_per_user_max: usize,
+    /// 0 is no limit.
+    pub(crate) requests_per_user_minute_max: u32,
+    /// For one more, an idle connection makes room.
     pub(crate) connections_max: usize,
     pub(crate) input: InputLimits,
-    pub(crate) large_bodies: LargeBodySemaphore,
+    /// The memory of request bodies and socket messages.
+    pub(crate) bodies: Arc<BodyBudget>,
+    /// What the file says about connections.
+    settings: ConnectionSettings,
+}
+
+#[derive(Clone, Copy, Default)]
+struct ConnectionSettings {
+    connections_max: Option<usize>,
+    streams_per_user_max: Option<usize>,
+    /// Whether there are several users.
+    has_users: bool,
+}
+
+impl HttpLimits {
+    /// Derives the limits of connections from the number of descriptors. One user leaves an eighth of them to others.
+    pub(crate) fn fit_connections(&mut self, descriptors: usize) {
+        self.connections_max = connections_that_fit(self.settings.connections_max, descriptors).max(1);
+        let part = |parts: usize| (self.connections_max.saturating_mul(parts) / 8).max(1);
+        let streams = self.settings.streams_per_user_max;
+        self.streams_per_user_max = streams.unwrap_or_else(|| part(5).min(STREAMS_PER_USER_MAX));
+        self.requests_per_user_max = if self.settings.has_users { part(2) } else { usize::MAX };
+    }
 }
 
 impl Default for HttpLimits {
@@ -122,10 +152,18 @@ impl Default for HttpLimits {
             header_read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             heartbeat_interval: Duration::from_secs(15),
-            streams_per_user_max: 10_000,
-            connections_max: 16_384,
-            input: InputLimits { parts_max: 64, web_files_max: 10, tools_max: 64 },
-            large_bodies: LargeBodySemaphore::new(16),
+            streams_per_user_max: STREAMS_PER_USER_MAX,
+            requests_per_user_max: usize::MAX,
+            requests_per_user_minute_max: 0,
+            connections_max: 1,
+            input: InputLimits { parts_max: 64, web_files_max: 10, tools_max: 64, runs_per_user_max: usize::MAX },
+            bodies: BodyBudget::new(BodyLimits {
+                bytes_max: BODY_MEMORY_MIN,
+                user_bytes_max: BODY_MEMORY_MIN,
+                large_max: 16,
+                user_large_max: 16,
+            }),
+            settings: ConnectionSettings::default(),
         }
     }
 }

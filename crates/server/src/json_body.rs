@@ -1,22 +1,22 @@
 //! JSON request bodies, with bounds on size, time and depth.
 //!
 //! Parsing is strict: duplicate keys, trailing bytes and NUL characters (which not every database can store) are
-//! errors, and an error names the field. [`LargeBodySemaphore`](crate::body_permits::LargeBodySemaphore) bounds the
-//! memory of all large bodies together.
+//! errors, and an error names the field. [`gateway::body_budget`] bounds the memory of all bodies together.
 
 mod strict_json;
 #[cfg(test)]
 mod tests;
 
-use crate::body_permits::{BodyPermit, LARGE_BODY_BYTES};
 use crate::config::HttpLimits;
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use gateway::body_budget::{BodyBudgetError, BodyReservation, LARGE_BODY_BYTES, SMALL_BODY_BYTES};
 use gateway::secret_token::encode_hex;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use model::UserId;
 use model::error::ErrorCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -24,29 +24,31 @@ use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write};
 
-/// Bounds the buffer allocated for an announced length: the client may never send the bytes.
-const INITIAL_CAPACITY_BYTES_MAX: usize = 64 * 1024;
-
 pub(crate) struct JsonBody {
     value: Value,
     /// Computed while parsing if the body is large.
     digest: Option<String>,
-    permit: Option<BodyPermit>,
+    permit: Option<BodyReservation>,
 }
 
 impl JsonBody {
-    pub(crate) async fn read(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result<Self, Problem> {
+    pub(crate) async fn read(
+        headers: &HeaderMap,
+        body: Body,
+        limits: &HttpLimits,
+        user: &UserId,
+    ) -> Result<Self, Problem> {
         check_encoding(headers)?;
         check_content_type(headers)?;
-        let (bytes, permit) = collect_body(headers, body, limits).await?;
-        Self::parse(bytes, permit).await
+        let (bytes, permit) = collect_body(headers, body, limits, user).await?;
+        Self::parse(bytes, Some(permit)).await
     }
 
     pub(crate) async fn parse_text(text: Bytes) -> Result<Self, Problem> {
         Self::parse(text, None).await
     }
 
-    async fn parse(bytes: Bytes, permit: Option<BodyPermit>) -> Result<Self, Problem> {
+    async fn parse(bytes: Bytes, permit: Option<BodyReservation>) -> Result<Self, Problem> {
         if bytes.len() <= LARGE_BODY_BYTES {
             return Ok(Self { value: strict_json::parse_strict_json(&bytes)?, digest: None, permit });
         }
@@ -63,16 +65,21 @@ impl JsonBody {
     }
 
     /// The caller drops the permit once the content is stored.
-    pub(crate) fn take_permit(&mut self) -> Option<BodyPermit> {
+    pub(crate) fn take_permit(&mut self) -> Option<BodyReservation> {
         self.permit.take()
     }
 
     /// Reads an optional body; an empty one is `{}`.
-    pub(crate) async fn read_optional(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result<Self, Problem> {
+    pub(crate) async fn read_optional(
+        headers: &HeaderMap,
+        body: Body,
+        limits: &HttpLimits,
+        user: &UserId,
+    ) -> Result<Self, Problem> {
         if body.is_end_stream() {
             return Ok(Value::Object(Map::new()).into());
         }
-        Self::read(headers, body, limits).await
+        Self::read(headers, body, limits, user).await
     }
 
     /// Equal values have equal digests, whatever their formatting.
@@ -173,11 +180,13 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(ErrorCode::UnsupportedMediaType, detail).closing_connection())
 }
 
+/// The body, and the memory that it holds.
 async fn collect_body(
     headers: &HeaderMap,
     body: Body,
     limits: &HttpLimits,
-) -> Result<(Bytes, Option<BodyPermit>), Problem> {
+    user: &UserId,
+) -> Result<(Bytes, BodyReservation), Problem> {
     let bytes_max = limits.body_bytes_max;
     let too_large = || {
         let detail = format!("the body exceeds {bytes_max} bytes");
@@ -187,34 +196,42 @@ async fn collect_body(
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
         return Err(too_large());
     }
+    let announced = announced.and_then(|length| usize::try_from(length).ok());
+    let mut memory = limits.bodies.reserve(user);
     // A large body is rejected before it arrives if its length is announced.
-    let mut permit = None;
-    let full = || Problem::too_many_uploads("too many large bodies are being received: try again");
-    let mut ensure_permit = |bytes: usize| {
-        if bytes > LARGE_BODY_BYTES && permit.is_none() {
-            permit = Some(limits.large_bodies.try_acquire().ok_or_else(full)?);
-        }
-        Ok::<(), Problem>(())
-    };
-    let announced = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
-    ensure_permit(announced)?;
+    if announced.is_some_and(|length| length > LARGE_BODY_BYTES) {
+        memory.try_take_place().map_err(no_memory)?;
+    }
     let reading = async {
-        let (mut body, mut bytes) = (body, BytesMut::with_capacity(announced.min(INITIAL_CAPACITY_BYTES_MAX)));
+        let (mut body, mut bytes) = (body, Vec::new());
         while let Some(frame) = body.frame().await {
             let broken = |_| Problem::new(ErrorCode::InvalidFraming, "the body ended early").closing_connection();
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if bytes.len() + data.len() > bytes_max {
+            let length = bytes.len() + data.len();
+            if length > bytes_max {
                 return Err(too_large());
             }
-            ensure_permit(bytes.len() + data.len())?;
+            if length > bytes.capacity() {
+                // Never by the announced length alone: the client may not send the bytes.
+                let capacity =
+                    (bytes.capacity() * 2).max(SMALL_BODY_BYTES).min(announced.unwrap_or(bytes_max)).max(length);
+                memory.grow_to(capacity).map_err(no_memory)?;
+                bytes.reserve_exact(capacity - bytes.len());
+            }
             bytes.extend_from_slice(&data);
         }
-        Ok(bytes.freeze())
+        Ok((Bytes::from(bytes), memory))
     };
     let read = tokio::time::timeout(limits.body_read_timeout, reading).await;
-    let bytes = read.map_err(|_| {
+    read.map_err(|_| {
         let detail = format!("the body did not arrive within {} ms", limits.body_read_timeout.as_millis());
         Problem::new(ErrorCode::BodyTimeout, detail).closing_connection()
-    })??;
-    Ok((bytes, permit))
+    })?
+}
+
+fn no_memory(error: BodyBudgetError) -> Problem {
+    match error {
+        BodyBudgetError::User | BodyBudgetError::LargeBodies => Problem::too_many_uploads(error.to_string()),
+        BodyBudgetError::All => Problem::server_busy(error.to_string()),
+    }
 }

@@ -1,13 +1,20 @@
 //! Accepts connections, bounds their time and memory, and closes them at shutdown.
 //!
 //! HTTP/1.1 only. A connection holds little memory: hyper's buffers are small, and the body of a stream is polled only
-//! when there is space, so a reader that stops reading costs one buffer until its write time-out.
+//! when there is space, so a reader that stops reading costs one buffer until its write time-out. When all places are
+//! taken, the connection that is idle for longest makes room; if every one has a request, the new one gets a 503.
 
 use crate::config::HttpLimits;
 use crate::lingering_close::{LingeringStream, UnreadFlag};
+use crate::problem::Problem;
 use crate::shutdown::Shutdown;
 use axum::Router;
-use axum::http::Request;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use axum::response::IntoResponse as _;
+use bytes::Bytes;
+use gateway::connection_slots::{ConnectionSlot, ConnectionSlots, RequestInFlight};
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,10 +24,12 @@ use std::any::Any;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
@@ -29,6 +38,15 @@ const HEAD_BUFFER_BYTES: usize = 16 * 1024;
 /// Wait before the next accept when the system is out of resources.
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// How many connections beyond the limit wait for a place or are refused at a time.
+const OVERFLOW_CONNECTIONS_MAX: usize = 64;
+/// How long an idle connection may take to make room.
+const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection that was asked to close may take to flush its last response.
+const CLOSE_IDLE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a refused client has to send its request head.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Size of the kernel's send buffer. Its default grows to megabytes for a reader that stops reading.
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
@@ -71,25 +89,34 @@ pub(crate) async fn serve_connections(
     shutdown: watch::Receiver<bool>,
 ) {
     let mut shutdown = Shutdown::new(shutdown);
-    let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let (slots, overflow) =
+        (ConnectionSlots::new(limits.connections_max), ConnectionSlots::new(OVERFLOW_CONNECTIONS_MAX));
     let (alive, mut all_closed) = mpsc::channel::<()>(1);
     let mut backoff = BACKOFF_MIN;
     loop {
         let accepted = tokio::select! {
             () = shutdown.started() => break,
-            accepted = accept_connection(&listener, &slots) => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer, permit)) => {
+            Ok((stream, peer)) => {
                 backoff = BACKOFF_MIN;
-                let handle = ConnectionHandle::new(shutdown.clone(), (permit, alive.clone()));
-                tokio::spawn(serve_connection(stream, peer, router.clone(), limits.clone(), handle));
+                let (shutdown, alive) = (shutdown.clone(), alive.clone());
+                let connection = Connection { stream, peer, limits: limits.clone(), shutdown, alive };
+                match slots.try_open() {
+                    Some(slot) => drop(tokio::spawn(connection.serve(router.clone(), slot))),
+                    None => {
+                        let Some(waiting) = overflow.open().await else { break };
+                        tokio::spawn(connection.serve_when_possible(router.clone(), Arc::clone(&slots), waiting));
+                    }
+                }
             }
             // The client disconnected before the accept. The listener itself is fine.
             Err(error) if is_peer_error(error.kind()) => {}
             Err(error) => {
                 // Out of descriptors or memory: an immediate retry would only spin.
                 tracing::warn!(%error, "cannot accept connections");
+                slots.close_longest_idle();
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }
@@ -99,63 +126,128 @@ pub(crate) async fn serve_connections(
     let _closed = all_closed.recv().await;
 }
 
-async fn accept_connection(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(slots).acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
-    Ok((stream, peer, permit))
-}
-
 const fn is_peer_error(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
 }
 
-async fn serve_connection(
+/// Answers every request of a connection for which there is no place.
+fn refusing_router() -> Router {
+    Router::new().fallback(async || Problem::server_busy("the server has too many connections: try again"))
+}
+
+/// An accepted connection.
+struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
     limits: HttpLimits,
+    shutdown: Shutdown,
+    alive: mpsc::Sender<()>,
+}
+
+impl Connection {
+    /// Takes the place of an idle connection, or refuses the request.
+    async fn serve_when_possible(mut self, router: Router, slots: Arc<ConnectionSlots>, waiting: Arc<ConnectionSlot>) {
+        match slots.take_over(TAKE_OVER_TIMEOUT).await {
+            Some(slot) => {
+                drop(waiting);
+                self.serve(router, slot).await;
+            }
+            None => {
+                metrics::counter!("headwater_connections_refused_total").increment(1);
+                self.limits.header_read_timeout = REFUSAL_TIMEOUT;
+                self.serve(refusing_router(), waiting).await;
+            }
+        }
+    }
+
+    async fn serve(self, router: Router, slot: Arc<ConnectionSlot>) {
+        let Self { stream, peer, limits, mut shutdown, alive } = self;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
+        }
+        // A client that vanished is detected by the heartbeat that it does not acknowledge.
+        if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_timeout)) {
+            tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
+        }
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(limits.write_timeout));
+        let unread = UnreadFlag::default();
+        let stream = LingeringStream::new(Box::pin(stream), unread.clone(), shutdown.clone());
+        let handle = ConnectionHandle::new(shutdown.clone(), (Arc::clone(&slot), alive));
+        let service = service_fn({
+            let slot = Arc::clone(&slot);
+            move |request: Request<Incoming>| respond(request, router.clone(), peer, handle.clone(), &slot, &unread)
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_read_timeout)
+            .max_buf_size(HEAD_BUFFER_BYTES)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut serving = std::pin::pin!(serving);
+        let ended = tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = shutdown.started() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+            () = slot.asked_to_close() => {
+                serving.as_mut().graceful_shutdown();
+                // What has not become a request by now is cut.
+                tokio::time::timeout(CLOSE_IDLE_TIMEOUT, serving).await.unwrap_or(Ok(()))
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// The connection is busy until the last byte of the response has been taken from its body.
+fn respond(
+    mut request: Request<Incoming>,
+    router: Router,
+    peer: SocketAddr,
     handle: ConnectionHandle,
-) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
-    // A client that vanished is detected by the heartbeat that it does not acknowledge.
-    if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_timeout)) {
-        tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
-    }
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(limits.write_timeout));
-    let (mut shutdown, unread) = (handle.shutdown.clone(), UnreadFlag::default());
-    let stream = LingeringStream::new(Box::pin(stream), unread.clone(), shutdown.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(PeerAddr(peer));
-        request.extensions_mut().insert(handle.clone());
-        let unread = unread.clone();
-        let response = router.clone().oneshot(request.map(|body| unread.track_body(body)));
-        async move {
-            let response = response.await?;
-            unread.on_response(response.headers());
-            Ok::<_, Infallible>(response)
+    slot: &Arc<ConnectionSlot>,
+    unread: &UnreadFlag,
+) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
+    request.extensions_mut().insert(PeerAddr(peer));
+    request.extensions_mut().insert(handle);
+    let (in_flight, unread) = (slot.begin_request(), unread.clone());
+    let request = request.map(|body| unread.track_body(body));
+    async move {
+        let Some(mut in_flight) = in_flight else {
+            return Ok(Problem::server_busy("the connection was idle for too long: try again").into_response());
+        };
+        let response = router.oneshot(request).await?;
+        unread.on_response(response.headers());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            in_flight.mark_upgraded();
         }
-    });
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout)
-        .max_buf_size(HEAD_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut serving = std::pin::pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = shutdown.started() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        Ok(response.map(|body| Body::new(ResponseBody { body, _in_flight: in_flight })))
+    }
+}
+
+/// The body of a response, which ends its request.
+struct ResponseBody {
+    body: Body,
+    _in_flight: RequestInFlight,
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

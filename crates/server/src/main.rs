@@ -6,7 +6,6 @@ mod abandoned_tasks;
 mod api_keys;
 mod app;
 mod auth;
-mod body_permits;
 mod cli;
 mod config;
 mod control_socket;

@@ -167,6 +167,8 @@ impl Api {
             ErrorCode::Internal,
             ErrorCode::StorageUnavailable,
             ErrorCode::Stopping,
+            ErrorCode::ServerBusy,
+            ErrorCode::TooManyRequests,
         ]);
         match operation.error_format {
             ErrorFormat::Native => operation.errors(&[ErrorCode::InvalidQuery]),
@@ -284,6 +286,7 @@ impl Operation<'_> {
             ErrorCode::UnsupportedEncoding,
             ErrorCode::InvalidBody,
             ErrorCode::NulCharacter,
+            ErrorCode::TooManyUploads,
         ])
     }
 

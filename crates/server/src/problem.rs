@@ -112,6 +112,11 @@ impl Problem {
         Self::new(ErrorCode::TooManyUploads, detail).with_retry_after().closing_connection()
     }
 
+    /// The server has no connection or memory left for the request.
+    pub(crate) fn server_busy(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::ServerBusy, detail).with_retry_after().closing_connection()
+    }
+
     pub(crate) fn shutting_down() -> Self {
         let problem = Self::new(ErrorCode::Stopping, "the server is stopping: try again soon");
         problem.with_retry_after()
@@ -188,10 +193,11 @@ impl From<Rejection> for Problem {
         let summary = ProblemSummary { code, detail, field };
         let problem = Self(Box::new(ProblemFields { summary, extensions, headers: HeaderMap::new() }));
         match code {
-            ErrorCode::StorageUnavailable | ErrorCode::FilesUnavailable | ErrorCode::InboxFull => {
-                problem.with_retry_after()
-            }
-            ErrorCode::TooManyUploads => problem.with_retry_after().closing_connection(),
+            ErrorCode::StorageUnavailable
+            | ErrorCode::FilesUnavailable
+            | ErrorCode::InboxFull
+            | ErrorCode::TooManyRuns => problem.with_retry_after(),
+            ErrorCode::TooManyUploads | ErrorCode::TooManyRequests => problem.with_retry_after().closing_connection(),
             _ => problem,
         }
     }

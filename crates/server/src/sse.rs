@@ -12,13 +12,15 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::Viewer;
+use futures_core::future::BoxFuture;
 use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::queue_cancel::QueueCancelFrames;
 use gateway::stream_limiter::StreamPermit;
 use gateway::stream_start::{self, StreamStart, StreamUntil};
-use model::TaskId;
 use model::error::ErrorCode;
+use model::ports::StoreError;
+use std::future::pending;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -90,7 +92,11 @@ pub(crate) fn sse_response_with_permit(
     let stream = Box::new(SseStream {
         app: app.clone(),
         caller: caller.clone(),
-        queued_run: place.queued_run.clone(),
+        cancelled_in_queue: place
+            .queued_run
+            .as_ref()
+            .map(|_| -> QueueWatch { Box::pin(place.cancelled_in_queue(&app.gateway, &caller.user)) }),
+        watches_queue: false,
         queue_cancel_frames: place.queue_cancel_frames.take(),
         image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
@@ -130,16 +136,21 @@ enum StreamError {
     #[error("the key or the share was revoked")]
     Revoked,
     #[error(transparent)]
-    Store(#[from] model::ports::StoreError),
+    Store(#[from] StoreError),
     #[error(transparent)]
     Image(#[from] InlineImageError),
 }
+
+type QueueWatch = BoxFuture<'static, Result<(), StoreError>>;
 
 struct SseStream {
     app: App,
     caller: Caller,
     viewer: Viewer,
-    queued_run: Option<TaskId>,
+    /// Of a run that was queued when the stream began.
+    cancelled_in_queue: Option<QueueWatch>,
+    /// Most runs start at once, and then nobody looks at the queue.
+    watches_queue: bool,
     /// Sent if the run is cancelled in the queue.
     queue_cancel_frames: Option<QueueCancelFrames>,
     image_inliner: Option<ImageInliner>,
@@ -171,13 +182,14 @@ impl SseStream {
             if self.is_ended {
                 return Ok(None);
             }
-            let Self { viewer, tick, .. } = self;
+            let Self { viewer, tick, cancelled_in_queue, .. } = self;
+            let watched = cancelled_in_queue.as_mut().filter(|_| self.watches_queue);
             tokio::select! {
                 biased;
                 bytes = viewer.next() => {
                     let bytes = bytes?;
                     self.last_sent = Instant::now();
-                    self.queued_run = None;
+                    self.cancelled_in_queue = None;
                     let is_interrupted = bytes.is_none() && self.viewer.is_interrupted();
                     let bytes = bytes.map(|bytes| self.cut_after_pause(bytes));
                     return match (bytes, &mut self.image_inliner) {
@@ -187,16 +199,15 @@ impl SseStream {
                         (None, _) => Ok(self.terminator.take().map(Bytes::from_static)),
                     };
                 }
-                () = tick.as_mut() => {}
+                cancelled = queue_cancel(watched) => {
+                    cancelled?;
+                    self.is_ended = true;
+                    return Ok(self.take_queue_cancel_frames());
+                }
+                () = tick.as_mut() => self.watches_queue = true,
             }
             if !self.caller.credential.is_valid() {
                 return Err(StreamError::Revoked);
-            }
-            if stream_start::was_cancelled_in_queue(&self.app.gateway, &self.caller.user, self.queued_run.as_ref())
-                .await?
-            {
-                self.is_ended = true;
-                return Ok(self.take_queue_cancel_frames());
             }
             let idle = self.last_sent.elapsed() >= self.app.limits.heartbeat_interval;
             if idle {
@@ -227,12 +238,19 @@ impl SseStream {
     /// The next tick is the heartbeat, or earlier while the run is queued or the credential has to be checked.
     fn schedule_tick(&mut self) {
         let heartbeat = self.last_sent + self.app.limits.heartbeat_interval;
-        let tick = if self.queued_run.is_some() {
-            heartbeat.min(Instant::now() + stream_start::QUEUE_POLL_INTERVAL)
+        let tick = if self.cancelled_in_queue.is_some() && !self.watches_queue {
+            heartbeat.min(Instant::now() + stream_start::QUEUE_GRACE)
         } else {
             heartbeat
         };
         let tick = self.caller.recheck_interval().map_or(tick, |interval| tick.min(Instant::now() + interval));
         self.tick.as_mut().reset(tick);
+    }
+}
+
+async fn queue_cancel(watch: Option<&mut QueueWatch>) -> Result<(), StoreError> {
+    match watch {
+        Some(watch) => watch.await,
+        None => pending().await,
     }
 }

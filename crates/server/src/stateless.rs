@@ -49,7 +49,7 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     body: Body,
     protocol: StatelessProtocol<P>,
 ) -> Result<Response, Problem> {
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, protocol.route, &json.digest())?;
     let body: JsonObject = json.into_object()?;
@@ -57,7 +57,8 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     drop(body);
     check_stateless_request(&app.gateway, &caller.user, &request, idempotency.as_ref()).await?;
     let (stream, include_usage) = (request.stream, request.include_usage);
-    let stream_permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
+    // Who waits for the object takes a stream's place.
+    let stream_permit = sse::acquire_stream_permit(&app, &caller)?;
     // Before the comparison with the log, which has URLs in place of bytes.
     let parts = uploads::parts_of_client_input(&mut request.input);
     let uploads = Uploads::extract(&app.gateway.attachments, "messages", parts).await?;
@@ -77,8 +78,8 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     let response = (protocol.new_response)(resolved.run.clone(), segment, include_usage);
     let name = format!("{}/{}/{segment}/{include_usage}", protocol.route, resolved.run);
     let start = start_of_segment(&app.gateway, &caller.user, &resolved, name, response.boxed_clone()).await?;
-    if let Some(permit) = stream_permit {
-        return Ok(sse::sse_response_with_permit(&app, &caller, start, protocol.sse_style, permit));
+    if stream {
+        return Ok(sse::sse_response_with_permit(&app, &caller, start, protocol.sse_style, stream_permit));
     }
     app.check_stream_end(wait_for_end(&app.gateway, &caller.user, start).await?)?;
     read_full_response(&app, &caller.user, &resolved, response, &protocol).await

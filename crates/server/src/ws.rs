@@ -1,12 +1,11 @@
 //! `GET /ws`: a conversation as content blocks, over a WebSocket.
 //!
-//! This file is the handshake. `connection` sends and receives messages, `client_message` parses them, `metered_io` limits
-//! the number of large ones, and `socket` is the task of a connection, which holds one subscription and no queue.
+//! This file is the handshake. `connection` sends and receives messages, `client_message` parses them, `gateway::metered_io` bounds
+//! their memory, and `socket` is the task of a connection, which holds one subscription and no queue.
 //! `gateway::blocks_session` is the conversation, and `protocol::blocks` its format.
 
 mod client_message;
 mod connection;
-mod metered_io;
 mod socket;
 
 use crate::app::App;
@@ -40,7 +39,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: 
         let _permit = permit;
         match upgrade.await {
             Ok(io) => {
-                let connection = WsConnection::new(TokioIo::new(io), &app.limits).await;
+                let connection = WsConnection::new(TokioIo::new(io), &app.limits, &caller.user).await;
                 Box::pin(BlocksSocket::new(app, caller, connection, handle).with_blob_urls(blob_urls).run()).await;
             }
             Err(error) => tracing::debug!(%error, "the WebSocket upgrade failed"),

@@ -5,6 +5,7 @@ use crate::byte_source::{ByteSource, ToolResponse};
 use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
 use crate::secrets::CallSecrets;
+use crate::shortage::{StartBackoff, has_shortage};
 use crate::truncate;
 use crate::url_template::{self, FilledUrl};
 use bytes::Bytes;
@@ -107,13 +108,28 @@ pub(crate) async fn send_request(
     secrets: &CallSecrets,
 ) -> Result<HttpSource, ErrorInfo> {
     let host = host_and_port(request.url());
-    let response = client.execute(request).await.map_err(|error| {
+    let response = execute(client, request, &host).await.map_err(|error| {
         ErrorInfo::new(ErrorCode::Unreachable, format!("cannot reach {host}: {}", secrets.redact(&root_cause(&error))))
     })?;
     if response.status().is_success() {
         Ok(HttpSource { response, host })
     } else {
         Err(status_error(response, secrets).await)
+    }
+}
+
+/// Tries again while there is no descriptor for the connection: nothing has been sent then.
+async fn execute(client: &Client, mut request: Request, host: &str) -> reqwest::Result<Response> {
+    let mut backoff = StartBackoff::default();
+    loop {
+        let next = request.try_clone();
+        match (client.execute(request).await, next) {
+            (Err(error), Some(next)) if error.is_connect() && has_shortage(&error) => {
+                backoff.wait(host).await;
+                request = next;
+            }
+            (result, _) => return result,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!   events and a result, `output` reads the result, and `secrets` resolves what the configuration only names.
 //! - `hook` calls the input hooks, over the same two transports.
 //! - `process` runs a program and ends it; `process_mark` ends those whose server died.
-//! - `context` is what all of them need of the server.
+//! - `context` is what all of them need of the server; `shortage` says when a start is tried again.
 //!
 //! Invariant: polling its stream starts a tool and dropping the stream stops it. A tool knows nothing of references,
 //! records or runs; the run loop numbers its output.
@@ -27,6 +27,7 @@ mod output_parser;
 mod process;
 mod process_mark;
 mod secrets;
+mod shortage;
 mod toolbox;
 mod truncate;
 mod url_template;

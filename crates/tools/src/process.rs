@@ -8,6 +8,7 @@
 //! The leader stays unreaped until the whole group has been killed. Until then its process id cannot be reused, so a
 //! signal never reaches an unrelated process. A process that leaves the group is out of reach; it only loses its pipes.
 
+use crate::shortage::{StartBackoff, is_shortage};
 use crate::truncate::TailBuffer;
 use bytes::Bytes;
 use model::error::{ErrorCode, ErrorInfo};
@@ -72,8 +73,7 @@ impl Process {
         if let Some(dir) = spec.dir {
             command.current_dir(dir);
         }
-        let mut group = ProcessGroup::spawn(&mut command)
-            .map_err(|error| ErrorInfo::new(ErrorCode::CommandFailed, format!("cannot start `{name}`: {error}")))?;
+        let mut group = spawn_group(&mut command, name).await?;
         let leader = &mut group.leader;
         let (stdin, stdout, stderr) = (leader.stdin.take(), leader.stdout.take(), leader.stderr.take());
         Ok(Self {
@@ -155,6 +155,22 @@ async fn terminate_group(mut group: ProcessGroup, stdout: Option<ChildStdout>, s
     let _ = timeout(TERMINATE_GRACE, exited).await;
     // If reaping takes too long, dropping the child leaves it to the runtime.
     let _ = timeout(TERMINATE_GRACE, group.reap()).await;
+}
+
+async fn spawn_group(command: &mut Command, name: &str) -> Result<ProcessGroup, ErrorInfo> {
+    let mut backoff = StartBackoff::default();
+    loop {
+        match ProcessGroup::spawn(command) {
+            Ok(group) => return Ok(group),
+            Err(error) if is_shortage(&error) => backoff.wait(name).await,
+            Err(error) => {
+                tracing::debug!(program = name, %error, "a program cannot be started");
+                // Users and models see this: where the operator keeps the program is not their business.
+                let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+                return Err(ErrorInfo::new(ErrorCode::CommandFailed, format!("cannot start `{name}`: {error}")));
+            }
+        }
+    }
 }
 
 /// The leader of a process group, not yet reaped.

@@ -3,6 +3,7 @@
 //! References are resolved for each call, so a rotated secret needs no restart and its value is in no definition and no
 //! log. Resolved values are kept for the duration of the call to redact them: programs and servers quote them in errors.
 
+use crate::shortage::{StartBackoff, is_shortage};
 use model::error::{ErrorCode, ErrorInfo};
 use model::limits::SECRET_CHARS_MIN;
 use std::collections::BTreeSet;
@@ -122,7 +123,13 @@ fn is_secret_reference(text: &str) -> bool {
 /// The error quotes nothing of the file.
 async fn read_secret_file(path: &str) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("cannot be read: {}", error.kind());
-    let file = File::open(path).await.map_err(unreadable)?;
+    let mut backoff = StartBackoff::default();
+    let file = loop {
+        match File::open(path).await {
+            Err(error) if is_shortage(&error) => backoff.wait("a secret's file").await,
+            opened => break opened.map_err(unreadable)?,
+        }
+    };
     let mut bytes = Vec::new();
     let limit = u64::try_from(SECRET_FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_end(&mut bytes).await.map_err(unreadable)?;

@@ -1,6 +1,7 @@
 //! Records on their way into the log: gathered, appended together, published when they are durable.
 
 use super::{ThreadSession, failure_log};
+use crate::run_waiters::settled_runs;
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};
@@ -122,6 +123,7 @@ impl ThreadSession<'_> {
             published.store(true, Relaxed);
         }
         let records: Arc<[Record]> = records.into();
+        let settled = settled_runs(&changes);
         let batch = AppendBatch {
             owner: context.owner.clone(),
             thread: context.thread.clone(),
@@ -131,7 +133,7 @@ impl ThreadSession<'_> {
             changes,
         };
         self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
-        let on_commit = self.publish_on_commit(&records, &published);
+        let on_commit = self.publish_on_commit(&records, &published, settled);
         let journal = Arc::clone(&context.shared.ports.journal);
         let outcome = Box::pin(async move { journal.append_with_callback(batch, on_commit).await });
         self.in_flight = Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, tools });
@@ -139,12 +141,21 @@ impl ThreadSession<'_> {
 
     /// The store publishes the records itself as soon as they are durable. It wakes the actor when that would take too long,
     /// and when they are not durable.
-    fn publish_on_commit(&self, records: &Arc<[Record]>, published: &Arc<AtomicBool>) -> OnCommit {
+    fn publish_on_commit(
+        &self,
+        records: &Arc<[Record]>,
+        published: &Arc<AtomicBool>,
+        settled: Vec<TaskId>,
+    ) -> OnCommit {
         let (hub, thread) = (Arc::clone(&self.context.shared.hub), self.context.thread.clone());
+        let waiters = Arc::clone(&self.context.shared.run_waiters);
         let (wakeup, records, published) =
             (Arc::clone(&self.context.wakeup), Arc::clone(records), Arc::clone(published));
         OnCommit::new(move |outcome| {
             let durable = *outcome == AppendOutcome::Durable;
+            if durable {
+                waiters.wake_runs(&thread, &settled);
+            }
             if durable && (published.load(Relaxed) || hub.try_publish_inline(&thread, &records)) {
                 published.store(true, Relaxed);
             } else {

@@ -83,3 +83,57 @@ async fn a_thousand_cancels_of_a_silent_model_leave_nothing_behind() {
         test_engine.stop().await;
     }
 }
+
+/// Who waits for a run reads its row and nothing of the log, however long that is, and is woken when the run has settled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_waiters_in_a_long_thread_read_no_record() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let first = test_engine.start_run_of("forgetful", None, "hello").await;
+        for _ in 0..20 {
+            test_engine.start_run_of("forgetful", Some(&first.thread), "hello").await;
+        }
+        test_engine.wait_idle().await;
+        let active = test_engine.start_run_of("silent", Some(&first.thread), "hello").await;
+        test_engine.wait_until(&active, |task| task.status == TaskStatus::Running).await;
+        let mut runs = vec![active.clone(), active];
+        for _ in 0..198 {
+            runs.push(test_engine.start_run_of("silent", Some(&first.thread), "hello").await);
+        }
+        test_engine.journal.take_records_read();
+        let waits = runs.iter().map(|run| test_engine.engine.wait_settled(&test_engine.user, &run.task, &run.thread));
+        let mut waits = std::pin::pin!(futures_util::future::join_all(waits));
+        let while_nothing_happens = tokio::time::timeout(std::time::Duration::from_millis(300), waits.as_mut()).await;
+        assert!(while_nothing_happens.is_err(), "{kind:?}: nothing has settled");
+        // The queued ones leave no record, and still their waiters are told.
+        for run in runs.iter().rev() {
+            test_engine.cancel(&run.task, CancelMode::Immediate).await;
+        }
+        let woken = tokio::time::timeout(std::time::Duration::from_secs(30), waits).await.expect("all are woken");
+        assert!(woken.iter().all(Result::is_ok), "{kind:?}");
+        assert_eq!(test_engine.journal.take_records_read(), 0, "{kind:?}: waiting reads nothing");
+        for run in &runs {
+            assert_eq!(test_engine.run_row(&run.task).await.status, TaskStatus::Cancelled, "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_thread_and_a_halt_end_the_wait() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        for deletes in [true, false] {
+            let run = test_engine.start_run_of("silent", None, "hello").await;
+            let (engine, user) = (test_engine.engine.clone(), test_engine.user.clone());
+            let waited = run.clone();
+            let wait = tokio::spawn(async move { engine.wait_settled(&user, &waited.task, &waited.thread).await });
+            test_engine.wait_until(&run, |task| task.status == TaskStatus::Running).await;
+            match deletes {
+                true => assert!(test_engine.engine.delete_thread(&test_engine.user, &run.thread).await.unwrap()),
+                false => test_engine.engine.stop(std::time::Duration::ZERO).await,
+            }
+            let ended = tokio::time::timeout(std::time::Duration::from_secs(30), wait).await;
+            ended.expect("it ends").expect("no panic").expect("readable");
+        }
+    }
+}

@@ -206,10 +206,16 @@ error_codes! {
         TooManyStreams = "too_many_streams" 429 retryable;
         /// The user has too many unused tickets.
         TooManyTickets = "too_many_tickets" 429 retryable;
-        /// Too many large bodies are being received.
+        /// Too many large bodies, or too many bytes, are being received from the user.
         TooManyUploads = "too_many_uploads" 429 retryable;
+        /// The user has too many live runs.
+        TooManyRuns = "too_many_runs" 429 retryable;
+        /// The user sends too many requests, or the address too many invalid keys.
+        TooManyRequests = "too_many_requests" 429 retryable;
         /// Too many commands wait for the thread.
         InboxFull = "inbox_full" 429 retryable;
+        /// The server has too many open connections, or too many bytes of requests in memory.
+        ServerBusy = "server_busy" 503 retryable;
         /// The server is shutting down.
         Stopping = "stopping" 503 retryable;
         /// The database is not available.

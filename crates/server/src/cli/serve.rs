@@ -19,7 +19,9 @@ use anyhow::Context as _;
 use clap::Args;
 use engine::SystemClock;
 use fetch::{OwnAddress, UrlRules};
+use gateway::descriptors::raise_descriptor_limit;
 use gateway::documents::WebDocumentSettings;
+use gateway::request_limits::RequestLimits;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -63,6 +65,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         Overrides { listen: args.listen, data_dir: args.data_dir, record_dir: args.record, env: environment };
     let source = args.config.find()?;
     let mut config = config::load_config(&source, overrides.clone())?;
+    config.http_limits.fit_connections(raise_descriptor_limit());
     let listener = listen::bind_listener(config.listen).with_context(|| listen_error_context(config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
@@ -169,6 +172,10 @@ async fn build_app(
         abandoned_tasks: AbandonedTasks::default(),
         origin_policy: OriginPolicy::new(config.listen, config.hosts, config.origins),
         stream_limiter: StreamLimiter::new(config.http_limits.streams_per_user_max),
+        request_limits: RequestLimits::new(
+            config.http_limits.requests_per_user_max,
+            config.http_limits.requests_per_user_minute_max,
+        ),
         limits: config.http_limits,
         public_url: config.public_url,
         metrics,

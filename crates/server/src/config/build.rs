@@ -97,7 +97,7 @@ fn read_settings(
         public_url: files::read_public_url(&files),
         files: files::read_files(&files, findings, overrides.env),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
-        http_limits: limits::read_http_limits(&limits),
+        http_limits: limits::read_http_limits(&limits, auth.unwrap_or(AuthMode::None)),
         metrics_token_digest: read_metrics_token(&file.table("metrics", &METRICS_KEYS)),
         definitions,
         models: providers::read_providers(&providers, env_providers, overrides.record_dir, findings),

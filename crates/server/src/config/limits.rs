@@ -1,10 +1,10 @@
 //! `[limits]` of runs and requests, and `[prices]` of models.
 
-use super::HttpLimits;
 use super::names::{DefinedNames, check_model_exists};
 use super::suggest;
 use super::table::ConfigTable;
-use crate::body_permits::LargeBodySemaphore;
+use super::{AuthMode, BODY_MEMORY_MIN, ConnectionSettings, HttpLimits};
+use gateway::body_budget::{BodyBudget, BodyLimits, USER_SHARE};
 use gateway::limits::InputLimits;
 use model::definition::{Agent, Price};
 use model::fold::TASK_FILES_MAX;
@@ -30,15 +30,20 @@ const RUN_KEYS: [&str; 14] = [
     "retry_after_max_ms",
 ];
 /// Limits of connections and requests.
-pub(super) const HTTP_KEYS: [&str; 11] = [
+pub(super) const HTTP_KEYS: [&str; 16] = [
     "body_bytes_max",
     "large_bodies_max",
+    "large_bodies_per_user_max",
+    "body_memory_max",
+    "body_memory_per_user_max",
     "body_read_ms",
     "header_read_ms",
     "write_stall_ms",
     "heartbeat_ms",
     "streams_per_user_max",
     "connections_max",
+    "runs_per_user_max",
+    "requests_per_user_minute_max",
     "input_parts_max",
     "input_files_max",
     "tools_max",
@@ -51,6 +56,9 @@ pub(super) fn limit_keys() -> Vec<&'static str> {
 /// The longest duration that can be set: a year.
 pub(super) const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
+/// Live runs, and requests per minute, of users who are told apart.
+const RUNS_PER_USER_MAX: u32 = 1_000;
+const REQUESTS_PER_USER_MINUTE_MAX: u32 = 6_000;
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
 const MICROS_PER_UNIT: u32 = 1_000_000;
 const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
@@ -77,27 +85,63 @@ pub(super) fn read_run_limits(table: &ConfigTable<'_>) -> RunLimits {
     }
 }
 
-pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
+pub(super) fn read_http_limits(table: &ConfigTable<'_>, auth: AuthMode) -> HttpLimits {
     let base = HttpLimits::default();
     // A time-out of 0 would reject every request.
     let ms = |key, base| table.number(key, 1..=u64::MAX).map_or(base, Duration::from_millis);
     let size = |key, base| table.size(key).unwrap_or(base);
     let most = |number: Option<u64>, base| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(base);
+    // Limits of a user protect the others, of whom mode `none` has none.
+    let per_user = |key, default| {
+        let default = if auth == AuthMode::Keys { default } else { 0 };
+        let max = table.number(key, 0..=u64::from(u32::MAX)).and_then(|max| u32::try_from(max).ok());
+        Some(max.unwrap_or(default)).filter(|max| *max > 0)
+    };
+    let body_bytes_max = size("body_bytes_max", base.body_bytes_max);
     HttpLimits {
-        body_bytes_max: size("body_bytes_max", base.body_bytes_max),
+        body_bytes_max,
         body_read_timeout: ms("body_read_ms", base.body_read_timeout),
         header_read_timeout: ms("header_read_ms", base.header_read_timeout),
         write_timeout: ms("write_stall_ms", base.write_timeout),
         heartbeat_interval: ms("heartbeat_ms", base.heartbeat_interval),
-        streams_per_user_max: size("streams_per_user_max", base.streams_per_user_max),
-        connections_max: size("connections_max", base.connections_max).max(1),
         input: InputLimits {
             parts_max: size("input_parts_max", base.input.parts_max),
             web_files_max: most(table.number("input_files_max", 0..=TASK_FILES_MAX as u64), base.input.web_files_max),
             tools_max: size("tools_max", base.input.tools_max),
+            runs_per_user_max: per_user("runs_per_user_max", RUNS_PER_USER_MAX).map_or(usize::MAX, |max| max as usize),
         },
-        large_bodies: table.size("large_bodies_max").map_or(base.large_bodies, LargeBodySemaphore::new),
+        bodies: BodyBudget::new(read_body_limits(table, auth, body_bytes_max)),
+        requests_per_user_minute_max: per_user("requests_per_user_minute_max", REQUESTS_PER_USER_MINUTE_MAX)
+            .unwrap_or_default(),
+        settings: ConnectionSettings {
+            connections_max: table.size("connections_max"),
+            streams_per_user_max: table.size("streams_per_user_max"),
+            has_users: auth == AuthMode::Keys,
+        },
+        ..base
     }
+}
+
+/// Users who are told apart have a share each; the one user of mode `none` has everything.
+fn read_body_limits(table: &ConfigTable<'_>, auth: AuthMode, body_bytes_max: usize) -> BodyLimits {
+    let share = |all: usize| if auth == AuthMode::Keys { all / USER_SHARE } else { all };
+    let memory = |key, least: usize, default: usize| {
+        let bytes = table.size(key)?;
+        if bytes < least {
+            let value = table.get(key)?;
+            value.report_error(format!("one body may have `body_bytes_max`: write at least {least}"));
+            return Some(default);
+        }
+        Some(bytes)
+    };
+    let twice = body_bytes_max.saturating_mul(2);
+    let default = BODY_MEMORY_MIN.max(twice);
+    let bytes_max = memory("body_memory_max", twice, default).unwrap_or(default);
+    let user_default = share(bytes_max).max(body_bytes_max);
+    let user_bytes_max = memory("body_memory_per_user_max", body_bytes_max, user_default).unwrap_or(user_default);
+    let large_max = table.size("large_bodies_max").unwrap_or(16);
+    let user_large_max = table.size("large_bodies_per_user_max").unwrap_or_else(|| share(large_max)).max(1);
+    BodyLimits { bytes_max, user_bytes_max, large_max, user_large_max }
 }
 
 pub(super) fn read_prices(

@@ -3,6 +3,7 @@
 use crate::api_keys::KeyLookup;
 use crate::app::App;
 use crate::auth::{self, Authenticator, Caller, Credential};
+use crate::listen::PeerAddr;
 use crate::problem::Problem;
 use crate::query_params;
 use crate::viewer_routes::check_viewer_route;
@@ -51,15 +52,27 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
     };
     let caller = match caller {
         Ok(caller) => caller,
-        Err(problem) => return problem.into_response(),
+        Err(problem) => return refuse_caller(&app, &request, problem).into_response(),
     };
     if caller.share().is_some()
         && let Err(problem) = check_viewer_route(request.method(), &matched_route(&request))
     {
         return problem.into_response();
     }
+    let _in_flight = match app.request_limits.admit(&caller.user) {
+        Ok(permit) => permit,
+        Err(rejection) => return Problem::from(rejection).into_response(),
+    };
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Each invalid key counts for its address. A request without one is not an attempt.
+fn refuse_caller(app: &App, request: &Request, problem: Problem) -> Problem {
+    let is_attempt = matches!(RequestToken::from_headers(request.headers()), RequestToken::One(_));
+    let peer = request.extensions().get::<PeerAddr>().filter(|_| is_attempt).map(|PeerAddr(peer)| peer.ip());
+    let counted = peer.map_or(Ok(()), |peer| app.request_limits.count_invalid_key(peer));
+    counted.map_or_else(Problem::from, |()| problem)
 }
 
 fn caller_from_token(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {

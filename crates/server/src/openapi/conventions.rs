@@ -85,6 +85,7 @@ impl Operation<'_> {
             ErrorCode::UnknownAgent,
             ErrorCode::ModelNotAllowed,
             ErrorCode::InstructionsNotAllowed,
+            ErrorCode::TooManyRuns,
         ])
     }
 

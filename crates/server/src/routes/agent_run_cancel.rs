@@ -26,7 +26,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let json = JsonBody::read_optional(&headers, body, &app.limits).await?;
+    let json = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?;
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
     let CancelRequest { mode } = json.into_object()?;

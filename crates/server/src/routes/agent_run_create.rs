@@ -31,7 +31,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /api/v1/agent/runs", &json.digest())?;
     let request: CreateAgentRunRequest = json.into_object()?;

@@ -20,7 +20,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let mut json = JsonBody::read_optional(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?;
     let _large = json.take_permit();
     let body: JsonObject = json.into_object()?;
     Ok(Json(create_conversation(&app.gateway, &caller.user, &body).await?.to_json()))
@@ -41,7 +41,7 @@ pub(crate) async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let body: JsonObject = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
+    let body: JsonObject = JsonBody::read(&headers, body, &app.limits, &caller.user).await?.into_object()?;
     Ok(Json(update_conversation(&app.gateway, &caller.user, &id, &body).await?.to_json()))
 }
 

@@ -33,7 +33,8 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let ShareRequest { mode, expires_in_seconds } = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
+    let ShareRequest { mode, expires_in_seconds } =
+        JsonBody::read(&headers, body, &app.limits, &caller.user).await?.into_object()?;
     let created = create_share(&app.gateway, &caller.user, thread, mode, expires_in_seconds).await?;
     let CreatedShare { row, token } = created;
     let object = ShareObject::new(&row, Some(&token));

@@ -25,7 +25,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let json = JsonBody::read(&headers, body, &app.limits).await?;
+    let json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let idempotency =
         parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
     let decision = json.into_object::<DecideApprovalRequest>()?.into_decision()?;

@@ -35,7 +35,7 @@ pub(crate) async fn handle(
     let [format, until] = query_params::parse_query(&uri, ["format", "until"])?;
     let format = NativeFormat::parse(format.as_deref())?;
     let until = format.parse_until(until.as_deref())?;
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
     let request: CreateTaskRequest = json.into_object()?;
@@ -50,13 +50,21 @@ pub(crate) async fn handle(
     let new = NewRun { idempotency, ..new };
     // Without a key the request cannot be a retry, and without a thread there is no earlier run.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
-    let permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
+    // Who waits for the result takes a stream's place.
+    let permit = (stream || wait).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
     let started = start_run(&app.gateway, &caller.user, new, uploads).await?;
     drop(large);
     // A retry with the same key is the client that has come back.
     app.abandoned_tasks.reclaim(&started.task);
     let guard =
         (on_disconnect == OnDisconnectParam::Cancel).then(|| DisconnectGuard::new(&app, &caller, &started.task));
+    if wait {
+        let response = wait_for_result(&app, &caller.user, &started).await;
+        if let Some(guard) = guard {
+            guard.disarm();
+        }
+        return response;
+    }
     if let Some(permit) = permit {
         let stream = match is_first {
             true => Some(start_of_first_run(started.thread.clone(), started.task.clone(), format)),
@@ -68,13 +76,6 @@ pub(crate) async fn handle(
             Some(guard) => guard.guard_body(response),
             None => response,
         });
-    }
-    if wait {
-        let response = wait_for_result(&app, &caller.user, &started).await;
-        if let Some(guard) = guard {
-            guard.disarm();
-        }
-        return response;
     }
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
@@ -132,7 +133,7 @@ fn stream_response(
 }
 
 async fn wait_for_result(app: &App, user: &UserId, started: &StartedRun) -> Result<Response, Problem> {
-    match wait_until_settled(&app.gateway, user, started, || app.is_shutting_down()).await? {
+    match wait_until_settled(&app.gateway, user, started).await? {
         Settled::Yes => task_response(app, user, &started.task, StatusCode::OK).await,
         Settled::Interrupted => Err(Problem::shutting_down().with_extension("task_id", started.task.as_str())),
     }

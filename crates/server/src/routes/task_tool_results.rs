@@ -24,7 +24,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let _large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
     let results: Vec<SubmittedToolResult> = json.into_list(app.gateway.limits.tools_max)?;

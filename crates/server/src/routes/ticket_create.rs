@@ -35,7 +35,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    let NewTicket {} = JsonBody::read_optional(&headers, body, &app.limits).await?.into_object()?;
+    let NewTicket {} = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?.into_object()?;
     let ticket = app.tickets.issue(&caller, Instant::now()).map_err(|error| match error {
         TicketError::TooMany => {
             Problem::new(ErrorCode::TooManyTickets, error.to_string()).with_header(header::RETRY_AFTER, "60")

@@ -3,20 +3,21 @@
 //! One task owns it and handles one message at a time, so there is no lock and no queue of unsent messages. The library
 //! answers pings.
 
-use super::metered_io::MeteredIo;
-use crate::body_permits::BodyPermit;
 use crate::config::HttpLimits;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
+use gateway::body_budget::BodyReservation;
+use gateway::metered_io::{MeteredIo, READ_BUFFER_BYTES};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use model::UserId;
+use std::io::ErrorKind;
 use std::time::Duration;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// Bytes between two flushes. The write time-out applies to each flush, so that it catches clients that stop reading,
 /// not long outputs.
 const FLUSH_BYTES: usize = 16 * 1024;
@@ -29,6 +30,8 @@ pub(crate) enum WsError {
     Disconnected,
     #[error("the client does not read")]
     WriteTimeout,
+    #[error("a message did not arrive in time")]
+    ReadTimeout,
     #[error("the client violated the protocol")]
     ProtocolViolation(CloseCode),
 }
@@ -44,10 +47,9 @@ impl From<Error> for WsError {
     }
 }
 
-#[derive(Debug)]
 pub(crate) enum WsIncoming {
-    /// A large message has a permit.
-    Text(Bytes, Option<BodyPermit>),
+    /// A message, and the memory that it holds.
+    Text(Bytes, BodyReservation),
     Binary,
     /// A ping or a pong.
     KeepAlive,
@@ -55,24 +57,29 @@ pub(crate) enum WsIncoming {
 }
 
 pub(crate) struct WsConnection {
-    socket: WebSocketStream<MeteredIo>,
+    socket: WebSocketStream<MeteredIo<TokioIo<Upgraded>>>,
     write_timeout: Duration,
 }
 
 impl WsConnection {
-    pub(crate) async fn new(io: TokioIo<Upgraded>, limits: &HttpLimits) -> Self {
+    pub(crate) async fn new(io: TokioIo<Upgraded>, limits: &HttpLimits, user: &UserId) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(0)
             .max_message_size(Some(limits.body_bytes_max))
             .max_frame_size(Some(limits.body_bytes_max));
-        let socket = WebSocketStream::from_raw_socket(MeteredIo::new(io, limits), Role::Server, Some(config)).await;
+        let io = MeteredIo::new(io, &limits.bodies, user, limits.body_read_timeout);
+        let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
         Self { socket, write_timeout: limits.write_timeout }
     }
 
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<WsIncoming, WsError> {
-        match self.socket.next().await.ok_or(WsError::Disconnected)?? {
+        let next = match self.socket.next().await.ok_or(WsError::Disconnected)? {
+            Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => return Err(WsError::ReadTimeout),
+            next => next?,
+        };
+        match next {
             Message::Text(text) => Ok(WsIncoming::Text(text.into(), self.socket.get_mut().end_message())),
             Message::Binary(_) => {
                 self.socket.get_mut().end_message();

@@ -4,7 +4,6 @@ use super::client_message::{error_event, parse_client_message};
 use super::connection::{WsConnection, WsError, WsIncoming};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body_permits::BodyPermit;
 use crate::json_body::JsonBody;
 use crate::listen::ConnectionHandle;
 use crate::problem::Problem;
@@ -12,6 +11,7 @@ use crate::viewer_routes::share_read_only;
 use bytes::Bytes;
 use gateway::attachments::{BlobUrlSigner, BlobUrls};
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
+use gateway::body_budget::BodyReservation;
 use gateway::stream_start::blob_url_signer;
 use model::UserId;
 use model::error::ErrorCode;
@@ -37,6 +37,8 @@ const RESTARTING: CloseReason =
 const REVOKED: CloseReason = CloseReason { code: CloseCode::Library(4401), reason: "the key or the share was revoked" };
 const SLOW_READER: CloseReason =
     CloseReason { code: CloseCode::Library(4408), reason: "too slow: reconnect and resume" };
+const SLOW_SENDER: CloseReason =
+    CloseReason { code: CloseCode::Library(4408), reason: "a message did not arrive in time" };
 const PING_TIMEOUT: CloseReason = CloseReason { code: CloseCode::Library(4408), reason: "pings were not answered" };
 
 pub(crate) struct BlocksSocket {
@@ -90,6 +92,7 @@ impl BlocksSocket {
                 Ok(Some(close)) => break Some(close),
                 Err(WsError::Disconnected) => break None,
                 Err(WsError::WriteTimeout) => break Some(SLOW_READER),
+                Err(WsError::ReadTimeout) => break Some(SLOW_SENDER),
                 Err(WsError::ProtocolViolation(code)) => break Some(CloseReason { code, reason: "" }),
             }
         };
@@ -140,11 +143,11 @@ impl BlocksSocket {
     async fn handle_incoming(&mut self, message: WsIncoming) -> Result<Option<CloseReason>, WsError> {
         self.missed_pongs = 0;
         match message {
-            WsIncoming::Text(text, permit) => {
+            WsIncoming::Text(text, memory) => {
                 if !self.caller.credential.is_valid() {
                     return Ok(Some(REVOKED));
                 }
-                match self.execute(text, permit).await {
+                match self.execute(text, memory).await {
                     Ok(None) => {}
                     Ok(Some(reply)) => self.connection.send_text(reply).await?,
                     Err(problem) => self.send_error(problem).await?,
@@ -161,9 +164,10 @@ impl BlocksSocket {
     }
 
     /// Most messages are answered by the output that follows; the result is an immediate reply.
-    async fn execute(&mut self, text: Bytes, _permit: Option<BodyPermit>) -> Result<Option<&'static str>, Problem> {
+    async fn execute(&mut self, text: Bytes, _memory: BodyReservation) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
         let (gateway, user) = (&app.gateway, &caller.user);
+        app.request_limits.count(user)?;
         let message = parse_client_message(JsonBody::parse_text(text).await?)?;
         if caller.share().is_some() && !message.is_read_only() {
             return Err(share_read_only());

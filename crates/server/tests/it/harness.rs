@@ -14,6 +14,14 @@ use tokio::net::TcpStream;
 
 const DEMO: &str = include_str!("../../demo/headwater.toml");
 const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
+/// Not a variable: the limit of descriptors with which a server is started.
+const DESCRIPTORS: &str = "descriptors";
+
+/// A model that only waits, one that says much, and one that says little.
+pub(crate) const SCENARIOS_HOLD: &str = "\
+    [[scenario]]\nmatch = 'hold'\n[[scenario.turn]]\nsteps = [{ pause_ms = 600000 }, { text = '' }]\n\
+    [[scenario]]\nmatch = 'many'\n[[scenario.turn]]\nsteps = [{ text = 'word ', repeat = 3000, every_ms = 1 }]\n\
+    [[scenario]]\n[[scenario.turn]]\nsteps = [{ text = 'hello' }]\n";
 /// Longer than anything here takes; a test that hangs reports where.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -58,6 +66,20 @@ impl Server {
     /// A config of the test, with the scenarios next to it.
     pub(crate) fn with_config(config: &str, scenarios: &str) -> Self {
         Self::with_env(config, scenarios, Vec::new())
+    }
+
+    /// A process that may have so many descriptors, with the demo's config and additions to it.
+    pub(crate) fn with_descriptors(most: u32, more: &str, scenarios: &str) -> Self {
+        Self::with_env(&format!("{DEMO}\n{more}\n"), scenarios, vec![(DESCRIPTORS, most.to_string())])
+    }
+
+    /// The demo's config with other scenarios.
+    pub(crate) fn with_scenarios(scenarios: &str) -> Self {
+        Self::with_scenarios_and(scenarios, "")
+    }
+
+    pub(crate) fn with_scenarios_and(scenarios: &str, more: &str) -> Self {
+        Self::with_config(&format!("{DEMO}\n{more}\n"), scenarios)
     }
 
     /// The demo with its files in a bucket, and additions to its config.
@@ -279,13 +301,26 @@ pub(crate) fn headwater_command(dir: &Path) -> Command {
     command
 }
 
+/// The binary, with a limit of descriptors.
+fn limited_command(dir: &Path, descriptors: Option<&String>) -> Command {
+    let command = headwater_command(dir);
+    let Some(limit) = descriptors else { return command };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", limit]).arg(command.get_program()).current_dir(dir);
+    for (name, _) in command.get_envs() {
+        shell.env_remove(name);
+    }
+    shell
+}
+
 fn spawn_server(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
     spawn_server_at(dir, env, "127.0.0.1:0")
 }
 
 fn spawn_server_at(dir: &Path, env: &[(&str, String)], listen: &str) -> (Child, String) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr")).unwrap();
-    let mut child = headwater_command(dir)
+    let limit = env.iter().find(|(name, _)| *name == DESCRIPTORS).map(|(_, limit)| limit);
+    let mut child = limited_command(dir, limit)
         .args(["serve", "--config", "headwater.toml", "--listen", listen, "--data-dir", "data"])
         .envs(env.iter().cloned())
         .stdout(Stdio::piped())

@@ -106,12 +106,14 @@ async fn a_long_stderr_is_truncated_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_missing_program_is_named() {
+async fn a_missing_program_is_named_without_its_path() {
     for name in ["no-such-program", "./no-such-program", "/nowhere/at/all"] {
         let tool = CommandTool { command: vec![name.to_owned()], ..CommandTool::default() };
         let (code, message) = failed(request(ToolExecutor::Command(tool), "{}")).await;
         assert_eq!(code, "command_failed");
-        assert!(message.starts_with(&format!("cannot start `{name}`: ")), "{message}");
+        let shown = name.rsplit('/').next().unwrap();
+        assert!(message.starts_with(&format!("cannot start `{shown}`: ")), "{message}");
+        assert!(!message.contains('/'), "no path of the server: {message}");
     }
     let tool = CommandTool { dir: Some("/nowhere".to_owned()), ..shell("true") };
     assert_eq!(failed(request(ToolExecutor::Command(tool), "{}")).await.0, "command_failed");

@@ -9,5 +9,6 @@ mod http;
 mod http_ends;
 mod process_ends;
 mod secrets;
+mod shortage;
 mod site;
 mod test_toolbox;

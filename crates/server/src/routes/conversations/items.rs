@@ -55,7 +55,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let _large = json.take_permit();
     let body: JsonObject = json.into_object()?;
     let items = add_conversation_items(&app.gateway, &caller.user, &id, &body).await?;

@@ -30,7 +30,7 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/responses", &json.digest())?;
     let body: JsonObject = json.into_object()?;
@@ -41,7 +41,8 @@ pub(crate) async fn handle(
         Some(id) => Some(find_conversation(&app.gateway, &caller.user, id).await?),
         None => None,
     };
-    let stream_permit = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
+    // Who waits for the object takes a stream's place.
+    let stream_permit = (stream || !background).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
     let (mut items, context, new) = resolve_request(&app, &caller.user, request, conversation.as_ref()).await?;
     let echo = new.request_echo.clone();
     let parts = uploads::parts_of_client_input(&mut items);
@@ -53,9 +54,9 @@ pub(crate) async fn handle(
     if let Some(conversation) = conversation.filter(|_| resolved.is_new) {
         conversation.mark_items_read(&app.gateway, &caller.user).await?;
     }
-    if stream || !background {
+    if let Some(permit) = stream_permit {
         let start = start_of_response(&app.gateway, &caller.user, &resolved, 0).await?;
-        if let Some(permit) = stream_permit {
+        if stream {
             return Ok(sse::sse_response_with_permit(&app, &caller, start, SseStyle::OPENAI, permit));
         }
         app.check_stream_end(wait_for_end(&app.gateway, &caller.user, start).await?)?;

@@ -133,6 +133,6 @@ async fn an_unfinished_large_message_loses_its_permit() {
     let mut socket = Socket::connect(&hw).await;
     socket.send_frame(0x01, &long_chat("a").0).await;
     hw.wait_until("the socket holds the room", async || !has_room(&hw).await).await;
-    assert_eq!(socket.read_close().await, Received::Disconnected, "also when it answers pings");
+    assert_eq!(socket.read_close().await, Received::Closed(4408), "also when it answers pings");
     hw.wait_until("there is room again", async || has_room(&hw).await).await;
 }
