@@ -8,10 +8,21 @@ use crate::wakeup::Wakeup;
 use model::{ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The longest sleep of the wake loop: a clock that was set forward is noticed after this time.
 const WAKE_INTERVAL_MS_MAX: u64 = 60_000;
+
+/// Why an actor starts.
+pub(crate) enum ActorStart {
+    /// The thread was just created: its actor need not read the store.
+    Created(NewThread),
+    /// Its inbox has something new, or its time has come.
+    Woken,
+    /// Earlier processes crashed while they resumed it: its run fails.
+    GivingUp,
+}
 
 pub(crate) struct ActorRegistry {
     pub(crate) shared: Arc<Shared>,
@@ -32,11 +43,11 @@ impl ActorRegistry {
 
     /// Wakes the actor of a thread, or spawns it: its inbox has something new.
     pub(crate) fn wake_thread(self: &Arc<Self>, owner: &UserId, thread: &ThreadId) {
-        self.spawn_or_wake(owner, thread, None);
+        self.spawn_or_wake(owner, thread, ActorStart::Woken);
     }
 
-    /// The same; with a thread that was just created, its actor need not read the store.
-    pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, new_thread: Option<NewThread>) {
+    /// The same, for a thread that is in the state `start`.
+    pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, start: ActorStart) {
         let mut actors = lock(&self.actors);
         if let Some(wakeup) = actors.get(thread) {
             wakeup.notify();
@@ -50,7 +61,9 @@ impl ActorRegistry {
         metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
         drop(actors);
         let (shared, owner, thread) = (Arc::clone(&self.shared), owner.clone(), thread.clone());
-        let context = ThreadContext { shared, owner, thread, wakeup };
+        let gives_up = matches!(start, ActorStart::GivingUp);
+        let new_thread = if let ActorStart::Created(new_thread) = start { Some(new_thread) } else { None };
+        let context = ThreadContext { shared, owner, thread, wakeup, gives_up, has_progressed: AtomicBool::new(false) };
         tokio::spawn(Arc::clone(self).run_until_retired(context, new_thread));
     }
 

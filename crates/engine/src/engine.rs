@@ -11,6 +11,7 @@ pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 
 use crate::actor_registry::ActorRegistry;
 use crate::ports::Ports;
+use crate::recovery;
 use crate::shared::{Shared, StopMode};
 use crate::viewer::{View, Viewer};
 use model::command::Command;
@@ -20,6 +21,7 @@ use model::ports::{
     Frames, IdempotencyKey, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode,
 };
 use model::{Record, Seq, TaskId, ThreadId, UserId};
+use schema::SchemaCache;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,18 +49,22 @@ impl Engine {
         &self.registry.shared.ports
     }
 
+    /// The compiled schemas of tools. Whoever accepts a request compiles them, and its run finds them here.
+    pub fn schemas(&self) -> &SchemaCache {
+        &self.registry.shared.schemas
+    }
+
     /// Resumes what an earlier process left: runs that have not ended and commands that were not handled. Returns the number
     /// of threads.
     pub async fn recover(&self) -> Result<usize, StoreError> {
         let claimable = self.ports().directory.claimable_threads().await?;
-        for (owner, thread) in &claimable {
-            self.registry.wake_thread(owner, thread);
-        }
+        let count = claimable.len();
+        recovery::recover_threads(&self.registry, claimable).await;
         for wake in self.ports().directory.scheduled_wakeups().await? {
             self.registry.shared.wake_schedule.schedule(&wake.owner, &wake.thread, wake.at);
         }
         tokio::spawn(Arc::clone(&self.registry).run_wake_loop());
-        Ok(claimable.len())
+        Ok(count)
     }
 
     pub(crate) async fn submit(

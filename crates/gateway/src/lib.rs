@@ -20,6 +20,7 @@ pub mod json_schema;
 pub mod limits;
 pub mod native_json;
 pub mod queue_cancel;
+mod recovery_file;
 mod rejection;
 pub mod resent_history;
 mod resent_runs;

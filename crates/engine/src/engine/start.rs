@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::on_busy::BusyOutcome;
+use crate::actor_registry::ActorStart;
 use crate::session::NewThread;
 use model::command::{CancelCommand, Command, StartCommand};
 use model::content::ContentPart;
@@ -151,7 +152,7 @@ impl Engine {
                 self.registry.spawn_or_wake(
                     user,
                     &thread,
-                    Some(NewThread { lease, first_row: InboxRow { id: row, at, command } }),
+                    ActorStart::Created(NewThread { lease, first_row: InboxRow { id: row, at, command } }),
                 );
             }
         }

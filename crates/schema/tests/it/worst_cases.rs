@@ -40,7 +40,7 @@ fn no_schema_takes_long_to_compile() {
     let patterns = |pattern: &str| -> Value {
         let list = |count: usize| (0..count).map(|n| json!({"pattern": format!("{pattern}{n}")})).collect::<Vec<_>>();
         let schema = |count: usize| json!({"anyOf": list(count)});
-        schema((1..=PATTERNS_MAX).rev().find(|count| ToolSchema::compile(&schema(*count)).is_ok()).unwrap())
+        schema([64, 32, 16, 8, 4, 2, 1].into_iter().find(|count| ToolSchema::compile(&schema(*count)).is_ok()).unwrap())
     };
     for (name, schema) in [
         ("unicode classes", patterns(r"[\p{L}\p{N}]")),
