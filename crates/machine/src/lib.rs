@@ -79,7 +79,7 @@ pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOut
         // Somebody may have decided just before. The answer of the clock (`timeout_answer`) comes through the inbox, too.
         MachineInput::Timer(TimerId::Approval(_)) => {}
         MachineInput::Recovered => recovery::recover_run(writer),
-        MachineInput::RecoveryFailed(error) => task_end::fail_run(writer, error),
+        MachineInput::RecoveryFailed(error) => task_end::fail_run(writer, &error),
     }
     drive::advance_run(writer);
 }

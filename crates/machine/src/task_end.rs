@@ -106,7 +106,7 @@ pub(crate) fn on_run_deadline(writer: &mut RunWriter<'_>, task: &TaskId) {
 }
 
 /// Ends the run with an error, whatever it was doing.
-pub(crate) fn fail_run(writer: &mut RunWriter<'_>, error: ErrorInfo) {
+pub(crate) fn fail_run(writer: &mut RunWriter<'_>, error: &ErrorInfo) {
     let top = writer.run.root_id();
     pending::resume_run(writer, Initiator::System);
     let (reason, stop) = (IncompleteReason::Failed, StopReason::Lost);
