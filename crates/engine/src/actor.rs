@@ -2,8 +2,11 @@
 
 use crate::session::{NewThread, TermEnd, ThreadSession};
 use crate::shared::{StopMode, ThreadContext};
+use futures_util::FutureExt as _;
 use model::ports::StoreError;
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The first and the longest wait after a term that the store refused.
@@ -11,6 +14,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Minimum delay before the next claim of a thread that another node holds, whatever that node's clock says.
 const HELD_RETRY_MS_MIN: u64 = 500;
+
+/// Terms that panicked in a row before they logged anything. After these the run fails.
+const PANICS_MAX: u32 = 3;
 
 pub(crate) enum ActorEnd {
     /// Nothing is left to do, or the thread must not be executed.
@@ -22,12 +28,20 @@ pub(crate) enum ActorEnd {
 /// Runs terms until one ends without having to be repeated.
 pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<NewThread>) -> ActorEnd {
     let mut backoff = BACKOFF_MIN;
+    let (mut gives_up, mut panics) = (context.gives_up, 0);
     loop {
         if new_thread.is_none() {
             context.wakeup.take_notified();
         }
-        match run_term(context, new_thread.take()).await {
-            TermEnd::Idle | TermEnd::Parked => return ActorEnd::Idle,
+        // A panic ends the term, and with it everything that the term held; the log is what it was.
+        let term = AssertUnwindSafe(run_term(context, new_thread.take(), gives_up)).catch_unwind().await;
+        let end = term.unwrap_or(TermEnd::Panicked);
+        gives_up = false;
+        match end {
+            TermEnd::Idle | TermEnd::Parked => {
+                context.mark_progress();
+                return ActorEnd::Idle;
+            }
             TermEnd::HeldElsewhere { until } => {
                 // The holder executes the thread. If it stops, its lease expires: claim the thread again then.
                 let soonest = context.shared.ports.clock.now().saturating_add(HELD_RETRY_MS_MIN);
@@ -35,26 +49,36 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
                 return ActorEnd::Idle;
             }
             TermEnd::Halted => return ActorEnd::Halted,
+            TermEnd::Panicked => {
+                metrics::counter!("headwater_actor_panics_total").increment(1);
+                panics = if context.has_progressed.swap(false, Ordering::Relaxed) { 1 } else { panics + 1 };
+                gives_up = panics == PANICS_MAX;
+                if panics > PANICS_MAX {
+                    tracing::error!(thread = %context.thread, "the thread is parked: it panics each time");
+                    return ActorEnd::Idle;
+                }
+                tracing::error!(thread = %context.thread, "a panic: the thread is folded again");
+            }
             TermEnd::Retry(reason) => {
                 // Whatever was in flight, the log tells what became of it: fold it again and go on from there.
                 tracing::warn!(thread = %context.thread, reason, "the thread is folded again");
-                metrics::counter!("headwater_terms_lost_total").increment(1);
-                tokio::select! {
-                    () = tokio::time::sleep(backoff) => {}
-                    () = poll_fn(|cx| context.wakeup.poll_notified(cx)) => {}
-                }
-                backoff = (backoff * 2).min(BACKOFF_MAX);
             }
         }
+        metrics::counter!("headwater_terms_lost_total").increment(1);
+        tokio::select! {
+            () = tokio::time::sleep(backoff) => {}
+            () = poll_fn(|cx| context.wakeup.poll_notified(cx)) => {}
+        }
+        backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
 /// One term: claim, fold, execute.
-async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>) -> TermEnd {
+async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>, gives_up: bool) -> TermEnd {
     if context.shared.stop_mode() == StopMode::Halted {
         return TermEnd::Halted;
     }
-    match ThreadSession::open(context, new_thread).await {
+    match ThreadSession::open(context, new_thread, gives_up).await {
         Ok(Ok(mut session)) => session.run().await,
         Ok(Err(end)) => end,
         Err(StoreError::ThreadNotFound) => TermEnd::Idle,

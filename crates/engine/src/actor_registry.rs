@@ -9,6 +9,7 @@ use crate::wakeup::Wakeup;
 use model::{Millis, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The longest sleep of the wake loop: a clock that was set forward is noticed after this time.
@@ -22,6 +23,8 @@ pub(crate) enum WakeReason {
     Created(NewThread),
     /// The timer with this time is due.
     Timer(Millis),
+    /// Earlier processes crashed while they resumed it: its run fails.
+    GivingUp,
 }
 
 pub(crate) struct ActorRegistry {
@@ -55,8 +58,9 @@ impl ActorRegistry {
     /// The same, for another reason.
     pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, reason: WakeReason) {
         let mut actors = lock(&self.actors);
+        let gives_up = matches!(reason, WakeReason::GivingUp);
         let (new_thread, due_timer) = match reason {
-            WakeReason::Command => (None, None),
+            WakeReason::Command | WakeReason::GivingUp => (None, None),
             WakeReason::Created(new_thread) => (Some(new_thread), None),
             WakeReason::Timer(at) => (None, Some(at)),
         };
@@ -75,7 +79,7 @@ impl ActorRegistry {
         metrics::gauge!("headwater_live_threads").set(gauge_value(actors.wakeups.len()));
         drop(actors);
         let (shared, owner, thread) = (Arc::clone(&self.shared), owner.clone(), thread.clone());
-        let context = ThreadContext { shared, owner, thread, wakeup };
+        let context = ThreadContext { shared, owner, thread, wakeup, gives_up, has_progressed: AtomicBool::new(false) };
         tokio::spawn(Arc::clone(self).run_until_retired(context, new_thread));
     }
 

@@ -12,6 +12,7 @@ pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use crate::actor_registry::ActorRegistry;
 use crate::ports::Ports;
 use crate::read_records::log_head;
+use crate::recovery;
 use crate::shared::{Shared, StopMode};
 use crate::viewer::{View, Viewer};
 use crate::wake_schedule::DueThread;
@@ -22,6 +23,7 @@ use model::ports::{
 };
 use model::task::TaskStatus;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
+use schema::SchemaCache;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,13 +55,17 @@ impl Engine {
         &self.registry.shared.ports
     }
 
+    /// The compiled schemas of tools. Whoever accepts a request compiles them, and its run finds them here.
+    pub fn schemas(&self) -> &SchemaCache {
+        &self.registry.shared.schemas
+    }
+
     /// Resumes what an earlier process left: runs that have not ended and commands that were not handled. Returns the number
     /// of threads.
     pub async fn recover(&self) -> Result<usize, StoreError> {
         let claimable = self.ports().directory.claimable_threads().await?;
-        for (owner, thread) in &claimable {
-            self.registry.wake_thread(owner, thread);
-        }
+        let count = claimable.len();
+        recovery::recover_threads(&self.registry, claimable).await;
         let mut wakeups = self.ports().directory.scheduled_wakeups().await?;
         for wake in &wakeups {
             self.registry.shared.wake_schedule.schedule(&wake.owner, &wake.thread, wake.at);
@@ -69,7 +75,7 @@ impl Engine {
         self.shorten_waits(wakeups).await;
         let engine = self.clone();
         tokio::spawn(async move { engine.shorten_waits(later).await });
-        Ok(claimable.len())
+        Ok(count)
     }
 
     /// If the clock was set back while no process ran, what waits has recorded times that are still to come. From now on it

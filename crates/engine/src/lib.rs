@@ -4,6 +4,8 @@
 //! - `actor_registry`, `actor`, `session`: the live actors; one thread over its terms; one thread under one term.
 //! - `read_records`: a log page by page; `load_thread`: the state of a thread from its log.
 //! - `effect_streams`: models, tools and files as streams of inputs; `timers`: the timers of a run.
+//! - `recovery`, `recovery_tracker`: resuming what an earlier process left.
+//! - `heavy_work`: what may not hold an async worker.
 //! - `wake_schedule`: threads that wait for people, and until when.
 //! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer; `run_waiters`: requests that wait for a run.
 //!
@@ -16,10 +18,13 @@ mod clock;
 mod documents;
 mod effect_streams;
 mod engine;
+mod heavy_work;
 mod hub;
 mod load_thread;
 mod ports;
 mod read_records;
+mod recovery;
+mod recovery_tracker;
 mod run_waiters;
 mod session;
 mod shared;
@@ -34,7 +39,8 @@ pub use documents::NoDocuments;
 pub use engine::{
     AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError,
 };
-pub use ports::{CurrentDefinitions, Ports};
+pub use heavy_work::{HeavyWorkError, run_heavy, run_in_place};
+pub use ports::{CurrentDefinitions, Ports, RecoveryAttempts};
 pub use read_records::{for_each_record, log_head};
 pub use shared::StopMode;
 pub use viewer::{View, Viewer};

@@ -14,22 +14,30 @@ mod inbox;
 mod input_hook;
 
 use crate::effect_streams::{self, EffectStreams};
+use crate::heavy_work;
 use crate::load_thread;
+use crate::recovery_tracker::recovery_error;
 use crate::shared::{StopMode, ThreadContext};
 use crate::timers::Timers;
 use batch::{BatchBuilder, InFlightAppend};
 use input_hook::PendingHook;
 use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
+use model::command::Command;
 use model::definition::Definitions;
 use model::fold::RunFold;
+use model::model_turn::ModelEvent;
 use model::ports::{AppendOutcome, Checkpoint, ClaimOutcome, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
+use model::tool::ToolEvent;
 use model::{Millis, Seq};
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+/// A state of this size is folded, copied and serialised beside the async workers.
+const HEAVY_STATE_BYTES: usize = 256 * 1024;
 
 /// A thread that this process has just created: what its creator knows need not be read.
 pub(crate) struct NewThread {
@@ -49,6 +57,8 @@ pub(crate) enum TermEnd {
     HeldElsewhere { until: Millis },
     /// An append was not durable: fold the log again.
     Retry(String),
+    /// Something panicked: fold the log again.
+    Panicked,
 }
 
 pub(crate) struct ThreadSession<'a> {
@@ -72,6 +82,10 @@ pub(crate) struct ThreadSession<'a> {
     effect_streams: EffectStreams,
     ready_inputs: Vec<MachineInput>,
     pub(crate) timers: Timers,
+    /// About how large the state is: the checkpoint and the records since.
+    pub(crate) state_bytes: usize,
+    /// Resuming or starting its first run has failed too often.
+    pub(crate) gives_up: bool,
 }
 
 enum SessionEvent {
@@ -87,6 +101,7 @@ impl<'a> ThreadSession<'a> {
     pub(crate) async fn open(
         context: &'a ThreadContext,
         new_thread: Option<NewThread>,
+        gives_up: bool,
     ) -> Result<Result<ThreadSession<'a>, TermEnd>, StoreError> {
         let ports = &context.shared.ports;
         let (lease, first_row) = match new_thread {
@@ -125,6 +140,8 @@ impl<'a> ThreadSession<'a> {
             effect_streams: EffectStreams::default(),
             ready_inputs: Vec::new(),
             timers: Timers::default(),
+            state_bytes: loaded.bytes,
+            gives_up,
         };
         session.load_daily_spend().await?;
         if let Some(fold) = loaded.replay.run {
@@ -134,6 +151,7 @@ impl<'a> ThreadSession<'a> {
             Some(row) => session.waiting_rows.push_back(row),
             None => session.read_inbox().await?,
         }
+        session.give_up_on_inbox();
         Ok(Ok(session))
     }
 
@@ -154,8 +172,22 @@ impl<'a> ThreadSession<'a> {
             }
         }
         self.run = Some(run);
-        self.step(MachineInput::Recovered);
+        let input = match self.is_paused() {
+            false if std::mem::take(&mut self.gives_up) => MachineInput::RecoveryFailed(recovery_error()),
+            _ => MachineInput::Recovered,
+        };
+        let _permit = heavy_work::acquire_permit().await;
+        heavy_work::run_in_place(|| self.step(input));
         Ok(())
+    }
+
+    /// What fails may also be what waits in the inbox: an answer to the paused run, or the start of the next one.
+    fn give_up_on_inbox(&mut self) {
+        if self.run.is_some() && self.gives_up && !self.waiting_rows.is_empty() {
+            self.gives_up = false;
+            self.step(MachineInput::RecoveryFailed(recovery_error()));
+        }
+        self.gives_up &= self.waiting_rows.iter().any(|row| matches!(row.command, Command::Start(_)));
     }
 
     /// Read only if there is a daily limit.
@@ -174,7 +206,7 @@ impl<'a> ThreadSession<'a> {
         loop {
             let mode = self.context.shared.stop_mode();
             if mode != StopMode::Halted {
-                self.handle_rows(mode);
+                self.handle_waiting_rows(mode).await;
                 self.flush();
             }
             if self.in_flight.is_none() {
@@ -194,7 +226,7 @@ impl<'a> ThreadSession<'a> {
                 }
                 SessionEvent::Inputs => {
                     for input in std::mem::take(&mut self.ready_inputs) {
-                        self.step(input);
+                        self.step_beside_workers(input).await;
                     }
                 }
                 SessionEvent::Timer(id) => {
@@ -210,6 +242,40 @@ impl<'a> ThreadSession<'a> {
                 }
             }
         }
+    }
+
+    async fn handle_waiting_rows(&mut self, mode: StopMode) {
+        if !self.has_heavy_rows() {
+            return self.handle_rows(mode);
+        }
+        let _permit = heavy_work::acquire_permit().await;
+        heavy_work::run_in_place(|| self.handle_rows(mode));
+    }
+
+    /// Applies one input: on another thread's time if it may take long.
+    async fn step_beside_workers(&mut self, input: MachineInput) {
+        let is_small = matches!(
+            input,
+            MachineInput::Model { event: ModelEvent::Delta(_), .. }
+                | MachineInput::Tool { event: ToolEvent::Progress(_), .. }
+        );
+        if is_small || !self.has_heavy_state() {
+            return self.step(input);
+        }
+        let _permit = heavy_work::acquire_permit().await;
+        heavy_work::run_in_place(|| self.step(input));
+    }
+
+    /// Whether the next step may validate arguments, or copy and serialise a long history.
+    fn has_heavy_state(&self) -> bool {
+        self.state_bytes >= HEAVY_STATE_BYTES || self.run.as_ref().is_some_and(machine::has_open_calls)
+    }
+
+    /// Rows that only wait for the active run to end cost nothing.
+    fn has_heavy_rows(&self) -> bool {
+        let is_start = |row: &InboxRow| matches!(row.command, Command::Start(_));
+        let can_proceed = self.run.is_none() || !self.waiting_rows.iter().all(is_start);
+        !self.waiting_rows.is_empty() && can_proceed && self.has_heavy_state()
     }
 
     /// A paused run needs no session.
@@ -271,6 +337,7 @@ impl<'a> ThreadSession<'a> {
         let mut run =
             RunState::new(context.owner.clone(), context.thread.clone(), definitions, self.thread.fold.clone(), fold);
         run.prior_spend = self.daily_spend;
+        run.schemas = context.shared.schemas.clone();
         run
     }
 
@@ -333,6 +400,8 @@ impl<'a> ThreadSession<'a> {
 
     pub(crate) fn push_checkpoint(&mut self) {
         if let Ok(body) = serde_json::to_string(&self.thread.fold) {
+            // Between runs the checkpoint is the state.
+            self.state_bytes = body.len();
             self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread.fold.seq, body }));
         }
     }

@@ -2,12 +2,14 @@
 
 use crate::hub::Hub;
 use crate::ports::Ports;
+use crate::recovery_tracker::RecoveryTracker;
 use crate::run_waiters::RunWaiters;
 use crate::wake_schedule::WakeSchedule;
 use crate::wakeup::Wakeup;
 use model::{ThreadId, UserId};
+use schema::SchemaCache;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// How far the process is with stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +26,24 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) run_waiters: Arc<RunWaiters>,
     pub(crate) wake_schedule: WakeSchedule,
+    pub(crate) recovery: RecoveryTracker,
+    /// The schemas of the tools of all runs.
+    pub(crate) schemas: SchemaCache,
     stop: AtomicU8,
 }
 
 impl Shared {
     pub(crate) fn new(ports: Ports) -> Self {
         let stop = AtomicU8::new(StopMode::Running as u8);
-        let (hub, run_waiters) = Default::default();
-        Self { ports, hub, run_waiters, wake_schedule: WakeSchedule::default(), stop }
+        Self {
+            ports,
+            hub: Arc::default(),
+            run_waiters: Arc::default(),
+            wake_schedule: WakeSchedule::default(),
+            recovery: RecoveryTracker::default(),
+            schemas: SchemaCache::default(),
+            stop,
+        }
     }
 
     pub(crate) fn stop_mode(&self) -> StopMode {
@@ -54,4 +66,16 @@ pub(crate) struct ThreadContext {
     pub(crate) owner: UserId,
     pub(crate) thread: ThreadId,
     pub(crate) wakeup: Arc<Wakeup>,
+    /// Earlier processes crashed while they resumed the thread: its run fails.
+    pub(crate) gives_up: bool,
+    /// Something was logged since this was last looked at.
+    pub(crate) has_progressed: AtomicBool,
+}
+
+impl ThreadContext {
+    /// Something was logged, or there is nothing to do.
+    pub(crate) fn mark_progress(&self) {
+        self.has_progressed.store(true, Ordering::Relaxed);
+        self.shared.recovery.mark_progress(&self.thread);
+    }
 }

@@ -1,17 +1,18 @@
 //! Decisions about tool calls that wait for approval.
 
 use crate::context::Gateway;
-use crate::json_schema::validate_arguments;
 use crate::rejection::{INEXACT_NUMBER, Rejection};
 use crate::run_lookup::find_run_of_task;
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::check_request_size;
+use engine::run_heavy;
 use model::error::ErrorCode;
 use model::event::{ApprovalDecision, Initiator};
 use model::id::is_valid_id;
 use model::json::has_inexact_number;
 use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
+use schema::ArgumentsError;
 
 /// Decides an approval of a task, or of a run, and returns it with the decision.
 pub async fn decide_approval_of_task(
@@ -29,7 +30,7 @@ pub async fn decide_approval_of_task(
         return Err(SubmitError::ApprovalNotFound.into());
     }
     if gateway.engine.find_submission(user, idempotency.as_ref()).await?.is_none() {
-        check_arguments(gateway, &approval, &decision, "arguments")?;
+        check_arguments(gateway, &approval, &decision, "arguments").await?;
         let (engine, user, run, key) = (gateway.engine.clone(), user.clone(), run.clone(), key.clone());
         run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, idempotency).await }).await?;
     }
@@ -55,7 +56,7 @@ pub(crate) async fn decide_approval(
     let approval = approval.filter(|approval| thread.is_none_or(|thread| approval.thread_id == *thread));
     let approval = approval.ok_or(SubmitError::ApprovalNotFound)?;
     let run = directory.run(user, &approval.run_id).await?.ok_or(SubmitError::ApprovalNotFound)?;
-    check_arguments(gateway, &approval, &decision, "args")?;
+    check_arguments(gateway, &approval, &decision, "args").await?;
     let (engine, user) = (gateway.engine.clone(), user.clone());
     run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, None).await }).await
 }
@@ -71,24 +72,30 @@ async fn find_approval_of_run(
 }
 
 /// Validates edited arguments against the tool's current schema. The run validates again, against the one it started with.
-fn check_arguments(
+async fn check_arguments(
     gateway: &Gateway,
     approval: &ApprovalRow,
     decision: &ApprovalDecision,
     field: &str,
 ) -> Result<(), Rejection> {
-    let Some(arguments) = &decision.args else { return Ok(()) };
-    if has_inexact_number(arguments) {
+    let Some(arguments) = decision.args.clone() else { return Ok(()) };
+    if has_inexact_number(&arguments) {
         let detail = format!("`{field}`: {INEXACT_NUMBER}");
         return Err(Rejection::new(ErrorCode::InvalidArguments, detail));
     }
     let name = &approval.action.name;
     let definitions = gateway.engine.ports().definitions.get();
     let Some(tool) = definitions.tools.get(name) else { return Ok(()) };
-    validate_arguments(&tool.spec.parameters, arguments).map_err(|errors| {
-        let detail = format!("`{field}` do not fit `{name}`: {errors}");
-        Rejection::new(ErrorCode::InvalidArguments, detail)
-    })
+    let (schemas, parameters) = (gateway.engine.schemas().clone(), tool.spec.parameters.clone());
+    let validated = run_heavy(move || schemas.validate(&parameters, &arguments)).await;
+    match validated.map_err(|_| Rejection::internal())? {
+        // The run tells the model that the schema cannot be used.
+        Ok(()) | Err(ArgumentsError::Schema(_)) => Ok(()),
+        Err(error) => {
+            let detail = format!("`{field}` do not fit `{name}`: {error}");
+            Err(Rejection::new(ErrorCode::InvalidArguments, detail))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::attachments::{
 };
 use crate::documents::{WebDocumentReader, WebDocumentSettings};
 use crate::limits::InputLimits;
+use crate::recovery_file::RecoveryFile;
 use crate::shares::{ScopedStore, Shares};
 use crate::web_images::WebImageFetchingModels;
 use engine::{CurrentDefinitions, Engine, Ports};
@@ -60,6 +61,7 @@ impl Gateway {
     /// tools whose files are stored.
     pub async fn open(parts: GatewayParts) -> Result<Self, GatewayOpenError> {
         let GatewayParts { journal, directory, clock, data_dir, attachments: settings, .. } = parts;
+        let recovery_attempts = Arc::new(RecoveryFile::new(&data_dir));
         let (rows, file_clock) = (Arc::clone(&directory), Arc::clone(&clock));
         let opening = tokio::task::spawn_blocking(move || AttachmentStore::open(settings, &data_dir, rows, file_clock));
         let attachments = Arc::new(opening.await??);
@@ -77,6 +79,7 @@ impl Gateway {
             hooks: Arc::new(OutputStoringHooks { hooks: parts.hooks, attachments: Arc::clone(&attachments) }),
             documents,
             clock,
+            recovery_attempts,
             definitions: CurrentDefinitions::new(parts.definitions),
             node: parts.node,
         });

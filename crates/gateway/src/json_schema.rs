@@ -1,33 +1,20 @@
 //! JSON Schemas of tool arguments.
 
+use schema::{SchemaCache, ToolSchema};
 use serde_json::Value;
+use std::sync::Arc;
 
-/// Number of validation errors that are reported at once.
-const ERRORS_MAX: usize = 5;
-/// Length of one validation error, which repeats the value at fault.
-const ERROR_CHARS_MAX: usize = 200;
-
-/// Checks that `schema` is the JSON Schema of an object.
+/// Checks that `schema` is the JSON Schema of an object, and within the bounds of the crate `schema`.
 pub fn check_object_schema(schema: &Value) -> Result<(), String> {
+    compile_object_schema(&SchemaCache::default(), schema).map(drop)
+}
+
+/// The same; a run finds the schema compiled.
+pub(crate) fn compile_object_schema(schemas: &SchemaCache, schema: &Value) -> Result<Arc<ToolSchema>, String> {
     if !schema.is_object() || schema.get("type").is_some_and(|kind| kind != "object") {
         return Err("arguments are always an object: write a schema of `\"type\": \"object\"`".to_owned());
     }
-    match jsonschema::validator_for(schema) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("not a JSON Schema: {}", error_text(&error))),
-    }
-}
-
-/// Validates arguments. An invalid schema allows everything.
-pub fn validate_arguments(schema: &Value, arguments: &Value) -> Result<(), String> {
-    let Ok(schema) = jsonschema::validator_for(schema) else { return Ok(()) };
-    let errors: Vec<String> = schema.iter_errors(arguments).take(ERRORS_MAX).map(|error| error_text(&error)).collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
-}
-
-fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
-    let text = format!("{} {error}", error.instance_path());
-    text.trim().chars().take(ERROR_CHARS_MAX).collect()
+    schemas.compile(schema).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -51,14 +38,5 @@ mod tests {
         ] {
             assert!(check_object_schema(&bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn validation_errors_are_short() {
-        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        assert_eq!(validate_arguments(&schema, &json!({"n": 1})), Ok(()));
-        assert!(validate_arguments(&schema, &json!({})).unwrap_err().contains("\"n\""));
-        let long = validate_arguments(&schema, &json!({"n": "x".repeat(10_000)})).unwrap_err();
-        assert!(long.starts_with("/n ") && long.len() < 1_000, "{long}");
     }
 }

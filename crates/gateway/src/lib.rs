@@ -25,6 +25,7 @@ pub mod metered_io;
 pub mod native_json;
 pub mod queue_cancel;
 pub mod rate_limiter;
+mod recovery_file;
 mod rejection;
 pub mod request_limits;
 pub mod resent_history;

@@ -5,13 +5,17 @@ use model::error::ErrorCode;
 use model::json::{JsonObject, reject_duplicate_keys};
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::ToolOutput;
+use schema::{ArgumentsError, SchemaCache, SchemaError};
 
 /// The record that starts the tool has to hold the arguments, where JSON escapes may double them.
 const ARGUMENTS_BYTES_MAX: usize = RECORD_BYTES_MAX * 3 / 8;
-const SCHEMA_ERRORS_MAX: usize = 5;
 
 /// Checks arguments against the schema of a tool. The error is the result for the model.
-pub(crate) fn validate_arguments(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutput>> {
+pub(crate) fn validate_arguments(
+    schemas: &SchemaCache,
+    spec: &ToolSpec,
+    arguments: &str,
+) -> Result<(), Box<ToolOutput>> {
     if arguments.len() > ARGUMENTS_BYTES_MAX {
         return Err(invalid_arguments(&spec.name, &format!("they have more than {ARGUMENTS_BYTES_MAX} bytes")));
     }
@@ -22,15 +26,16 @@ pub(crate) fn validate_arguments(spec: &ToolSpec, arguments: &str) -> Result<(),
     if let Err(error) = reject_duplicate_keys(arguments) {
         return Err(invalid_arguments(&spec.name, &error.to_string()));
     }
-    // Invalid schemas are refused where they are declared; one that slips through allows everything.
-    let Ok(schema) = jsonschema::validator_for(&spec.parameters) else { return Ok(()) };
-    let object = serde_json::Value::Object(object);
-    let errors: Vec<String> = schema
-        .iter_errors(&object)
-        .take(SCHEMA_ERRORS_MAX)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    if errors.is_empty() { Ok(()) } else { Err(invalid_arguments(&spec.name, &errors.join("; "))) }
+    match schemas.validate(&spec.parameters, &serde_json::Value::Object(object)) {
+        // Invalid schemas are refused where they are declared; one that slips through allows everything.
+        Ok(()) | Err(ArgumentsError::Schema(SchemaError::Invalid(_))) => Ok(()),
+        // An earlier version accepted it.
+        Err(ArgumentsError::Schema(error)) => {
+            let message = format!("The schema of `{}` cannot be used: {error}. Nothing was run.", spec.name);
+            Err(Box::new(ToolOutput::failed(ErrorCode::InvalidTool, message)))
+        }
+        Err(error) => Err(invalid_arguments(&spec.name, &error.to_string())),
+    }
 }
 
 fn invalid_arguments(name: &str, why: &str) -> Box<ToolOutput> {

@@ -47,6 +47,12 @@ pub(crate) fn due_calls(task: &TaskFold) -> impl Iterator<Item = (&ItemFold, &To
     task.calls().filter(move |(fold, _)| fold.step_index == last && fold.arguments_complete)
 }
 
+/// Whether calls wait whose arguments the next input may make the machine validate.
+pub fn has_open_calls(run: &RunState) -> bool {
+    let is_open = |task: &TaskFold| due_calls(task).any(|(_, call)| !has_result(task, &call.call_id));
+    task_tree::open_tasks(&run.fold).any(is_open)
+}
+
 pub(crate) fn has_result(task: &TaskFold, call: &CallId) -> bool {
     task.result(call).is_some_and(|(_, fold)| fold.done)
 }
@@ -144,7 +150,7 @@ fn resolve_and_validate(
     arguments: &str,
 ) -> Result<Tool, Box<ToolOutput>> {
     let tool = tool_lookup::resolve_tool(run, task, call)?;
-    arguments::validate_arguments(&tool.spec, arguments).map(|()| tool)
+    arguments::validate_arguments(&run.schemas, &tool.spec, arguments).map(|()| tool)
 }
 
 /// The arguments that were approved: the call's own, verbatim, unless the request shows others.

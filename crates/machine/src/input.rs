@@ -3,6 +3,7 @@
 use crate::effect::{EffectId, TimerId};
 use model::TaskId;
 use model::command::{AnswerCommand, StartCommand, SteerCommand};
+use model::error::ErrorInfo;
 use model::event::{CancelMode, Initiator};
 use model::model_turn::ModelEvent;
 use model::ports::FileReadOutcome;
@@ -41,6 +42,8 @@ pub enum MachineInput {
     Timer(TimerId),
     /// The process that executed the run died; this one has folded its log.
     Recovered,
+    /// The run is not resumed: whoever tried it failed before anything was logged.
+    RecoveryFailed(ErrorInfo),
 }
 
 /// Stops a task and all tasks below it. The root task of a run is the whole run.

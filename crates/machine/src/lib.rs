@@ -42,6 +42,7 @@ mod tool_result;
 mod turn_state;
 
 pub use budget::{exclude_own_spend, user_spend_today};
+pub use calls::has_open_calls;
 pub use compaction::{ThreadInput, ThreadState, apply_thread_input};
 pub use effect::{Effect, EffectId, TimerId};
 pub use input::{CancelTask, MachineInput};
@@ -78,6 +79,7 @@ pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOut
         // Somebody may have decided just before. The answer of the clock (`timeout_answer`) comes through the inbox, too.
         MachineInput::Timer(TimerId::Approval(_)) => {}
         MachineInput::Recovered => recovery::recover_run(writer),
+        MachineInput::RecoveryFailed(error) => task_end::fail_run(writer, &error),
     }
     drive::advance_run(writer);
 }

@@ -10,6 +10,7 @@ use model::reference::shown_references;
 use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{CallId, Event, ItemId, Seq, TaskId, ThreadId, UserId};
+use schema::SchemaCache;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct RunState {
     pub fold: RunFold,
     /// What the user had spent today before this run.
     pub prior_spend: Spend,
+    /// The schemas of its tools, compiled once. A cache: without it the run is the same.
+    pub schemas: SchemaCache,
     /// Turns that are being received, by task. Nothing here outlives its step: a crash loses it, and the step with it.
     pub(crate) turns: BTreeMap<TaskId, ModelTurn>,
 }
@@ -40,8 +43,8 @@ impl RunState {
         fold: Option<RunFold>,
     ) -> Self {
         let fold = fold.unwrap_or_else(|| thread_fold.new_run_fold());
-        let (prior_spend, turns) = Default::default();
-        Self { user, thread, definitions, thread_fold, fold, prior_spend, turns }
+        let (prior_spend, schemas, turns) = Default::default();
+        Self { user, thread, definitions, thread_fold, fold, prior_spend, schemas, turns }
     }
 
     pub(crate) fn root_id(&self) -> TaskId {

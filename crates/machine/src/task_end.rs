@@ -105,6 +105,18 @@ pub(crate) fn on_run_deadline(writer: &mut RunWriter<'_>, task: &TaskId) {
     });
 }
 
+/// Ends the run with an error, whatever it was doing.
+pub(crate) fn fail_run(writer: &mut RunWriter<'_>, error: &ErrorInfo) {
+    let top = writer.run.root_id();
+    pending::resume_run(writer, Initiator::System);
+    let (reason, stop) = (IncompleteReason::Failed, StopReason::Lost);
+    interrupt_subtree(writer, &Interruption { top: &top, reason, stop, error: error.clone() }, |task_id, totals| {
+        let TaskTotals { usage, duration_ms } = totals;
+        let error = ErrorInfo { details: Some(serde_json::json!({})), ..error.clone() };
+        Event::Failed(TaskFailed { task_id, error, usage, duration_ms })
+    });
+}
+
 /// Why a task and those below it end before they are done.
 struct Interruption<'a> {
     top: &'a TaskId,

@@ -12,6 +12,7 @@ use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use engine::{run_heavy, run_in_place};
 use gateway::body_budget::{BodyBudgetError, BodyReservation, LARGE_BODY_BYTES, SMALL_BODY_BYTES};
 use gateway::secret_token::encode_hex;
 use http_body::Body as _;
@@ -24,11 +25,17 @@ use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write};
 
+/// Parsing a longer body would keep the other tasks of its worker waiting: a mebibyte of short keys takes a tenth of a
+/// second.
+const INLINE_PARSE_BYTES_MAX: usize = 32 * 1024;
+
 pub(crate) struct JsonBody {
     value: Value,
     /// Computed while parsing if the body is large.
     digest: Option<String>,
     permit: Option<BodyReservation>,
+    /// Its values are many enough to take time again when they become a request.
+    is_long: bool,
 }
 
 impl JsonBody {
@@ -49,19 +56,15 @@ impl JsonBody {
     }
 
     async fn parse(bytes: Bytes, permit: Option<BodyReservation>) -> Result<Self, Problem> {
-        if bytes.len() <= LARGE_BODY_BYTES {
-            return Ok(Self { value: strict_json::parse_strict_json(&bytes)?, digest: None, permit });
+        if bytes.len() <= INLINE_PARSE_BYTES_MAX {
+            return Ok(Self { value: strict_json::parse_strict_json(&bytes)?, digest: None, permit, is_long: false });
         }
-        // Parsing a large body would block the other tasks of this thread.
-        let parsed = tokio::task::spawn_blocking(move || {
+        let parsed = run_heavy(move || {
             let value = strict_json::parse_strict_json(&bytes)?;
             let digest = Some(value_digest(&value));
-            Ok(Self { value, digest, permit })
+            Ok(Self { value, digest, permit, is_long: true })
         });
-        parsed.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "parsing a body panicked or was cancelled");
-            Err(Problem::internal())
-        })
+        parsed.await.unwrap_or_else(|_| Err(Problem::internal()))
     }
 
     /// The caller drops the permit once the content is stored.
@@ -95,6 +98,7 @@ impl JsonBody {
 
     pub(crate) fn into_object<T: DeserializeOwned>(self) -> Result<T, Problem> {
         match self.value {
+            Value::Object(map) if self.is_long => run_in_place(|| deserialize_object(map)),
             Value::Object(map) => deserialize_object(map),
             // Serde accepts an array for a struct.
             _ => Err(not_an_object()),
@@ -117,7 +121,7 @@ impl JsonBody {
 
 impl From<Value> for JsonBody {
     fn from(value: Value) -> Self {
-        Self { value, digest: None, permit: None }
+        Self { value, digest: None, permit: None, is_long: false }
     }
 }
 

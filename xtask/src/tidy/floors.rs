@@ -24,6 +24,7 @@ struct CrateFloor {
 const LIBRARIES: &[&str] = &[
     "model",
     "sse",
+    "schema",
     "protocol",
     "upstream",
     "machine",
@@ -36,7 +37,7 @@ const LIBRARIES: &[&str] = &[
     "engine",
     "gateway",
 ];
-const GATEWAY_DEPENDENCIES: &[&str] = &["model", "sse", "protocol", "upstream", "fetch", "files", "engine"];
+const GATEWAY_DEPENDENCIES: &[&str] = &["model", "sse", "schema", "protocol", "upstream", "fetch", "files", "engine"];
 const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
 
 /// From the ground up. No crate depends on `bench` or `xtask`. `bench` knows the server from outside, except for the
@@ -44,16 +45,22 @@ const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
 const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor { name: "model", floor: 0, depends_on: &[], tests_depend_on: &[] },
     CrateFloor { name: "sse", floor: 0, depends_on: &[], tests_depend_on: &[] },
+    CrateFloor { name: "schema", floor: 0, depends_on: &[], tests_depend_on: &[] },
     CrateFloor { name: "protocol", floor: 1, depends_on: &["model", "sse"], tests_depend_on: &["upstream"] },
     CrateFloor { name: "upstream", floor: 1, depends_on: &["model", "sse"], tests_depend_on: &[] },
-    CrateFloor { name: "machine", floor: 1, depends_on: &["model"], tests_depend_on: REAL_BACKENDS },
+    CrateFloor { name: "machine", floor: 1, depends_on: &["model", "schema"], tests_depend_on: REAL_BACKENDS },
     CrateFloor { name: "store", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "providers", floor: 2, depends_on: &["model", "sse", "upstream"], tests_depend_on: &[] },
     CrateFloor { name: "tools", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "files", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "client", floor: 2, depends_on: &["model", "sse", "protocol"], tests_depend_on: &[] },
     CrateFloor { name: "fetch", floor: 2, depends_on: &[], tests_depend_on: &[] },
-    CrateFloor { name: "engine", floor: 3, depends_on: &["model", "machine"], tests_depend_on: REAL_BACKENDS },
+    CrateFloor {
+        name: "engine",
+        floor: 3,
+        depends_on: &["model", "schema", "machine"],
+        tests_depend_on: REAL_BACKENDS,
+    },
     CrateFloor { name: "gateway", floor: 4, depends_on: GATEWAY_DEPENDENCIES, tests_depend_on: &["store"] },
     CrateFloor { name: "server", floor: 5, depends_on: LIBRARIES, tests_depend_on: &[] },
     CrateFloor { name: "model-testing", floor: 1, depends_on: &["model"], tests_depend_on: &[] },
@@ -78,6 +85,7 @@ enum PurityScope {
 const PURE_CRATES: &[(&str, PurityScope)] = &[
     ("model", PurityScope::CodeAndTests),
     ("sse", PurityScope::Code),
+    ("schema", PurityScope::Code),
     ("protocol", PurityScope::Code),
     ("upstream", PurityScope::Code),
     ("machine", PurityScope::Code),

@@ -52,6 +52,7 @@ impl ThreadSession<'_> {
         self.push_directory_change(root, &draft.event, at);
         let record = Record::seal(&self.context.thread, root, self.lease.epoch, draft);
         self.next_batch.bytes += record.size_bytes();
+        self.state_bytes += record.size_bytes();
         self.next_batch.records.push(record);
         if let Some(status) = status {
             self.next_batch.changes.push(DirectoryChange::RunStatus { run: root.clone(), status, last: seq, at });
@@ -171,6 +172,9 @@ impl ThreadSession<'_> {
         flight.consumed_rows.iter().for_each(|row| {
             self.handled_rows.remove(row);
         });
+        if !flight.records.is_empty() {
+            context.mark_progress();
+        }
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
         if !flight.published.load(Relaxed) {
             context.shared.hub.publish(&context.thread, &flight.records);

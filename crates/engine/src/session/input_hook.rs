@@ -4,6 +4,7 @@
 //! records. So the hook runs again after a crash, and the log has the input as the hook rewrote it.
 
 use super::ThreadSession;
+use crate::recovery_tracker::recovery_error;
 use machine::{MachineInput, ThreadInput};
 use model::command::StartCommand;
 use model::error::{ErrorCode, ErrorInfo};
@@ -21,7 +22,11 @@ pub(crate) struct PendingHook {
 
 impl ThreadSession<'_> {
     /// Starts a run, at once or when its hook has answered.
-    pub(crate) fn start_run(&mut self, start: StartCommand, row: u64) {
+    pub(crate) fn start_run(&mut self, mut start: StartCommand, row: u64) {
+        if std::mem::take(&mut self.gives_up) {
+            start.hook_error = Some(recovery_error());
+            return self.start_run_now(start, row);
+        }
         let context = self.context;
         let ports = &context.shared.ports;
         self.step_thread(ThreadInput::RunStarting);

@@ -2,6 +2,7 @@
 //! hook and a clock that the test controls.
 
 use async_trait::async_trait;
+use engine::RecoveryAttempts;
 use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
 use model::definition::InputHook;
@@ -15,6 +16,7 @@ use model::ports::{
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
+use std::collections::BTreeMap;
 use std::future::{pending, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -162,9 +164,26 @@ impl Journal for GatedJournal {
 /// The number of requests kept: each request of a long thread holds its whole history.
 const REQUESTS_KEPT_MAX: usize = 64;
 
+/// What the processes of one test were resuming.
+#[derive(Default)]
+pub(crate) struct MemoryRecoveryAttempts(Mutex<BTreeMap<ThreadId, u32>>);
+
+impl RecoveryAttempts for MemoryRecoveryAttempts {
+    fn load(&self) -> BTreeMap<ThreadId, u32> {
+        self.0.lock().expect("nobody panicked").clone()
+    }
+
+    fn save(&self, attempts: &BTreeMap<ThreadId, u32>) -> std::io::Result<()> {
+        self.0.lock().expect("nobody panicked").clone_from(attempts);
+        Ok(())
+    }
+}
+
 /// Models under observation: their requests and their live streams. `silent/…` never sends an event.
 pub(crate) struct RecordingModels {
     inner: Arc<dyn ModelClient>,
+    /// How many of the next calls panic.
+    pub(crate) panics_left: AtomicUsize,
     /// One word per delta, so that each is an append of its own.
     one_delta_at_a_time: bool,
     requests: Mutex<Vec<ModelRequest>>,
@@ -176,6 +195,7 @@ impl RecordingModels {
     pub(crate) fn new(inner: Arc<dyn ModelClient>, drips: bool) -> Self {
         Self {
             inner,
+            panics_left: AtomicUsize::new(0),
             one_delta_at_a_time: drips,
             requests: Mutex::default(),
             turns: AtomicUsize::new(0),
@@ -204,6 +224,8 @@ impl RecordingModels {
 impl ModelClient for RecordingModels {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let silent = request.model.starts_with("silent/");
+        let panics = self.panics_left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        assert!(panics.is_err(), "a planted panic");
         self.turns.fetch_add(1, SeqCst);
         let mut asked = self.requests.lock().expect("nobody panicked");
         if asked.len() == REQUESTS_KEPT_MAX {

@@ -18,6 +18,7 @@ mod hooks;
 mod laws;
 mod queue;
 mod random_logs;
+mod recovery_limits;
 mod retries;
 mod runs;
 mod scale;

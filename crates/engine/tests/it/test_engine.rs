@@ -1,7 +1,8 @@
 //! A complete engine in one process, and the vocabulary of the tests.
 
 use crate::fake_ports::{
-    AppendFailure, CountingTools, FakeDocuments, FakeHooks, GatedJournal, RecordingModels, TestClock,
+    AppendFailure, CountingTools, FakeDocuments, FakeHooks, GatedJournal, MemoryRecoveryAttempts, RecordingModels,
+    TestClock,
 };
 use crate::fixtures::{SCENARIOS, definitions, parts_with_links, text_parts};
 use bytes::Bytes;
@@ -43,14 +44,15 @@ pub(crate) struct TestEnv {
     memory: Arc<MemoryStore>,
     pub(crate) tools: Arc<CountingTools>,
     pub(crate) hooks: Arc<FakeHooks>,
+    pub(crate) recovery_attempts: Arc<MemoryRecoveryAttempts>,
     pub(crate) documents: Arc<FakeDocuments>,
 }
 
 impl TestEnv {
     pub(crate) fn new(kind: StoreKind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (tools, hooks, shelf) = Default::default();
-        Self { store_kind: kind, folder, memory: Arc::default(), tools, hooks, documents: shelf }
+        let (tools, hooks, shelf, recovery_attempts) = Default::default();
+        Self { store_kind: kind, folder, memory: Arc::default(), tools, hooks, recovery_attempts, documents: shelf }
     }
 
     fn open_store(&self) -> (Arc<dyn Journal>, Arc<dyn Directory>) {
@@ -162,6 +164,7 @@ impl TestEngine {
             hooks: hooks.clone(),
             documents: test_env.documents.clone(),
             clock: clock.clone(),
+            recovery_attempts: test_env.recovery_attempts.clone(),
             definitions: CurrentDefinitions::new(definitions),
             node: NodeId::from("node-1"),
         };

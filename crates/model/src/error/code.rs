@@ -234,6 +234,8 @@ error_codes! {
         Cancelled = "cancelled" 500 permanent;
         /// The server stopped too often while the run was in progress.
         Interrupted = "interrupted" 500 retryable;
+        /// The server failed three times while it started or resumed the run, and did not try again.
+        RecoveryFailed = "recovery_failed" 500 permanent;
         /// The input hook failed.
         HookFailed = "hook_failed" 500 permanent;
         /// The model kept calling tools that do not exist or with invalid arguments.

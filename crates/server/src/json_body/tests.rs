@@ -122,3 +122,17 @@ fn a_large_body_is_parsed_in_linear_time_without_many_allocations() {
     let fits = format!("[{}0]", "0,".repeat(512 * 1024 - 2));
     assert!(parsed(fits.as_bytes()).is_ok());
 }
+
+/// What is parsed at once is ready at the first poll; a long body leaves its worker to others.
+#[tokio::test]
+async fn a_long_body_is_parsed_beside_the_workers() {
+    use futures_util::FutureExt as _;
+    let keys = |count: usize| -> Bytes {
+        let members: Map<String, Value> = (0..count).map(|n| (format!("k{n}"), Value::Null)).collect();
+        Value::Object(members).to_string().into()
+    };
+    assert!(JsonBody::parse_text(keys(100)).now_or_never().is_some());
+    let mut long = Box::pin(JsonBody::parse_text(keys(20_000)));
+    assert!((&mut long).now_or_never().is_none());
+    assert!(long.await.is_ok_and(|body| body.into_object::<Map<String, Value>>().is_ok_and(|map| map.len() == 20_000)));
+}

@@ -102,7 +102,7 @@ async fn new_run(app: &App, user: &UserId, request: CreateTaskRequest) -> Result
         input,
         thread,
         previous,
-        tools: check_client_tools(request.tools.into_iter().map(Into::into).collect(), &app.gateway.limits)?,
+        tools: check_client_tools(&app.gateway, request.tools.into_iter().map(Into::into).collect()).await?,
         metadata: request.metadata,
         on_busy: match request.on_busy {
             OnBusyParam::Enqueue => OnBusy::Enqueue,

@@ -238,6 +238,13 @@ impl Server {
         (self.child, self.address) = spawn_server(self.dir.path(), &self.env);
     }
 
+    /// Restarts a server that may die before it listens.
+    pub(crate) fn try_restart(&mut self) {
+        let mut command = headwater_command(self.dir.path());
+        command.args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"]);
+        self.child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    }
+
     /// Restarts the server at an address that clients know.
     pub(crate) fn restart_at(&mut self, address: &str) {
         (self.child, self.address) = spawn_server_at(self.dir.path(), &self.env, address);

@@ -1,0 +1,83 @@
+//! Resumes what an earlier process left, without being stopped by a thread that nobody can resume.
+//!
+//! Before threads are resumed, their names are saved ([`RecoveryAttempts`](crate::RecoveryAttempts)); a thread that
+//! has logged a record, or has nothing to do, is taken off the list. If the process crashes, the next one finds the threads
+//! that did not get that far. One of them may be the reason, so it resumes these one after the other, and counts each
+//! attempt before it begins. A run that was tried three times fails; its thread goes on.
+
+use crate::actor_registry::{ActorRegistry, WakeReason};
+use crate::recovery_tracker::RESUMES_MAX;
+use crate::shared::{Shared, StopMode};
+use model::{ThreadId, UserId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The list is saved at most this often while threads progress.
+const SAVE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Resumes threads: those that no process failed to resume at once, the others one after the other in the background.
+pub(crate) async fn recover_threads(registry: &Arc<ActorRegistry>, threads: Vec<(UserId, ThreadId)>) {
+    if threads.is_empty() {
+        return;
+    }
+    let tracker = &registry.shared.recovery;
+    let attempts_port = Arc::clone(&registry.shared.ports.recovery_attempts);
+    let failed = tokio::task::spawn_blocking(move || attempts_port.load()).await.unwrap_or_default();
+    for (_, thread) in &threads {
+        tracker.add(thread, failed.get(thread).copied().unwrap_or_default());
+    }
+    save_list(&registry.shared).await;
+    let (suspects, others): (Vec<_>, Vec<_>) = threads.into_iter().partition(|(_, thread)| failed.contains_key(thread));
+    for (owner, thread) in &others {
+        registry.spawn_or_wake(owner, thread, WakeReason::Command);
+    }
+    tokio::spawn(resume_suspects(Arc::clone(registry), suspects, failed));
+}
+
+async fn resume_suspects(
+    registry: Arc<ActorRegistry>,
+    suspects: Vec<(UserId, ThreadId)>,
+    failed: BTreeMap<ThreadId, u32>,
+) {
+    let tracker = &registry.shared.recovery;
+    for (owner, thread) in &suspects {
+        // Those before counted as well: the first time it was resumed together with others.
+        let resumes = failed.get(thread).copied().unwrap_or_default() + 1;
+        if resumes > RESUMES_MAX {
+            tracing::error!(%thread, "the thread is parked: the server crashes whenever it reads it");
+            metrics::counter!("headwater_threads_parked_total").increment(1);
+            continue;
+        }
+        tracker.add(thread, resumes);
+        save_list(&registry.shared).await;
+        let gives_up = resumes == RESUMES_MAX;
+        registry.spawn_or_wake(owner, thread, if gives_up { WakeReason::GivingUp } else { WakeReason::Command });
+        tracker.wait_for_progress(thread).await;
+    }
+    save_progress(&registry.shared).await;
+}
+
+/// Saves the list while threads leave it. Parked threads stay on it.
+async fn save_progress(shared: &Arc<Shared>) {
+    let mut saved = usize::MAX;
+    while shared.stop_mode() == StopMode::Running {
+        let waiting = shared.recovery.snapshot();
+        if waiting.len() != saved {
+            saved = waiting.len();
+            save_list(shared).await;
+        }
+        if waiting.values().filter(|resumes| **resumes < RESUMES_MAX).count() == 0 {
+            return;
+        }
+        tokio::time::sleep(SAVE_INTERVAL).await;
+    }
+}
+
+async fn save_list(shared: &Arc<Shared>) {
+    let (port, list) = (Arc::clone(&shared.ports.recovery_attempts), shared.recovery.snapshot());
+    let saving = tokio::task::spawn_blocking(move || port.save(&list));
+    if let Ok(Err(error)) = saving.await {
+        tracing::warn!(%error, "the list of threads that are being resumed was not saved");
+    }
+}

@@ -1,0 +1,62 @@
+//! The threads that this process is resuming.
+
+use crate::sync::{Mutex, lock};
+use model::ThreadId;
+use model::error::{ErrorCode, ErrorInfo};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A run that was resumed this often in vain fails: once together with others, then alone.
+pub(crate) const RESUMES_MAX: u32 = 3;
+/// The time for a thread to show progress before the next one is resumed.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(2);
+/// The threads that are being resumed and have not progressed yet, each with how often it was resumed alone.
+#[derive(Default)]
+pub(crate) struct RecoveryTracker {
+    is_active: AtomicBool,
+    waiting: Mutex<BTreeMap<ThreadId, u32>>,
+    changed: Notify,
+}
+
+impl RecoveryTracker {
+    /// The thread has logged something, or has nothing to do.
+    pub(crate) fn mark_progress(&self, thread: &ThreadId) {
+        if !self.is_active.load(Ordering::Acquire) || lock(&self.waiting).remove(thread).is_none() {
+            return;
+        }
+        self.changed.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn add(&self, thread: &ThreadId, attempts: u32) {
+        lock(&self.waiting).insert(thread.clone(), attempts);
+        self.is_active.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn snapshot(&self) -> BTreeMap<ThreadId, u32> {
+        lock(&self.waiting).clone()
+    }
+
+    pub(crate) async fn wait_for_progress(&self, thread: &ThreadId) {
+        let progressed = async {
+            loop {
+                let changed = self.changed.notified();
+                if !lock(&self.waiting).contains_key(thread) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // A slow thread is no suspect, but it stays on the list.
+        let _in_time = tokio::time::timeout(PROGRESS_TIMEOUT, progressed).await.is_ok();
+    }
+}
+
+/// The error of a run that is not resumed any more.
+pub(crate) fn recovery_error() -> ErrorInfo {
+    let message =
+        format!("The server failed {RESUMES_MAX} times while it started or resumed this run. What was shown is kept.");
+    ErrorInfo::new(ErrorCode::RecoveryFailed, message)
+}

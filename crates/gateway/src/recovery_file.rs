@@ -1,0 +1,64 @@
+//! What a process is resuming, in a file beside the database.
+
+use engine::RecoveryAttempts;
+use model::ThreadId;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The name of the file in the data folder. It exists only while threads are being resumed.
+const FILE_NAME: &str = "recovering.json";
+
+/// Keeps [`RecoveryAttempts`] in a data folder.
+pub(crate) struct RecoveryFile {
+    folder: PathBuf,
+}
+
+impl RecoveryFile {
+    pub(crate) fn new(data_dir: &Path) -> Self {
+        Self { folder: data_dir.to_owned() }
+    }
+}
+
+impl RecoveryAttempts for RecoveryFile {
+    fn load(&self) -> BTreeMap<ThreadId, u32> {
+        let text = fs::read(self.folder.join(FILE_NAME)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    fn save(&self, attempts: &BTreeMap<ThreadId, u32>) -> io::Result<()> {
+        let path = self.folder.join(FILE_NAME);
+        if attempts.is_empty() {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => return Ok(()),
+            }
+        }
+        let new = self.folder.join(format!("{FILE_NAME}.new"));
+        let mut file = File::create(&new)?;
+        file.write_all(&serde_json::to_vec(attempts)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_last_is_loaded_and_a_damaged_file_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = RecoveryFile::new(dir.path());
+        assert_eq!(file.load(), BTreeMap::new());
+        let attempts = BTreeMap::from([(ThreadId::from("thr_1"), 2), (ThreadId::from("thr_2"), 0)]);
+        file.save(&attempts).unwrap();
+        assert_eq!(RecoveryFile::new(dir.path()).load(), attempts);
+        fs::write(dir.path().join(FILE_NAME), "{").unwrap();
+        assert_eq!(file.load(), BTreeMap::new());
+        file.save(&BTreeMap::new()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
