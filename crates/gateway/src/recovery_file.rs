@@ -3,12 +3,14 @@
 use engine::RecoveryAttempts;
 use model::ThreadId;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The name of the file in the data folder. It exists only while threads are being resumed.
 const FILE_NAME: &str = "recovering.json";
+const OWNER_ONLY: u32 = 0o600;
 
 /// Keeps [`RecoveryAttempts`] in a data folder.
 pub(crate) struct RecoveryFile {
@@ -36,7 +38,7 @@ impl RecoveryAttempts for RecoveryFile {
             }
         }
         let new = self.folder.join(format!("{FILE_NAME}.new"));
-        let mut file = File::create(&new)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&new)?;
         file.write_all(&serde_json::to_vec(attempts)?)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;

@@ -38,6 +38,10 @@ struct ProblemFields {
 }
 
 impl Problem {
+    pub(crate) fn code(&self) -> ErrorCode {
+        self.0.summary.code
+    }
+
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let summary = ProblemSummary { code, detail: detail.into(), field: code.field().map(str::to_owned) };
         Self(Box::new(ProblemFields { summary, extensions: Map::new(), headers: HeaderMap::new() }))

@@ -67,9 +67,10 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
     next.run(request).await
 }
 
-/// Each invalid key counts for its address. A request without one is not an attempt.
+/// Each invalid key counts for its address. A request without one is not an attempt, and nobody guesses a revoked one.
 fn refuse_caller(app: &App, request: &Request, problem: Problem) -> Problem {
-    let is_attempt = matches!(RequestToken::from_headers(request.headers()), RequestToken::One(_));
+    let is_attempt = matches!(RequestToken::from_headers(request.headers()), RequestToken::One(_))
+        && problem.code() != ErrorCode::RevokedApiKey;
     let peer = request.extensions().get::<PeerAddr>().filter(|_| is_attempt).map(|PeerAddr(peer)| peer.ip());
     let counted = peer.map_or(Ok(()), |peer| app.request_limits.count_invalid_key(peer));
     counted.map_or_else(Problem::from, |()| problem)

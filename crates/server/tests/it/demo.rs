@@ -236,7 +236,7 @@ async fn a_trade_that_is_approved_is_placed() {
     log.assert_trace(&format!(
         "{TRADE} resumed{{user}} approval.resolved{{apr_R2,approve,user}} tool.started{{call_R2}}
         item+fco_R2{{demo}} text.done{{1}} item-fco_R2{{completed}}
-        step.started{{2}} item+msg_R3{{demo}} text.added text.delta text.annotation.added{{1,17,21}} text.done item-msg_R3
+        step.started{{2}} item+msg_R3{{demo}} text.added text.delta text.annotation.added{{1,17,21}} text.done{{1}} item-msg_R3
         step.done{{2,stop}} completed"
     ));
     assert_eq!(log.frames.len(), 31);

@@ -75,12 +75,17 @@ async fn a_cancel_during_a_file_read_ends_the_run_and_the_read() {
     stop_and_verify(&mut hw);
 }
 
-/// The child processes of a server.
+/// The child processes of a server that read a PDF.
 fn children(hw: &Server) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{}/task", hw.pid())).unwrap();
-    let of =
-        |thread: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(thread.unwrap().path().join("children"));
-    threads.map(|thread| of(thread).unwrap_or_default().split_whitespace().count()).sum()
+    let lists = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")));
+    let pids: Vec<String> = lists
+        .flat_map(|list| list.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let reads_pdf = |pid: &&String| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|command| command.contains("read-pdf"))
+    };
+    pids.iter().filter(reads_pdf).count()
 }
 
 #[tokio::test]
