@@ -86,6 +86,7 @@ impl ProcessMark {
             if empty == EMPTY_SEARCHES || (owner == ProgramOwner::Folder && killed == 0) {
                 break;
             }
+            #[expect(clippy::disallowed_methods, reason = "nothing tells when a process of somebody else has ended")]
             std::thread::sleep(SEARCH_INTERVAL);
         }
         killed

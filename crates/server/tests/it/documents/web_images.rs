@@ -50,7 +50,7 @@ async fn an_address_inside_the_network_is_neither_fetched_nor_passed_on() {
     let (model, web) = (Listener::open().await, image_server().await);
     let hw = model.server(&format!("[fetch]\nports = [80, 443, {}]\n", web.address.port()));
     let url = web.url("/cat.png");
-    let found = parts_for_model(&model, &hw, &[url.clone()]).await;
+    let found = parts_for_model(&model, &hw, std::slice::from_ref(&url)).await;
     let text = found[0].as_str().unwrap();
     assert!(text.ends_with(&format!("[image {url} left out: this address may not be fetched]")), "{text}");
     assert!(web.access_counts().by_path.is_empty());
@@ -61,7 +61,7 @@ async fn the_operator_can_pass_addresses_on() {
     let (model, web) = (Listener::open().await, image_server().await);
     let hw = model.server_with_provider("image_urls = \"pass\"\n", "");
     let url = web.url("/cat.png");
-    let found = parts_for_model(&model, &hw, &[url.clone()]).await;
+    let found = parts_for_model(&model, &hw, std::slice::from_ref(&url)).await;
     assert_eq!(found[0]["image_url"]["url"], url);
     assert!(web.access_counts().by_path.is_empty());
 }
