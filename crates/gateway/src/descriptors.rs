@@ -22,13 +22,13 @@ pub fn raise_descriptor_limit() -> usize {
     current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// How many connections to accept: half of the descriptors by default, and never so many that the rest of the server has
-/// none. A setting that does not fit is lowered with a warning.
+/// How many connections to accept: three quarters of the descriptors by default, and never so many that the rest of the
+/// server has none. A setting that does not fit is lowered with a warning.
 pub fn connections_that_fit(setting: Option<usize>, descriptors: usize) -> usize {
     let half = (descriptors / 2).max(1);
     let fitting = descriptors.saturating_sub(RESERVED_MIN).max(half);
     match setting {
-        None => half.min(CONNECTIONS_DEFAULT_MAX),
+        None => (descriptors - descriptors / 4).min(fitting).min(CONNECTIONS_DEFAULT_MAX),
         Some(wanted) if wanted > fitting => {
             tracing::warn!(
                 connections_max = wanted,
@@ -49,7 +49,9 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_the_rest() {
-        assert_eq!(connections_that_fit(None, 1024), 512);
+        assert_eq!(connections_that_fit(None, 1024), 768);
+        assert_eq!(connections_that_fit(None, 300), 150);
+        assert_eq!(connections_that_fit(None, 20_000), 15_000);
         assert_eq!(connections_that_fit(None, 1_048_576), CONNECTIONS_DEFAULT_MAX);
         assert_eq!(connections_that_fit(None, usize::MAX), CONNECTIONS_DEFAULT_MAX);
         assert_eq!(connections_that_fit(Some(700), 1024), 700);

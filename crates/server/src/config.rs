@@ -134,12 +134,14 @@ struct ConnectionSettings {
 }
 
 impl HttpLimits {
-    /// Derives the limits of connections from the number of descriptors. One user leaves an eighth of them to others.
+    /// Derives the limits of connections from the number of descriptors. Streams leave some to other requests, and those of
+    /// one user leave some to others.
     pub(crate) fn fit_connections(&mut self, descriptors: usize) {
         self.connections_max = connections_that_fit(self.settings.connections_max, descriptors).max(1);
         let part = |parts: usize| (self.connections_max.saturating_mul(parts) / 8).max(1);
         let streams = self.settings.streams_per_user_max;
-        self.streams_per_user_max = streams.unwrap_or_else(|| part(5).min(STREAMS_PER_USER_MAX));
+        let stream_part = part(if self.settings.has_users { 5 } else { 7 });
+        self.streams_per_user_max = streams.unwrap_or(stream_part.min(STREAMS_PER_USER_MAX));
         self.requests_per_user_max = if self.settings.has_users { part(2) } else { usize::MAX };
     }
 }
