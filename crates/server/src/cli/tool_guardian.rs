@@ -65,9 +65,10 @@ async fn keep_guardian(mark: ProcessMark) {
     }
 }
 
-/// It has its own process group, so that Ctrl-C reaches the server alone, which then closes the pipe.
+/// It has its own process group, so that Ctrl-C reaches the server alone, which then closes the pipe. In the root folder it
+/// keeps no file system from being unmounted.
 fn spawn_guardian(mark: &ProcessMark) -> std::io::Result<Child> {
     let mut command = Command::new(own_program()?);
-    command.args([COMMAND_NAME, &mark.to_argument()]).env_clear().process_group(0);
+    command.args([COMMAND_NAME, &mark.to_argument()]).env_clear().current_dir("/").process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
 }
