@@ -209,5 +209,6 @@ impl Engine {
         self.registry.stop(StopMode::Halted);
         self.registry.shared.hub.close_all();
         self.registry.shared.run_waiters.wake_all();
+        recovery::clear_suspicion(&self.registry.shared).await;
     }
 }

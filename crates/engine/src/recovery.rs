@@ -74,6 +74,12 @@ async fn save_progress(shared: &Arc<Shared>) {
     }
 }
 
+/// Called when the process stops in order.
+pub(crate) async fn clear_suspicion(shared: &Arc<Shared>) {
+    shared.recovery.clear_suspicion();
+    save_list(shared).await;
+}
+
 async fn save_list(shared: &Arc<Shared>) {
     let (port, list) = (Arc::clone(&shared.ports.recovery_attempts), shared.recovery.snapshot());
     let saving = tokio::task::spawn_blocking(move || port.save(&list));

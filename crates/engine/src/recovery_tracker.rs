@@ -35,6 +35,11 @@ impl RecoveryTracker {
         self.is_active.store(true, Ordering::Release);
     }
 
+    /// The process stops in order: what it was resuming neither crashed nor stalled it. Threads that are parked stay so.
+    pub(crate) fn clear_suspicion(&self) {
+        lock(&self.waiting).retain(|_, resumes| *resumes >= RESUMES_MAX);
+    }
+
     pub(crate) fn snapshot(&self) -> BTreeMap<ThreadId, u32> {
         lock(&self.waiting).clone()
     }

@@ -9,6 +9,30 @@ model = "scripted/demo"
 input_hook = { command = ["sh", "-c", "kill -9 $PPID"] }
 "#;
 
+const SLOW: &str = r#"
+[server]
+stop_grace_ms = 50
+[agents.slow]
+model = "scripted/demo"
+input_hook = { command = ["sh", "-c", "cat > /dev/null; echo >> starts; until [ -e go ]; do sleep 0.02; done; echo '{}'"] }
+"#;
+
+#[tokio::test]
+async fn a_run_that_is_slow_to_resume_survives_any_number_of_ordinary_restarts() {
+    let mut hw = Server::demo_with(SLOW);
+    let task = hw.create_task(json!({"model": "slow", "input": "hello"})).await;
+    for start in 1..=6 {
+        let starts = || std::fs::read_to_string(hw.path("starts")).unwrap_or_default().lines().count();
+        hw.wait_until("the hook runs", async || starts() >= start).await;
+        hw.signal("-TERM");
+        assert!(hw.wait_exit().success());
+        hw.restart();
+    }
+    std::fs::write(hw.path("go"), "").unwrap();
+    let ended = hw.wait_ended(task["task_id"].as_str().unwrap()).await;
+    assert_eq!(ended["status"], "completed", "{ended}");
+}
+
 #[tokio::test]
 async fn a_run_that_kills_the_server_three_times_fails_and_the_server_stays() {
     let mut hw = Server::demo_with(FATAL);

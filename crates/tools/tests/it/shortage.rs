@@ -1,4 +1,5 @@
-//! Calls that start while the process has no descriptor left. The limit is one of the process: each test has its own.
+//! Calls that start while the process has no descriptor left. The limit is one of the process, so each test runs in a
+//! process of its own.
 
 use crate::site::{Site, answer};
 use crate::test_toolbox::{address, request, sh, toolbox, within};
@@ -7,7 +8,22 @@ use model::definition::ToolExecutor;
 use model::ports::ToolRunner;
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::process::Command;
 use std::time::Duration;
+
+/// Tells a test that it has its own process.
+const OWN_PROCESS: &str = "HEADWATER_TEST_OWN_PROCESS";
+
+/// Whether this process is the test's own. Else runs the test in one, and fails if it does.
+fn is_own_process(test: &str) -> bool {
+    if std::env::vars().any(|(name, _)| name == OWN_PROCESS) {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let status = command.args(["--exact", test, "--nocapture"]).env(OWN_PROCESS, "1").status();
+    assert!(status.unwrap().success(), "{test} failed in its own process");
+    false
+}
 
 /// Allows no descriptor beyond the open ones.
 fn forbid_descriptors() -> Rlimit {
@@ -32,6 +48,9 @@ async fn output_after_shortage(request: ToolRequest, shortage: Duration) -> Tool
 
 #[tokio::test]
 async fn a_program_and_a_request_wait_for_a_descriptor() {
+    if !is_own_process("shortage::a_program_and_a_request_wait_for_a_descriptor") {
+        return;
+    }
     let site = Site::answering(answer("200 OK", "text/plain", "fine")).await;
     let http = request(ToolExecutor::Http(address("post", site.url("/x"))), r#"{"a":1}"#);
     for (request, wanted) in [(sh("echo fine"), "fine"), (http, "fine")] {
@@ -44,6 +63,9 @@ async fn a_program_and_a_request_wait_for_a_descriptor() {
 
 #[tokio::test]
 async fn the_wait_for_a_descriptor_ends_with_the_deadline() {
+    if !is_own_process("shortage::the_wait_for_a_descriptor_ends_with_the_deadline") {
+        return;
+    }
     let output = output_after_shortage(within(100, sh("echo never")), Duration::from_millis(500)).await;
     let error = output.error.unwrap();
     assert_eq!(error.code, "tool_timeout", "{error:?}");
