@@ -80,7 +80,8 @@ pub(crate) fn settled_runs(changes: &[DirectoryChange]) -> Vec<TaskId> {
     settled.collect()
 }
 
-#[cfg(test)]
+// The mutex of the model checker works in its own tests alone.
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
 
