@@ -12,7 +12,7 @@ input_hook = { command = ["sh", "-c", "kill -9 $PPID"] }
 const SLOW: &str = r#"
 [server]
 stop_grace_ms = 50
-[agents.slow]
+[agents.hesitant]
 model = "scripted/demo"
 input_hook = { command = ["sh", "-c", "cat > /dev/null; echo >> starts; until [ -e go ]; do sleep 0.02; done; echo '{}'"] }
 "#;
@@ -20,7 +20,7 @@ input_hook = { command = ["sh", "-c", "cat > /dev/null; echo >> starts; until [ 
 #[tokio::test]
 async fn a_run_that_is_slow_to_resume_survives_any_number_of_ordinary_restarts() {
     let mut hw = Server::demo_with(SLOW);
-    let task = hw.create_task(json!({"model": "slow", "input": "hello"})).await;
+    let task = hw.create_task(json!({"model": "hesitant", "input": "hello"})).await;
     for start in 1..=6 {
         let starts = || std::fs::read_to_string(hw.path("starts")).unwrap_or_default().lines().count();
         hw.wait_until("the hook runs", async || starts() >= start).await;
