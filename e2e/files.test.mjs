@@ -53,6 +53,7 @@ tools = ["camera"]
 [providers.${name}]
 kind = "${kind}"
 base_url = "${url}/v1"
+image_urls = "pass"
 `).join('')}
 [tools.camera]
 kind = "http"
