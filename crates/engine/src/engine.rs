@@ -55,7 +55,7 @@ impl Engine {
         &self.registry.shared.ports
     }
 
-    /// The compiled schemas of tools. Whoever accepts a request compiles them, and its run finds them here.
+    /// The compiled schemas of tools. A request compiles those that it declares, and its run takes them from here.
     pub fn schemas(&self) -> &SchemaCache {
         &self.registry.shared.schemas
     }

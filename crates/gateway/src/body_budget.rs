@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-/// A larger body is large: it needs a place, and is parsed on a thread of its own.
+/// A body above this size is large, and needs a place.
 pub const LARGE_BODY_BYTES: usize = 1024 * 1024;
 /// Bodies of up to this size may use all memory.
 pub const SMALL_BODY_BYTES: usize = 64 * 1024;
-/// One in so many bytes is for small bodies.
+/// Small bodies have an eighth of the bytes to themselves.
 const SMALL_BODIES_SHARE: usize = 8;
-/// One in so many bytes, and places, is what a user may have by default.
+/// By default a user has at most a quarter of the bytes and of the places for large bodies.
 pub const USER_SHARE: usize = 4;
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -71,7 +71,7 @@ impl ThreadSession<'_> {
         self.next_batch.changes.extend(change);
     }
 
-    /// The result of a client tool closes its call, whoever gave it.
+    /// A result closes a call of a client tool, also a result that the server wrote (a time-out, a cancel).
     fn client_call_change(&self, item: &Item) -> Option<DirectoryChange> {
         let Item::ToolResult(result) = item else { return None };
         let tasks = &self.run.as_ref()?.fold.tasks;

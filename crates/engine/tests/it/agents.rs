@@ -124,7 +124,7 @@ async fn cancelling_a_sub_agent_lets_its_run_continue() {
         assert_eq!(test_engine.models.live_streams(), 0, "{kind:?}: its model was let go");
         let log = test_engine.read_log(&run.thread).await;
         invariants::check_one_terminal_event(&log).expect("law 9");
-        // It has ended: a second cancel changes nothing, whoever sends it.
+        // It has ended: a second cancel changes nothing.
         test_engine.cancel(&hangs, CancelMode::Immediate).await;
         test_engine.wait_idle().await;
         assert_eq!(test_engine.read_log(&run.thread).await, log, "{kind:?}");

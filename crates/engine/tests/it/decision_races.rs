@@ -203,7 +203,7 @@ async fn a_decision_behind_a_cancel_gets_the_outcome_of_the_cancel() {
     }
 }
 
-/// Whoever comes first: what the decision is told is what the log says.
+/// A cancel and a decision at once: the response to the decision agrees with the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_beside_a_cancel_is_told_what_the_log_says() {
     for kind in STORE_KINDS {
@@ -221,7 +221,7 @@ async fn a_decision_beside_a_cancel_is_told_what_the_log_says() {
     }
 }
 
-/// The clock was set forward while a run waited: whoever comes then learns that it is too late, and the run goes on.
+/// The clock was set forward while a run waited: a later decision is refused as expired, and the run goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_after_a_jump_of_the_clock_ends_the_wait() {
     for kind in STORE_KINDS {

@@ -41,7 +41,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Listens there. A socket belongs to the network in which it was created, whoever holds it later.
+    /// Listens there. A socket stays in the network in which it was created.
     pub(crate) fn listen(&self, port: u16) -> Result<TcpListener, String> {
         let place = File::open(format!("/run/netns/{}", self.name)).map_err(|error| error.to_string())?;
         let address = format!("{}:{port}", self.neighbour);
