@@ -31,7 +31,7 @@ use model::UserId;
 use model::error::ErrorCode;
 use model::ports::{AttachmentRow, Clock, Directory, StoreError};
 pub use receive::{IncomingFile, file_too_large};
-pub(crate) use resolve_for_model::{FILE_TAG, FileResolvingModels};
+pub(crate) use resolve_for_model::FileResolvingModels;
 pub use settings::AttachmentSettings;
 pub use signed_blobs::{BlobUrlSigner, BlobUrls, SignedBlobUrl};
 pub use signed_url::{RAW_ATTACHMENT_PATH, SIGNED_URL_SECONDS_MAX, SignedUrl};

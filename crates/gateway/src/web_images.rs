@@ -4,7 +4,7 @@
 //! there, for any user who writes an address. So the server fetches the image itself, under its URL rules, and the service
 //! gets the bytes.
 
-use crate::attachments::{FILE_TAG, format_data_url};
+use crate::attachments::format_data_url;
 use crate::documents::WebDocumentReader;
 use futures_util::FutureExt as _;
 use futures_util::stream::StreamExt as _;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// Images per turn, the newest first.
 const IMAGES_MAX: usize = 16;
 const TOO_MANY: &str = "there are too many";
+/// Tags text that the author of the message did not write.
+const FILE_TAG: &str = "added_by_file";
 
 /// Fetches images for the models that do not take addresses.
 pub(crate) struct WebImageFetchingModels {

@@ -30,7 +30,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use upstream::generated_image;
 
 /// Tags text that comes from a file and not from the author of the message.
-pub(crate) const FILE_TAG: &str = "added_by_file";
+const FILE_TAG: &str = "added_by_file";
 
 const MISSING: &str = "it is no longer there";
 const TOO_LARGE: &str = "too large";
