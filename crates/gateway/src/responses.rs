@@ -10,6 +10,7 @@ use crate::stream_start::{StreamEnd, StreamPosition, StreamStart, StreamView, wa
 use crate::task_commands::submit_cancel;
 use crate::thread_names::create_alias;
 use bytes::BytesMut;
+use engine::run_in_place;
 use model::UserId;
 use model::command::{CancelCommand, Command, StartCommand};
 use model::error::ErrorCode;
@@ -109,7 +110,7 @@ async fn read_from_log(
     });
     let is_ended = ended.await?.is_some();
     let frame_count = projection.frame_count();
-    Ok(projection.object().map(|object| ResponseSnapshot { object, frame_count, is_ended }))
+    Ok(run_in_place(|| projection.object()).map(|object| ResponseSnapshot { object, frame_count, is_ended }))
 }
 
 /// Reads a response whose answer still waits in the inbox: the client that sent it knows the response's id already.

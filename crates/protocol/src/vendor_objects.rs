@@ -6,8 +6,9 @@ use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::{Map, json};
 use std::borrow::Cow;
 
-/// Declares types without values. A member is `name: type` or `name: type!` if it is always there; a type is one of
-/// JSON Schema's, several of them (`string|array`), or a constant in quotation marks.
+/// Declares types without values. A member is `name: type!` if it is always there; without the mark it may be absent or
+/// `null`, which is the same. A type is one of JSON Schema's, several of them (`string|array`), or a constant in quotation
+/// marks.
 macro_rules! vendor_objects {
     ($(#[doc = $doc:literal] $name:ident $members:literal;)*) => {
         $(#[doc = $doc]
@@ -37,6 +38,10 @@ vendor_objects! {
     ResponseStreamEvent "type: string!, sequence_number: integer!";
     /// Items and metadata of a conversation.
     NewConversation "items: array, metadata: object";
+    /// The metadata of a conversation.
+    ConversationUpdate "metadata: object";
+    /// Items for a conversation.
+    NewConversationItems "items: array!";
     /// A conversation object of OpenAI's Conversations API.
     ConversationObject "id: string!, object: 'conversation'!, created_at: integer!, metadata: object!";
     /// An item of OpenAI's Responses API.
@@ -73,13 +78,14 @@ vendor_objects! {
 fn object_schema(description: &str, members: &str) -> Schema {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     for (name, kind) in members.split(", ").filter_map(|member| member.split_once(": ")) {
-        let schema = match kind.trim_end_matches('!') {
-            constant if constant.starts_with('\'') => json!({ "const": constant.trim_matches('\'') }),
-            kind if kind.contains('|') => json!({ "type": kind.split('|').collect::<Vec<_>>() }),
-            kind => json!({ "type": kind }),
+        let (kinds, absent) = kind.strip_suffix('!').map_or((kind, Some("null")), |kinds| (kinds, None));
+        let schema = match kinds.split('|').chain(absent).collect::<Vec<_>>()[..] {
+            [constant] if constant.starts_with('\'') => json!({ "const": constant.trim_matches('\'') }),
+            [kind] => json!({ "type": kind }),
+            ref kinds => json!({ "type": kinds }),
         };
         properties.insert(name.to_owned(), schema);
-        if kind.ends_with('!') {
+        if absent.is_none() {
             required.push(name);
         }
     }

@@ -36,6 +36,7 @@ pub(crate) mod ticket_create;
 pub(crate) mod usage;
 
 use crate::app::App;
+use crate::json_response::LongJson;
 use crate::problem::Problem;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
@@ -114,5 +115,5 @@ pub(crate) struct AgentRunNames<'a> {
 async fn task_response(app: &App, user: &UserId, task: &TaskId, status: StatusCode) -> Result<Response, Problem> {
     let object = find_task(&app.gateway, user, task).await?;
     let location = [(header::LOCATION, format!("/v1/tasks/{}", object.task_id))];
-    Ok((status, location, axum::Json(object)).into_response())
+    Ok((status, location, LongJson(object)).into_response())
 }

@@ -10,7 +10,7 @@ use crate::sse::{self, SseStyle};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
-use engine::NewRun;
+use engine::{NewRun, run_in_place};
 use gateway::attachments::uploads::{self, Uploads};
 use gateway::client_tools::check_client_tools;
 use gateway::resent_history::{
@@ -103,7 +103,7 @@ async fn read_full_response<P: Projection>(
     }
     match (protocol.failure)(&response) {
         Some(failure) => Err(problem_of_failure(failure)),
-        None => Ok(axum::Json((protocol.object)(&response)).into_response()),
+        None => Ok(run_in_place(|| axum::Json((protocol.object)(&response)).into_response())),
     }
 }
 

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod canary;
+mod corpus;
 mod fetched_files;
 mod guard;
 mod limits;

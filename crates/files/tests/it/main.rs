@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod corpus;
 mod file_store;
 mod file_types;
 mod form_file_names;

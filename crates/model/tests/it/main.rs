@@ -8,6 +8,8 @@
 //! A failure prints its seed; `SEED=123 cargo test -p model` repeats it.
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod coverage;
 #[cfg(test)]
 mod done_repeats;

@@ -7,6 +7,8 @@ mod blocks;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 #[path = "../../../upstream/tests/it/dialect.rs"]
 #[expect(dead_code, reason = "`upstream` tests use the rest")]
 mod dialect;

@@ -4,4 +4,5 @@
 
 mod bounds;
 mod cache;
+mod corpus;
 mod worst_cases;

@@ -61,7 +61,7 @@ fn add_conversation_routes(api: &mut Api) {
     api.get(CONVERSATION, conversations::get, "getConversation", "Get a conversation")
         .json::<ConversationObject>(200, "The conversation.");
     api.post(CONVERSATION, conversations::update, "updateConversation", "Replace its metadata")
-        .body::<NewConversation>()
+        .body::<ConversationUpdate>()
         .json::<ConversationObject>(200, "The conversation.")
         .errors(&[Conflict, RequestTooLarge]);
     api.delete(CONVERSATION, conversations::delete, "deleteConversation", "Delete a conversation")
@@ -72,7 +72,7 @@ fn add_conversation_routes(api: &mut Api) {
         .json::<ItemList>(200, "A page of items.");
     api.post(ITEMS, items::create, "addConversationItems", "Add items")
         .description("The next response in the conversation reads them.")
-        .body::<NewConversation>()
+        .body::<NewConversationItems>()
         .json::<ItemList>(200, "The new items.")
         .errors(&[Conflict, RequestTooLarge, ImageTooLarge]);
     api.get(ITEM, items::get, "getConversationItem", "Get an item").blob_urls().json::<ResponseItem>(200, "The item.");

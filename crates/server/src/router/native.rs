@@ -116,7 +116,7 @@ fn add_thread_routes(api: &mut Api) {
             "name",
             "Only threads that a protocol knows by this name: the `session_id` of blocks, the `threadId` of agent runs, \
              the id of a conversation. Not together with `limit` and `before`.",
-            thread_name(),
+            json!({ "type": "string" }),
         )
         .json::<Page<ListedThread>>(200, "A page of threads.");
     api.get("/v1/threads/{thread}", thread_get::handle, "getThread", "Get a thread")

@@ -3,9 +3,9 @@
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::json_response::LongJson;
 use crate::problem::Problem;
 use crate::query_params;
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use gateway::agent_history::{HistoryDay, HistoryDays, find_latest_thread, read_history_day};
@@ -45,7 +45,11 @@ pub(crate) struct TimedMessage {
     timestamp: String,
 }
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<HistoryResponse>, Problem> {
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    uri: Uri,
+) -> Result<LongJson<HistoryResponse>, Problem> {
     let [name, before, zone] = query_params::parse_query(&uri, ["threadId", "before", "tz"])?;
     let invalid = || Problem::invalid_param("before", "must be a date, such as 2025-01-31");
     let before = before.map(|text| dates::parse_day(&text).ok_or_else(invalid)).transpose()?;
@@ -58,11 +62,11 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
         }
         None => find_latest_thread(&app.gateway, &caller.user).await?,
     };
-    let Some((name, thread)) = thread else { return Ok(Json(history_response(None, HistoryDay::default()))) };
+    let Some((name, thread)) = thread else { return Ok(LongJson(history_response(None, HistoryDay::default()))) };
     let day_of = |at| zone.as_ref().map_or_else(|| Day::from_millis(at), |zone| dates::local_day(at, zone));
     let days = HistoryDays { before, day_of: &day_of };
     let history = read_history_day(&app.gateway, &caller.user, &thread, days).await?;
-    Ok(Json(history_response(Some(name), history)))
+    Ok(LongJson(history_response(Some(name), history)))
 }
 
 fn history_response(name: Option<String>, history: HistoryDay) -> HistoryResponse {

@@ -3,9 +3,9 @@
 use super::TaskPath;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::json_response::LongJson;
 use crate::problem::Problem;
 use crate::query_params;
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use gateway::task_commands::find_task;
@@ -16,7 +16,7 @@ pub(crate) async fn handle(
     caller: Caller,
     TaskPath(task): TaskPath,
     uri: Uri,
-) -> Result<Json<TaskObject>, Problem> {
+) -> Result<LongJson<TaskObject>, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    Ok(Json(find_task(&app.gateway, &caller.user, &task).await?))
+    Ok(LongJson(find_task(&app.gateway, &caller.user, &task).await?))
 }

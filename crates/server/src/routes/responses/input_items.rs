@@ -3,6 +3,7 @@
 use super::ResponsePath;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::json_response::LongJson;
 use crate::problem::Problem;
 use crate::routes::conversations::items::page_of_items;
 use axum::extract::State;
@@ -18,5 +19,5 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let (response, _) = find_response(&app.gateway, &caller.user, &id).await?;
     let items = input_items_of_run(&app.gateway, &caller.user, &response).await?;
-    Ok(axum::Json(page_of_items(&uri, items)?).into_response())
+    Ok(LongJson(page_of_items(&uri, items)?).into_response())
 }
