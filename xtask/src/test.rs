@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 use std::process::Command;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::process::{OutputMode, ProcessOutcome, run_process};
@@ -29,6 +30,8 @@ pub(crate) struct StepReport {
 /// Tests read this variable to run more seeds and repeats.
 const FULL_VARIABLE: &str = "HEADWATER_TEST_FULL";
 const E2E: &str = "e2e/run";
+/// Brings what `e2e/run` needs. It mostly waits for the network, so it runs beside the first steps.
+const E2E_INSTALL: &str = "e2e/install";
 
 struct TestStep {
     name: &'static str,
@@ -69,12 +72,17 @@ pub(crate) fn run_all_steps(repo: &Repo, effort: TestEffort) -> bool {
     if effort == TestEffort::Full {
         steps.push(&STEP_MUTANTS);
     }
+    let mut installing = Some(spawn_e2e_install(repo, effort));
     let mut rows: Vec<StepRow> = steps.iter().map(|step| StepRow { name: step.name, took: None }).collect();
     let mut sum = TestCounts::default();
     let mut failure = None;
     for (step, row) in steps.iter().zip(&mut rows) {
         println!("==> {}", step.name);
         let started = Instant::now();
+        if let Some(installing) = installing.take_if(|_| step.name == STEP_E2E.name) {
+            // It says again what went wrong: the step installs what is missing.
+            drop(installing.join());
+        }
         let report = (step.run)(repo, effort)
             .unwrap_or_else(|error| StepReport { counts: TestCounts::default(), failure: Some(format!("{error:#}")) });
         let took = started.elapsed();
@@ -145,6 +153,11 @@ fn missing_promised_tests(page: &str, output: &str) -> Option<String> {
     let kept = promised.len() - missing.len() - skipped;
     println!("promises: of {} named tests {kept} ran and passed, {skipped} skipped themselves", promised.len());
     (!missing.is_empty()).then(|| format!("promised tests that did not run:\n    {}", missing.join("\n    ")))
+}
+
+fn spawn_e2e_install(repo: &Repo, effort: TestEffort) -> JoinHandle<()> {
+    let mut install = new_command(&repo.root.join(E2E_INSTALL).to_string_lossy(), repo, effort);
+    std::thread::spawn(move || drop(run_process(&mut install, OutputMode::Hide, None)))
 }
 
 fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
