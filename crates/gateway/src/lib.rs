@@ -42,10 +42,9 @@ pub mod stream_limiter;
 pub mod stream_start;
 pub mod task_commands;
 pub mod thread_names;
-mod user_semaphore;
 mod web_images;
 
 pub use context::{Gateway, GatewayOpenError, GatewayParts};
+pub use engine::UserPermit;
 pub use rejection::{Rejection, truncate_id};
 pub use run_to_completion::run_to_completion;
-pub use user_semaphore::UserPermit;
