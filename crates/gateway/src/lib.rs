@@ -32,6 +32,7 @@ pub mod resent_history;
 mod resent_runs;
 pub mod resolve_run;
 pub mod responses;
+pub mod retention;
 pub mod run_lookup;
 mod run_to_completion;
 pub mod secret_token;
