@@ -57,6 +57,9 @@ impl ActorRegistry {
 
     /// The same, for another reason.
     pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, reason: WakeReason) {
+        if self.shared.recovery.is_parked(thread) {
+            return; // it would crash the process: see `recovery`
+        }
         let mut actors = lock(&self.actors);
         let gives_up = matches!(reason, WakeReason::GivingUp);
         let (new_thread, due_timer) = match reason {

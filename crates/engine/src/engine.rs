@@ -22,7 +22,7 @@ use model::ports::{
     IdempotencyKey, PageLimit, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted, ThreadMode,
 };
 use model::task::TaskStatus;
-use model::{Record, Seq, TaskId, ThreadId, UserId};
+use model::{Millis, Record, Seq, TaskId, ThreadId, UserId};
 use schema::SchemaCache;
 use std::pin::pin;
 use std::sync::Arc;
@@ -112,7 +112,18 @@ impl Engine {
         user: &UserId,
         submission: Submission,
     ) -> Result<Submitted, SubmitError> {
-        self.ports().directory.writer(user)?.submit(user, submission).await
+        let writer = self.ports().directory.writer(user)?;
+        if self.registry.shared.recovery.is_parked(&submission.thread)
+            && self.ports().directory.thread(user, &submission.thread).await?.is_some()
+        {
+            return Err(SubmitError::ThreadParked);
+        }
+        let submitted = writer.submit(user, submission).await;
+        if let Err(SubmitError::LogQuotaExceeded { used, max }) = &submitted {
+            metrics::counter!("headwater_quota_rejections_total", "quota" => "log").increment(1);
+            tracing::warn!(%user, used, max, "the conversations of a user hold as much as they may: no run starts");
+        }
+        submitted
     }
 
     fn new_submission(
@@ -177,13 +188,34 @@ impl Engine {
     /// Deletes a thread with everything in it and ends its streams. Returns false when there is no such thread.
     pub async fn delete_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StoreError> {
         let deleted = self.ports().directory.writer(user)?.delete_thread(user, thread).await?;
-        if deleted {
-            // A live run notices when its next append is rejected.
-            self.registry.wake_thread(user, thread);
-            self.registry.shared.hub.close(thread);
-            self.registry.shared.run_waiters.wake_thread(thread);
-        }
+        self.forget_thread(user, thread, deleted).await;
         Ok(deleted)
+    }
+
+    /// Deletes a thread like [`Self::delete_thread`], if it has been idle since before this time.
+    pub async fn delete_idle_thread(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        since: Millis,
+    ) -> Result<bool, StoreError> {
+        let deleted = self.ports().directory.writer(user)?.delete_idle_thread(user, thread, since).await?;
+        self.forget_thread(user, thread, deleted).await;
+        Ok(deleted)
+    }
+
+    async fn forget_thread(&self, user: &UserId, thread: &ThreadId, is_deleted: bool) {
+        if !is_deleted {
+            return;
+        }
+        let shared = &self.registry.shared;
+        if shared.recovery.forget(thread) {
+            recovery::save_list(shared).await;
+        }
+        // A live run notices when its next append is rejected.
+        self.registry.wake_thread(user, thread);
+        shared.hub.close(thread);
+        shared.run_waiters.wake_thread(thread);
     }
 
     /// The number of threads that are being executed.

@@ -36,7 +36,7 @@ pub(crate) async fn load_thread(
     let mut replay = if bytes < CHECKPOINT_BYTES_HEAVY {
         ThreadReplay::from_checkpoint(body)
     } else {
-        let _permit = heavy_work::acquire_permit().await;
+        let _permit = heavy_work::acquire_permit(owner).await;
         heavy_work::run_in_place(|| ThreadReplay::from_checkpoint(body))
     };
     let mut has_newer_format = false;

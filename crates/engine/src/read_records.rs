@@ -28,7 +28,7 @@ pub async fn for_each_record<B>(
         let visited = if page.records.len() < HEAVY_PAGE_RECORDS && page_bytes(&page.records) < HEAVY_PAGE_BYTES {
             page.records.iter().try_for_each(&mut visit)
         } else {
-            let _permit = heavy_work::acquire_permit().await;
+            let _permit = heavy_work::acquire_permit(owner).await;
             heavy_work::run_in_place(|| page.records.iter().try_for_each(&mut visit))
         };
         if let ControlFlow::Break(value) = visited {

@@ -3,7 +3,8 @@
 //! Before threads are resumed, their names are saved ([`RecoveryAttempts`](crate::RecoveryAttempts)); a thread that
 //! has logged a record, or has nothing to do, is taken off the list. If the process crashes, the next one finds the threads
 //! that did not get that far. One of them may be the reason, so it resumes these one after the other, and counts each
-//! attempt before it begins. A run that was tried three times fails; its thread goes on.
+//! attempt before it begins. A run that was tried three times fails; its thread goes on. If the process crashes even then,
+//! the thread is parked: no command and no timer wakes it, whoever sends one is told so, and it can be read and deleted.
 
 use crate::actor_registry::{ActorRegistry, WakeReason};
 use crate::recovery_tracker::RESUMES_MAX;
@@ -28,7 +29,17 @@ pub(crate) async fn recover_threads(registry: &Arc<ActorRegistry>, threads: Vec<
         tracker.add(thread, failed.get(thread).copied().unwrap_or_default());
     }
     save_list(&registry.shared).await;
-    let (suspects, others): (Vec<_>, Vec<_>) = threads.into_iter().partition(|(_, thread)| failed.contains_key(thread));
+    let (mut suspects, others): (Vec<_>, Vec<_>) =
+        threads.into_iter().partition(|(_, thread)| failed.contains_key(thread));
+    suspects.retain(|(_, thread)| {
+        let is_parked = failed.get(thread).is_some_and(|resumes| *resumes >= RESUMES_MAX);
+        if is_parked {
+            tracker.park(thread);
+            tracing::error!(%thread, "the thread is parked: the server crashes whenever it resumes it");
+            metrics::counter!("headwater_threads_parked_total").increment(1);
+        }
+        !is_parked
+    });
     for (owner, thread) in &others {
         registry.spawn_or_wake(owner, thread, WakeReason::Command);
     }
@@ -44,11 +55,6 @@ async fn resume_suspects(
     for (owner, thread) in &suspects {
         // Those before counted as well: the first time it was resumed together with others.
         let resumes = failed.get(thread).copied().unwrap_or_default() + 1;
-        if resumes > RESUMES_MAX {
-            tracing::error!(%thread, "the thread is parked: the server crashes whenever it reads it");
-            metrics::counter!("headwater_threads_parked_total").increment(1);
-            continue;
-        }
         tracker.add(thread, resumes);
         save_list(&registry.shared).await;
         let gives_up = resumes == RESUMES_MAX;
@@ -80,7 +86,7 @@ pub(crate) async fn clear_suspicion(shared: &Arc<Shared>) {
     save_list(shared).await;
 }
 
-async fn save_list(shared: &Arc<Shared>) {
+pub(crate) async fn save_list(shared: &Arc<Shared>) {
     let (port, list) = (Arc::clone(&shared.ports.recovery_attempts), shared.recovery.snapshot());
     let saving = tokio::task::spawn_blocking(move || port.save(&list));
     if let Ok(Err(error)) = saving.await {

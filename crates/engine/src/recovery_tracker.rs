@@ -3,7 +3,7 @@
 use crate::sync::{Mutex, lock};
 use model::ThreadId;
 use model::error::{ErrorCode, ErrorInfo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -17,6 +17,8 @@ const PROGRESS_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct RecoveryTracker {
     is_active: AtomicBool,
     waiting: Mutex<BTreeMap<ThreadId, u32>>,
+    /// Threads that are not resumed any more: whatever is done with them crashes the process.
+    parked: Mutex<HashSet<ThreadId>>,
     changed: Notify,
 }
 
@@ -33,6 +35,24 @@ impl RecoveryTracker {
     pub(crate) fn add(&self, thread: &ThreadId, attempts: u32) {
         lock(&self.waiting).insert(thread.clone(), attempts);
         self.is_active.store(true, Ordering::Release);
+    }
+
+    /// The thread stays on the list, and is not woken by anything.
+    pub(crate) fn park(&self, thread: &ThreadId) {
+        lock(&self.parked).insert(thread.clone());
+    }
+
+    pub(crate) fn is_parked(&self, thread: &ThreadId) -> bool {
+        self.is_active.load(Ordering::Acquire) && lock(&self.parked).contains(thread)
+    }
+
+    /// The thread was deleted. Returns whether it was parked.
+    pub(crate) fn forget(&self, thread: &ThreadId) -> bool {
+        let was_parked = self.is_active.load(Ordering::Acquire) && lock(&self.parked).remove(thread);
+        if was_parked {
+            lock(&self.waiting).remove(thread);
+        }
+        was_parked
     }
 
     /// The process stops in order: what it was resuming neither crashed nor stalled it. Threads that are parked stay so.

@@ -176,7 +176,7 @@ impl<'a> ThreadSession<'a> {
             false if std::mem::take(&mut self.gives_up) => MachineInput::RecoveryFailed(recovery_error()),
             _ => MachineInput::Recovered,
         };
-        let _permit = heavy_work::acquire_permit().await;
+        let _permit = heavy_work::acquire_permit(&self.context.owner).await;
         heavy_work::run_in_place(|| self.step(input));
         Ok(())
     }
@@ -248,7 +248,7 @@ impl<'a> ThreadSession<'a> {
         if !self.has_heavy_rows() {
             return self.handle_rows(mode);
         }
-        let _permit = heavy_work::acquire_permit().await;
+        let _permit = heavy_work::acquire_permit(&self.context.owner).await;
         heavy_work::run_in_place(|| self.handle_rows(mode));
     }
 
@@ -262,7 +262,7 @@ impl<'a> ThreadSession<'a> {
         if is_small || !self.has_heavy_state() {
             return self.step(input);
         }
-        let _permit = heavy_work::acquire_permit().await;
+        let _permit = heavy_work::acquire_permit(&self.context.owner).await;
         heavy_work::run_in_place(|| self.step(input));
     }
 

@@ -30,7 +30,7 @@ pub async fn decide_approval_of_task(
         return Err(SubmitError::ApprovalNotFound.into());
     }
     if gateway.engine.find_submission(user, idempotency.as_ref()).await?.is_none() {
-        check_arguments(gateway, &approval, &decision, "arguments").await?;
+        check_arguments(gateway, user, &approval, &decision, "arguments").await?;
         let (engine, user, run, key) = (gateway.engine.clone(), user.clone(), run.clone(), key.clone());
         run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, idempotency).await }).await?;
     }
@@ -56,7 +56,7 @@ pub(crate) async fn decide_approval(
     let approval = approval.filter(|approval| thread.is_none_or(|thread| approval.thread_id == *thread));
     let approval = approval.ok_or(SubmitError::ApprovalNotFound)?;
     let run = directory.run(user, &approval.run_id).await?.ok_or(SubmitError::ApprovalNotFound)?;
-    check_arguments(gateway, &approval, &decision, "args").await?;
+    check_arguments(gateway, user, &approval, &decision, "args").await?;
     let (engine, user) = (gateway.engine.clone(), user.clone());
     run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, None).await }).await
 }
@@ -74,6 +74,7 @@ async fn find_approval_of_run(
 /// Validates edited arguments against the tool's current schema. The run validates again, against the one it started with.
 async fn check_arguments(
     gateway: &Gateway,
+    user: &UserId,
     approval: &ApprovalRow,
     decision: &ApprovalDecision,
     field: &str,
@@ -87,7 +88,7 @@ async fn check_arguments(
     let definitions = gateway.engine.ports().definitions.get();
     let Some(tool) = definitions.tools.get(name) else { return Ok(()) };
     let (schemas, parameters) = (gateway.engine.schemas().clone(), tool.spec.parameters.clone());
-    let validated = run_heavy(move || schemas.validate(&parameters, &arguments)).await;
+    let validated = run_heavy(user, move || schemas.validate(&parameters, &arguments)).await;
     match validated.map_err(|_| Rejection::internal())? {
         // The run tells the model that the schema cannot be used.
         Ok(()) | Err(ArgumentsError::Schema(_)) => Ok(()),

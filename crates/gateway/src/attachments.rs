@@ -22,9 +22,9 @@ mod store_outputs;
 pub mod uploads;
 
 use crate::rejection::Rejection;
-use crate::user_semaphore::{UserPermit, UserSemaphore};
 pub(crate) use blobs::{BlobError, BlobOrigin, NewBlob};
 pub(crate) use data_url::format_data_url;
+use engine::{UserPermit, UserSemaphore};
 use files::{FileKey, FileStore, FileStoreError, FileStoreOpenError, UrlSigner, UrlSignerError};
 use futures_util::stream::{self, StreamExt as _};
 use model::UserId;

@@ -13,7 +13,7 @@ use crate::task_commands::{cancel_all_runs, submit_cancel};
 use crate::thread_names::{find_named_thread, reserve_named_thread};
 use bytes::Bytes;
 use engine::{NewRun, Viewer};
-use model::command::CancelCommand;
+use model::command::{CancelCause, CancelCommand};
 use model::cursor::Cursor;
 use model::error::ErrorCode;
 use model::event::{CancelMode, ClientIds};
@@ -247,7 +247,7 @@ pub async fn stop_session(
             }
             // The newest first, so that none starts because another was cancelled.
             for task_id in session.own_runs.iter().rev().cloned() {
-                let cancel = CancelCommand { task_id, mode: CancelMode::Immediate };
+                let cancel = CancelCommand { task_id, mode: CancelMode::Immediate, cause: CancelCause::User };
                 submit_cancel(gateway, user, session.thread.clone(), cancel, None).await?;
             }
             session.next_queue_check = Instant::now() + CANCEL_CHECK_DELAY;

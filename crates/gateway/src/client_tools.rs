@@ -5,6 +5,7 @@ use crate::json_schema::compile_object_schema;
 use crate::limits::InputLimits;
 use crate::rejection::Rejection;
 use engine::run_heavy;
+use model::UserId;
 use model::event::ClientTool;
 use model::id::is_valid_id;
 use schema::SchemaCache;
@@ -13,12 +14,16 @@ use std::collections::HashSet;
 
 /// Checks that each tool has a unique, valid name and an object schema. Compiling schemas takes time, so it happens beside
 /// the async workers; a run finds them compiled.
-pub async fn check_client_tools(gateway: &Gateway, tools: Vec<ClientTool>) -> Result<Vec<ClientTool>, Rejection> {
+pub async fn check_client_tools(
+    gateway: &Gateway,
+    user: &UserId,
+    tools: Vec<ClientTool>,
+) -> Result<Vec<ClientTool>, Rejection> {
     if tools.is_empty() {
         return Ok(tools);
     }
     let (limits, schemas) = (gateway.limits, gateway.engine.schemas().clone());
-    run_heavy(move || check_tools(tools, limits, &schemas)).await.unwrap_or_else(|_| Err(Rejection::internal()))
+    run_heavy(user, move || check_tools(tools, limits, &schemas)).await.unwrap_or_else(|_| Err(Rejection::internal()))
 }
 
 fn check_tools(

@@ -7,9 +7,9 @@
 mod signed_attachment;
 
 use crate::attachments::{AttachmentStore, BlobError, BlobOrigin, NewBlob};
-use crate::user_semaphore::UserSemaphore;
 use ::files::{FileType, ImageHeaderScanner};
 use bytes::Bytes;
+use engine::UserSemaphore;
 use fetch::document_text::is_html_file;
 use fetch::pdf_process::PdfProcess;
 use fetch::{

@@ -5,7 +5,7 @@
 //! byte: also one that waits, and one of which nothing more arrives.
 
 use crate::body_budget::{BodyBudget, BodyBudgetError, BodyReservation, LARGE_BODY_BYTES, SMALL_BODY_BYTES};
-use crate::user_semaphore::UserPermit;
+use engine::UserPermit;
 use futures_core::future::BoxFuture;
 use model::UserId;
 use std::io::{self, ErrorKind, IoSlice};

@@ -130,6 +130,11 @@ impl From<SubmitError> for Rejection {
             }
             SubmitError::CallClosed(call) => AnswerError::NotPending(call).into(),
             SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()),
+            SubmitError::ThreadParked => Self::new(ErrorCode::ThreadParked, error.to_string()),
+            SubmitError::LogQuotaExceeded { used, max } => {
+                let rejection = Self::new(ErrorCode::QuotaExceeded, error.to_string());
+                rejection.with_extension("bytes_max", max).with_extension("bytes_used", used)
+            }
             SubmitError::Store(error) => error.into(),
         }
     }

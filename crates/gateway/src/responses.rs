@@ -12,7 +12,7 @@ use crate::thread_names::create_alias;
 use bytes::BytesMut;
 use engine::run_in_place;
 use model::UserId;
-use model::command::{CancelCommand, Command, StartCommand};
+use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::error::ErrorCode;
 use model::event::CancelMode;
 use model::ports::{AliasData, AliasKind, Frames, Projection as _, RunRow};
@@ -228,7 +228,7 @@ pub async fn cancel_response(gateway: &Gateway, user: &UserId, id: &str) -> Resu
     if run.status.is_terminal() {
         return Ok(StreamEnd::Complete);
     }
-    let cancel = CancelCommand { task_id: run.id.clone(), mode: CancelMode::Immediate };
+    let cancel = CancelCommand { task_id: run.id.clone(), mode: CancelMode::Immediate, cause: CancelCause::User };
     submit_cancel(gateway, user, run.thread.clone(), cancel, None).await?;
     if snapshot.is_ended {
         return Ok(StreamEnd::Complete);

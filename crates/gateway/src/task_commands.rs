@@ -7,7 +7,7 @@ use crate::run_lookup::{RECENT_RUNS_MAX, find_root_run, find_run_of_task};
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::{check_callable, check_request_size, check_web_file_count, start_run};
 use engine::{AnswerError, NewRun, StartError, StartedRun};
-use model::command::{CancelCommand, ClientToolResult};
+use model::command::{CancelCause, CancelCommand, ClientToolResult};
 use model::content::ContentPart;
 use model::error::ErrorCode;
 use model::event::{CancelMode, PendingKind};
@@ -65,14 +65,16 @@ async fn deliver_input(
     Ok(started)
 }
 
-/// Submits results of client tools: all of them, or none.
+/// Submits results of client tools, under the id of the task that called them or of its run: all of them, or none.
 pub async fn submit_tool_results(
     gateway: &Gateway,
     user: &UserId,
-    run: RunRow,
+    task: &TaskId,
     mut results: Vec<ClientToolResult>,
     idempotency: Option<IdempotencyKey>,
 ) -> Result<(), Rejection> {
+    let run = find_run_of_task(gateway, user, task).await?;
+    check_calls_of_task(gateway, user, &run, task, &results).await?;
     let uploads = Uploads::extract(&gateway.attachments, "content", uploads::parts_of_results(&mut results)).await?;
     for result in &results {
         check_request_size(&(&result.content, &result.error))?;
@@ -86,6 +88,24 @@ pub async fn submit_tool_results(
         Ok::<_, Rejection>(gateway.engine.submit_client_results(&user, &run, results, idempotency).await?)
     })
     .await
+}
+
+/// Under the id of another agent of the run there is no such call.
+async fn check_calls_of_task(
+    gateway: &Gateway,
+    user: &UserId,
+    run: &RunRow,
+    task: &TaskId,
+    results: &[ClientToolResult],
+) -> Result<(), Rejection> {
+    if *task == run.id {
+        return Ok(());
+    }
+    let calls = gateway.engine.calls_of_task(user, run, task).await?;
+    match results.iter().find(|result| !calls.contains(&result.call_id)) {
+        Some(result) => Err(AnswerError::NotPending(result.call_id.clone()).into()),
+        None => Ok(()),
+    }
 }
 
 /// Stores the files of results, if the run waits for every one of them.
@@ -127,7 +147,14 @@ pub async fn cancel_task(
         let rejection = Rejection::new(ErrorCode::AlreadyEnded, "it has ended already");
         return Err(rejection.with_extension("task_status", status.as_str()));
     }
-    submit_cancel(gateway, user, run.thread, CancelCommand { task_id: task.clone(), mode }, idempotency).await
+    submit_cancel(
+        gateway,
+        user,
+        run.thread,
+        CancelCommand { task_id: task.clone(), mode, cause: CancelCause::User },
+        idempotency,
+    )
+    .await
 }
 
 /// Cancels the active run of a thread, and returns its id.
@@ -144,7 +171,7 @@ pub async fn cancel_active_run(
     let Some(task_id) = gateway.engine.active_run(user, &thread).await? else {
         return Err(Rejection::new(ErrorCode::AlreadyEnded, "nothing runs in this thread"));
     };
-    let cancel = CancelCommand { task_id: task_id.clone(), mode };
+    let cancel = CancelCommand { task_id: task_id.clone(), mode, cause: CancelCause::User };
     submit_cancel(gateway, user, thread, cancel, idempotency).await?;
     Ok(task_id)
 }
@@ -161,7 +188,7 @@ pub(crate) async fn cancel_all_runs(gateway: &Gateway, user: &UserId, thread: Th
             let runs = engine.ports().directory.runs(&user, filter.clone(), page).await?;
             let Some(last) = runs.last().map(|run| run.id.to_string()) else { return Ok::<(), SubmitError>(()) };
             for RunRow { id: task_id, .. } in runs {
-                let cancel = CancelCommand { task_id, mode: CancelMode::Immediate };
+                let cancel = CancelCommand { task_id, mode: CancelMode::Immediate, cause: CancelCause::User };
                 engine.cancel(&user, &thread, cancel, None).await?;
             }
             before = Some(last);

@@ -65,6 +65,26 @@ pub struct StartCommand {
 pub struct CancelCommand {
     pub task_id: TaskId,
     pub mode: CancelMode,
+    #[serde(default, skip_serializing_if = "CancelCause::is_user")]
+    pub cause: CancelCause,
+}
+
+/// Why a run is to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelCause {
+    /// Somebody cancels it.
+    #[default]
+    User,
+    /// Its time is up. It comes through the inbox like a cancel, so that it has a place among the answers to the run.
+    Deadline,
+}
+
+impl CancelCause {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+    const fn is_user(&self) -> bool {
+        matches!(self, Self::User)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -25,6 +25,7 @@ mod limits;
 mod names;
 mod program;
 mod providers;
+mod retention;
 mod secrets;
 mod source;
 mod suggest;
@@ -48,6 +49,7 @@ use gateway::attachments::AttachmentSettings;
 use gateway::body_budget::{BodyBudget, BodyLimits};
 use gateway::descriptors::connections_that_fit;
 use gateway::limits::InputLimits;
+use gateway::retention::RetentionPolicy;
 use model::definition::Definitions;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -89,6 +91,8 @@ pub(crate) struct Config {
     /// Limits on fetching files that users name by URL.
     pub(crate) fetch: FetchConfig,
     pub(crate) http_limits: HttpLimits,
+    /// What is deleted when it is old.
+    pub(crate) retention: RetentionPolicy,
     /// The digest of the token with which another machine may read `/metrics`.
     pub(crate) metrics_token_digest: Option<String>,
     pub(crate) definitions: Definitions,
@@ -117,6 +121,8 @@ pub(crate) struct HttpLimits {
     /// 0 is no limit.
     pub(crate) requests_per_user_minute_max: u32,
     /// For one more, an idle connection makes room.
+    /// The size of a user's log beyond which no run starts.
+    pub(crate) log_bytes_per_user_max: Option<u64>,
     pub(crate) connections_max: usize,
     pub(crate) input: InputLimits,
     /// The memory of request bodies and socket messages.
@@ -157,6 +163,7 @@ impl Default for HttpLimits {
             streams_per_user_max: STREAMS_PER_USER_MAX,
             requests_per_user_max: usize::MAX,
             requests_per_user_minute_max: 0,
+            log_bytes_per_user_max: None,
             connections_max: 1,
             input: InputLimits { parts_max: 64, web_files_max: 10, tools_max: 64, runs_per_user_max: usize::MAX },
             bodies: BodyBudget::new(BodyLimits {

@@ -48,18 +48,18 @@ impl JsonBody {
         check_encoding(headers)?;
         check_content_type(headers)?;
         let (bytes, permit) = collect_body(headers, body, limits, user).await?;
-        Self::parse(bytes, Some(permit)).await
+        Self::parse(bytes, Some(permit), user).await
     }
 
-    pub(crate) async fn parse_text(text: Bytes) -> Result<Self, Problem> {
-        Self::parse(text, None).await
+    pub(crate) async fn parse_text(text: Bytes, user: &UserId) -> Result<Self, Problem> {
+        Self::parse(text, None, user).await
     }
 
-    async fn parse(bytes: Bytes, permit: Option<BodyReservation>) -> Result<Self, Problem> {
+    async fn parse(bytes: Bytes, permit: Option<BodyReservation>, user: &UserId) -> Result<Self, Problem> {
         if bytes.len() <= INLINE_PARSE_BYTES_MAX {
             return Ok(Self { value: strict_json::parse_strict_json(&bytes)?, digest: None, permit, is_long: false });
         }
-        let parsed = run_heavy(move || {
+        let parsed = run_heavy(user, move || {
             let value = strict_json::parse_strict_json(&bytes)?;
             let digest = Some(value_digest(&value));
             Ok(Self { value, digest, permit, is_long: true })

@@ -65,7 +65,7 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     let (items, conversation) = split_resent_history(&app.gateway, &caller.user, request.input).await?;
     let new = NewRun {
         agent: request.model,
-        tools: check_client_tools(&app.gateway, request.tools).await?,
+        tools: check_client_tools(&app.gateway, &caller.user, request.tools).await?,
         metadata: request.metadata,
         model_settings: request.model_settings,
         idempotency,

@@ -1,7 +1,7 @@
 //! Fixtures for tests of stores: ids, commands, and [`LogWriter`], which logs a run.
 
 use super::TestStore;
-use model::command::{AnswerBody, AnswerCommand, CancelCommand, Command, StartCommand, SteerCommand};
+use model::command::{AnswerBody, AnswerCommand, CancelCause, CancelCommand, Command, StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::event::{
     ActionRequest, ApprovalDecision, ApprovalDecisionKind, CancelMode, CustomEvent, DisplayMode, Event, Initiator,
@@ -67,7 +67,7 @@ pub fn start_command(run: &TaskId) -> Command {
 
 #[must_use]
 pub fn cancel_command(run: &TaskId) -> Command {
-    Command::Cancel(CancelCommand { task_id: run.clone(), mode: CancelMode::Immediate })
+    Command::Cancel(CancelCommand { task_id: run.clone(), mode: CancelMode::Immediate, cause: CancelCause::User })
 }
 
 #[must_use]

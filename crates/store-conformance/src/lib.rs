@@ -20,11 +20,13 @@ pub mod definitions;
 pub mod fixtures;
 pub mod inbox;
 pub mod journal;
+pub mod log_quota;
 pub mod questions;
 pub mod random_log;
 pub mod random_walk;
 mod reference_store;
 pub mod restart;
+pub mod retention;
 pub mod shares;
 pub mod threads;
 
@@ -142,6 +144,11 @@ macro_rules! conformance {
                 a_sum_saturates;
             definitions:
                 definitions_are_kept_under_their_digest;
+            retention:
+                only_threads_without_work_are_idle,
+                a_thread_that_is_used_again_is_not_deleted,
+                only_files_that_no_thread_uses_are_unused,
+                the_retention_time_is_kept;
         }
     };
     (@each $make:expr; $($module:ident: $($law:ident),+;)+) => {

@@ -422,6 +422,7 @@ impl RandomWalk {
         let before = from.checked_sub(1).map(|from| expected[from].id.as_str().to_owned());
         let rows = directory.runs(&owner, filter, ListPage { before, limit }).await.unwrap();
         assert!(rows.iter().eq(expected[from..].iter().take(limit)), "{place}: {rows:?} instead of {expected:?}");
+        assert_eq!(directory.log_bytes_used(&owner).await, Ok(self.reference.log_bytes(&owner)), "{place}");
         let mut claimable = directory.claimable_threads().await.unwrap();
         claimable.sort();
         assert_eq!(claimable, self.reference.claimable_threads(), "{place}");
@@ -444,6 +445,7 @@ impl RandomWalk {
             assert_eq!(runs, self.reference.runs_of(&owner, &RunFilter::default()), "{place}");
             let questions = directory.approvals(&owner, ApprovalFilter::All, page).await.unwrap();
             assert_eq!(questions, self.reference.approvals_of(&owner, ApprovalFilter::All), "{place}");
+            assert_eq!(directory.log_bytes_used(&owner).await, Ok(self.reference.log_bytes(&owner)), "{place}");
             for day in (0..DAYS).map(Day) {
                 assert_eq!(
                     directory.daily_spend(&owner, day).await,

@@ -336,6 +336,11 @@ impl ReferenceStore {
         self.aliases.len() < before
     }
 
+    pub(super) fn log_bytes(&self, owner: &UserId) -> u64 {
+        let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
+        mine.flat_map(|thread| &thread.records).map(|record| record.size_bytes() as u64).sum()
+    }
+
     pub(super) fn threads_of(&self, owner: &UserId) -> Vec<ThreadRow> {
         let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
         let mut rows: Vec<_> = mine.map(|thread| thread.row.clone()).collect();
@@ -409,6 +414,8 @@ pub(super) fn submit_outcome(answer: &Result<model::ports::Submitted, SubmitErro
         Err(SubmitError::AlreadyDecided(row)) => ExpectedSubmit::AlreadyDecided(row.clone()),
         Err(SubmitError::ApprovalNotFound) => ExpectedSubmit::ApprovalNotFound,
         Err(SubmitError::CallClosed(_)) => panic!("the walk submits no results: {answer:?}"),
+        Err(SubmitError::ThreadParked) => panic!("a store parks nothing: {answer:?}"),
+        Err(SubmitError::LogQuotaExceeded { .. }) => panic!("the walk has no quota: {answer:?}"),
         Err(SubmitError::Store(StoreError::ThreadNotFound)) => ExpectedSubmit::ThreadNotFound,
         Err(SubmitError::Store(StoreError::Unavailable(_))) => ExpectedSubmit::IdTaken,
         Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),

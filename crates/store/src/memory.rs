@@ -5,6 +5,7 @@ mod attachments;
 mod definitions;
 mod inbox;
 mod questions;
+mod retention;
 mod shares;
 mod threads;
 
@@ -29,6 +30,7 @@ const INBOX_ROWS_MAX: usize = 1_000;
 pub struct MemoryStore {
     tables: Mutex<MemoryTables>,
     inbox_rows_max: usize,
+    log_bytes_per_user_max: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +49,7 @@ struct MemoryTables {
     shares: Vec<ShareRow>,
     /// By digest.
     definitions: HashMap<String, String>,
+    retention_time: Option<Millis>,
     last_epoch: u64,
     last_inbox_row: u64,
 }
@@ -82,12 +85,18 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     pub fn new() -> Self {
-        Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX }
+        Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX, log_bytes_per_user_max: None }
     }
 
     #[must_use]
     pub const fn with_inbox_rows_max(mut self, rows_max: usize) -> Self {
         self.inbox_rows_max = rows_max;
+        self
+    }
+
+    #[must_use]
+    pub const fn with_log_bytes_per_user_max(mut self, bytes_max: u64) -> Self {
+        self.log_bytes_per_user_max = Some(bytes_max);
         self
     }
 

@@ -6,6 +6,7 @@
 //!   module per port or table, reads and writes together; `columns` decodes.
 //! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs are; `dead_rows`: which
 //!   rows can be deleted.
+//! - `log_size`: how much each user's records hold. `retention`: what is old enough to be deleted.
 //! - `reader_pool`, `page`: reading; `logged_runs`: reading from another process.
 //!
 //! Invariant: only the writer's thread changes the database or the index, and the index follows the commit.
@@ -20,6 +21,7 @@ mod data_folder;
 mod dead_rows;
 mod definitions;
 mod inbox;
+mod log_size;
 mod logged_runs;
 mod page;
 mod questions;
@@ -28,6 +30,7 @@ mod record_blocks;
 mod record_index;
 mod record_row;
 mod record_scan;
+mod retention;
 mod schema;
 mod shares;
 mod spend;
@@ -40,6 +43,7 @@ pub(crate) use attachment_links::owner_and_path;
 pub(crate) use attachments::attachment_row;
 pub(crate) use data_folder::DataFolder;
 pub use data_folder::StoreOpenError;
+pub use log_size::StorageUse;
 pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
 pub(crate) use page::{PageQuery, read_page};
 pub(crate) use record_index::RecordIndex;
@@ -50,6 +54,7 @@ pub(crate) use schema::{
 
 use crate::validation;
 use async_trait::async_trait;
+use log_size::LogSizeCount;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, OnCommit, PageLimit, RecordPage,
     StoreError, StoreResult, WriteAccess,
@@ -85,6 +90,8 @@ pub struct SqliteOptions {
     pub queue_ops_max: usize,
     /// The maximum number of rows in an inbox.
     pub inbox_rows_max: usize,
+    /// The size of a user's log beyond which no run starts.
+    pub log_bytes_per_user_max: Option<u64>,
     /// The maximum number of concurrent readers.
     pub readers_max: usize,
 }
@@ -97,6 +104,7 @@ impl Default for SqliteOptions {
             group_bytes_max: 4 * 1024 * 1024,
             queue_ops_max: 4_096,
             inbox_rows_max: 1_000,
+            log_bytes_per_user_max: None,
             readers_max: 4,
         }
     }
@@ -135,6 +143,7 @@ impl SqliteStore {
         // After a crash, the write-ahead log may still hold deleted content.
         let scrub = schema::has_pending_wal(&database);
         let (conn, boot, found) = open_database(&database)?;
+        let log_count = LogSizeCount::load(&conn).map_err(|error| StoreOpenError::from_sqlite(&database, &error))?;
         for row in &found.stray_rows {
             tracing::error!(?row, "a stored record fits nowhere: `headwater verify` lists all damage");
         }
@@ -149,6 +158,8 @@ impl SqliteStore {
             ended_runs: found.ended_runs,
             dead_rows: found.dead_rows,
             inbox_rows_max: options.inbox_rows_max,
+            log_bytes_per_user_max: options.log_bytes_per_user_max,
+            log_count,
             ..WriterState::default()
         };
         let limits = GroupLimits {

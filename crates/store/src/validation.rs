@@ -4,7 +4,7 @@
 //! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every
 //! run in [`runs_in_batch`] must then belong to the thread. [`closed_approval_result`] checks submitted decisions.
 
-use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command};
+use model::command::{AnswerBody, AnswerCommand, CancelCause, CancelCommand, ClientToolResult, Command};
 use model::defects::Defect;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::ports::{
@@ -211,9 +211,22 @@ pub(crate) fn is_same_answer(known: &ApprovalAnswer, answer: &ApprovalAnswer) ->
     known.decision == answer.decision && known.by == answer.by
 }
 
+/// Whether the command starts a run, or continues one that could have ended: what a user whose log is full may not do.
+pub(crate) const fn adds_input(command: &Command) -> bool {
+    match command {
+        Command::Start(_) | Command::Steer(_) => true,
+        Command::Cancel(_) | Command::Answer(_) => false,
+    }
+}
+
 /// A full inbox accepts time-outs, because the queued commands may wait for one.
 pub(crate) fn bypasses_inbox_limit(command: &Command) -> bool {
-    approval_decision(command).is_some_and(|(.., by)| by == Initiator::Timeout)
+    match command {
+        Command::Cancel(cancel) => cancel.cause == CancelCause::Deadline,
+        Command::Start(_) | Command::Steer(_) | Command::Answer(_) => {
+            approval_decision(command).is_some_and(|(.., by)| by == Initiator::Timeout)
+        }
+    }
 }
 
 pub(crate) fn unknown_approval(key: &ApprovalKey) -> AppendOutcome {

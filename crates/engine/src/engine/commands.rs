@@ -171,6 +171,15 @@ impl Engine {
         Ok(machine::pending_requests(&self.fold_open_run(user, run).await?))
     }
 
+    /// The calls that one task of a run has made.
+    pub async fn calls_of_task(&self, user: &UserId, run: &RunRow, task: &TaskId) -> Result<Vec<CallId>, StoreError> {
+        let Some(first) = run.first_seq else { return Ok(Vec::new()) };
+        let last = run.last_seq.filter(|_| run.status.is_terminal());
+        let fold = self.fold_run(user, &run.thread, first, last).await?;
+        let calls = fold.task(task).into_iter().flat_map(|task| task.calls());
+        Ok(calls.map(|(_, call)| call.call_id.clone()).collect())
+    }
+
     /// The fold of a run; empty if it has not started, or has ended and asks nothing any more.
     async fn fold_open_run(&self, user: &UserId, run: &RunRow) -> Result<RunFold, StoreError> {
         match run.first_seq.filter(|_| !run.status.is_terminal()) {

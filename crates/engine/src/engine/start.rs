@@ -4,7 +4,7 @@ use super::Engine;
 use super::on_busy::BusyOutcome;
 use crate::actor_registry::WakeReason;
 use crate::session::NewThread;
-use model::command::{CancelCommand, Command, StartCommand};
+use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::content::ContentPart;
 use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
 use model::history::PriorHistory;
@@ -158,7 +158,8 @@ impl Engine {
         }
         if let Some(busy) = interrupted {
             // After the start, so that a request that is sent twice at once cannot cancel its own run.
-            let cancel = Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate });
+            let cancel =
+                Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate, cause: CancelCause::User });
             self.submit(user, &thread, cancel, None).await?;
         }
         Ok(StartedRun { task, thread })

@@ -4,8 +4,8 @@ use super::ThreadSession;
 use crate::shared::StopMode;
 use machine::{CancelTask, MachineInput, TimerId};
 use model::TaskId;
-use model::command::{AnswerCommand, Command, StartCommand, SteerCommand};
-use model::event::{DisplayMode, Initiator};
+use model::command::{AnswerCommand, CancelCause, CancelCommand, Command, StartCommand, SteerCommand};
+use model::event::{CancelMode, DisplayMode, Initiator};
 use model::json::JsonObject;
 use model::model_settings::ModelSettings;
 use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError, ThreadMode};
@@ -46,10 +46,15 @@ impl ThreadSession<'_> {
                 }
                 Command::Start(_) => waiting.push_back(row),
                 Command::Cancel(cancel) => {
-                    let (task_id, mode) = (cancel.task_id.clone(), cancel.mode);
+                    let CancelCommand { task_id, mode, cause } = cancel.clone();
                     self.consume_row(row.id);
                     if self.run.as_ref().is_some_and(|run| run.fold.task(&task_id).is_some()) {
-                        self.step(MachineInput::Cancel(CancelTask { task_id, mode, by: Initiator::User }));
+                        self.step(match cause {
+                            CancelCause::User => {
+                                MachineInput::Cancel(CancelTask { task_id, mode, by: Initiator::User })
+                            }
+                            CancelCause::Deadline => MachineInput::Timer(TimerId::Run(task_id)),
+                        });
                     } else {
                         self.cancel_queued_run(&task_id, &mut waiting, row.at);
                     }
@@ -66,23 +71,27 @@ impl ThreadSession<'_> {
         self.waiting_rows = waiting;
     }
 
-    /// Handles a timer. The deadline of a run is an input. The time-out of an approval is an answer like any other: it is
-    /// stored first, and the answer that is stored first decides.
+    /// Handles a timer. The time-out of an approval is an answer like any other, and the deadline of a run a cancel: both are
+    /// stored first, and what is stored first counts. So whoever sent an answer was told what the log will say.
     pub(crate) async fn on_timer(&mut self, timer: TimerId) -> Result<(), StoreError> {
-        let TimerId::Approval(key) = &timer else {
-            self.step(MachineInput::Timer(timer));
-            return Ok(());
+        let (command, task_path) = match &timer {
+            TimerId::Run(task_id) => {
+                let (mode, cause) = (CancelMode::Immediate, CancelCause::Deadline);
+                (Command::Cancel(CancelCommand { task_id: task_id.clone(), mode, cause }), Vec::new())
+            }
+            TimerId::Approval(key) => {
+                let Some(run) = &self.run else { return Ok(()) };
+                let Some(answer) = machine::timeout_answer(run, key) else { return Ok(()) };
+                let task_path = machine::answered_tasks(&run.fold, &answer.body);
+                (Command::Answer(answer), task_path)
+            }
         };
-        let Some(answer) = self.run.as_ref().and_then(|run| machine::timeout_answer(run, key)) else { return Ok(()) };
         let context = self.context;
         let at = context.shared.ports.clock.now();
-        let run = self.run.as_ref();
-        let task_path = run.map(|run| machine::answered_tasks(&run.fold, &answer.body)).unwrap_or_default();
-        let (thread, command) = (context.thread.clone(), Command::Answer(answer));
-        let thread_mode = ThreadMode::MustExist;
+        let (thread, thread_mode) = (context.thread.clone(), ThreadMode::MustExist);
         let submission = Submission { thread, thread_mode, at, command, idempotency_key: None, task_path };
         match context.shared.ports.directory.writer(&context.owner)?.submit(&context.owner, submission).await {
-            // The inbox has this answer, or the one that was first.
+            // The inbox has this command, or the answer that was first.
             Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,
             // The request is not durable yet, so there is no other answer either.
             Err(SubmitError::ApprovalNotFound) if self.in_flight.is_some() => {

@@ -203,6 +203,41 @@ async fn a_decision_behind_a_cancel_gets_the_outcome_of_the_cancel() {
     }
 }
 
+/// The run's own time is up, and its end is on the way to the disk: a decision that arrives now has come too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_at_the_deadline_of_its_run_is_told_what_the_log_says() {
+    for kind in STORE_KINDS {
+        let mut definitions = definitions();
+        definitions.limits.run_deadline_ms = 60_000;
+        let test_engine = TestEngine::with_definitions(kind, definitions.clone()).await;
+        let (asked, called) = (test_engine.start_run(None, "trade").await, test_engine.start_run(None, "client").await);
+        let key = approval_key(&test_engine.wait_settled(&asked).await);
+        let call = test_engine.wait_settled(&called).await.pending[0].call_id.clone();
+        test_engine.wait_idle().await;
+        let (test_env, clock) = test_engine.stop().await;
+        clock.advance(61_000);
+        let setup = TestSetup { clock, definitions, hold_appends: true, ..TestSetup::default() };
+        let test_engine = TestEngine::start_in(test_env, setup).await;
+        let ending = async {
+            while test_engine.journal.append_count() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, ending).await.expect("both runs end");
+        let told = test_engine.decide(&asked.task, &key, ApprovalDecisionKind::Approve).await;
+        let result = test_engine.submit_result(&called.task, &call, "too late").await;
+        test_engine.journal.release_appends(1_000);
+        for run in [&asked, &called] {
+            let ended = test_engine.wait_until(run, |object| object.status.is_terminal()).await;
+            assert_eq!(ended.status, TaskStatus::Incomplete, "{kind:?}: {ended:?}");
+        }
+        let by = closed_by(&test_engine, &asked, &key).await;
+        assert_eq!(told.is_ok(), by == Initiator::User, "{kind:?}: told {told:?}, closed by {by:?}");
+        assert!(result.is_err(), "{kind:?}: the call was closed without it");
+        assert_eq!(test_engine.tools.call_count("trade"), 0, "{kind:?}");
+    }
+}
+
 /// A cancel and a decision at once: the response to the decision agrees with the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_beside_a_cancel_is_told_what_the_log_says() {

@@ -1,13 +1,17 @@
 //! Runs that nobody can resume: they fail after three attempts, and their thread goes on.
 
 use crate::fake_ports::AppendFailure;
+use crate::fixtures::text_parts;
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, TestEnv, TestSetup};
-use engine::{NewRun, StartedRun};
+use engine::{NewRun, RecoveryAttempts as _, StartError, StartedRun};
+use model::command::{CancelCause, CancelCommand};
 use model::error::ErrorInfo;
-use model::event::ClientTool;
+use model::event::{CancelMode, ClientTool};
 use model::item::{Item, ResultStatus};
+use model::ports::{StoreError, SubmitError};
 use model::task::{TaskObject, TaskStatus};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -66,6 +70,40 @@ fn a_run_whose_recovery_crashed_three_times_fails_and_its_thread_goes_on() {
     }
 }
 
+/// Even giving up has crashed the process: nothing may wake the thread any more, and whoever tries is told.
+#[test]
+fn a_parked_thread_refuses_commands_and_can_be_read_and_deleted() {
+    for kind in STORE_KINDS {
+        let env = Arc::new(TestEnv::new(kind));
+        let run = crash_process(&env, 2, Some("one")).unwrap();
+        env.recovery_attempts.save(&BTreeMap::from([(run.thread.clone(), 3)])).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let test_engine = TestEngine::start_in(Arc::clone(&env), TestSetup::default()).await;
+            let (engine, user) = (&test_engine.engine, &test_engine.user);
+            let (task_id, mode) = (run.task.clone(), CancelMode::Immediate);
+            let cancel = CancelCommand { task_id, mode, cause: CancelCause::User };
+            let cancelled = engine.cancel(user, &run.thread, cancel, None).await;
+            assert_eq!(cancelled, Err(SubmitError::ThreadParked), "{kind:?}");
+            let steered = engine.steer(user, &run.thread, run.task.clone(), text_parts("more"), None).await;
+            assert_eq!(steered, Err(SubmitError::ThreadParked), "{kind:?}");
+            let (agent, thread) = ("demo".to_owned(), Some(run.thread.clone()));
+            let next = NewRun { agent, input: text_parts("two"), thread, ..NewRun::default() };
+            let next = engine.start(user, next).await;
+            assert!(matches!(next, Err(StartError::Submit(SubmitError::ThreadParked))), "{kind:?}: {next:?}");
+            assert_eq!(engine.live_threads(), 0, "{kind:?}: nothing woke it");
+            assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Running, "{kind:?}");
+            let stranger = engine.steer(&"stranger".into(), &run.thread, run.task.clone(), text_parts("x"), None).await;
+            assert_eq!(stranger, Err(SubmitError::Store(StoreError::ThreadNotFound)), "{kind:?}");
+
+            assert_eq!(engine.delete_thread(user, &run.thread).await, Ok(true), "{kind:?}");
+            assert_eq!(env.recovery_attempts.load(), BTreeMap::new(), "{kind:?}");
+            let other = test_engine.start_run(None, "three").await;
+            assert_eq!(test_engine.wait_settled(&other).await.status, TaskStatus::Completed, "{kind:?}");
+        });
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_frees_the_thread() {
     for kind in STORE_KINDS {
@@ -96,7 +134,7 @@ async fn a_stored_schema_beyond_the_bounds_is_an_error_of_its_call_also_after_a_
     for tool in &mut tools {
         *tool = ClientTool { parameters: parameters.clone(), ..tool.clone() };
     }
-    let input = crate::fixtures::text_parts("client");
+    let input = text_parts("client");
     let new = NewRun { agent: "demo".to_owned(), input, tools, ..NewRun::default() };
     let run = test_engine.engine.start(&test_engine.user, new).await.unwrap();
     let test_engine = test_engine.restart().await;

@@ -7,7 +7,7 @@ use crate::fake_ports::{
 use crate::fixtures::{SCENARIOS, definitions, parts_with_links, text_parts};
 use bytes::Bytes;
 use engine::{CurrentDefinitions, Engine, NewRun, Ports, StartedRun, View};
-use model::command::{CancelCommand, ClientToolResult};
+use model::command::{CancelCause, CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
@@ -236,7 +236,10 @@ impl TestEngine {
 
     pub(crate) async fn cancel(&self, task: &TaskId, mode: CancelMode) {
         let (thread, task_id) = (self.run_row(task).await.thread, task.clone());
-        self.engine.cancel(&self.user, &thread, CancelCommand { task_id, mode }, None).await.expect("taken");
+        self.engine
+            .cancel(&self.user, &thread, CancelCommand { task_id, mode, cause: CancelCause::User }, None)
+            .await
+            .expect("taken");
     }
 
     pub(crate) async fn steer(&self, started: &StartedRun, text: &str) {

@@ -160,6 +160,7 @@ impl From<BlobError> for Rejection {
     fn from(error: BlobError) -> Self {
         match error {
             BlobError::QuotaExceeded { most, used } => {
+                metrics::counter!("headwater_quota_rejections_total", "quota" => "files").increment(1);
                 let rejection = Self::new(ErrorCode::QuotaExceeded, error.to_string());
                 rejection.with_extension("bytes_max", most).with_extension("bytes_used", used)
             }

@@ -11,9 +11,9 @@ use model::event::Event;
 use model::ports::{
     AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox,
-    InboxRow, Journal, ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, RunFilter, RunRow, ScheduledWakeup,
-    ShareRow, Spend, StoreError, StoreResult, SubmitError, Submitted, ThreadRow, ThreadShares, Threads, UsageLedger,
-    WriteAccess,
+    InboxRow, Journal, ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, Retention, RunFilter, RunRow,
+    ScheduledWakeup, ShareRow, Spend, StoreError, StoreResult, SubmitError, Submitted, ThreadRow, ThreadShares,
+    Threads, UsageLedger, WriteAccess,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
@@ -142,6 +142,40 @@ impl Threads for ScopedStore {
             }
             _ => self.directory.alias(owner, kind, name).await,
         }
+    }
+
+    async fn log_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
+        self.directory.log_bytes_used(owner).await
+    }
+}
+
+/// Of all owners, so no viewer's name is involved.
+#[async_trait]
+impl Retention for ScopedStore {
+    async fn idle_threads(
+        &self,
+        since: Millis,
+        after: Option<&ThreadId>,
+        limit: usize,
+    ) -> StoreResult<Vec<(UserId, ThreadId)>> {
+        self.directory.idle_threads(since, after, limit).await
+    }
+
+    async fn unused_files(
+        &self,
+        since: Millis,
+        after: Option<&(UserId, String)>,
+        limit: usize,
+    ) -> StoreResult<Vec<(UserId, String)>> {
+        self.directory.unused_files(since, after, limit).await
+    }
+
+    async fn retention_time(&self) -> StoreResult<Option<Millis>> {
+        self.directory.retention_time().await
+    }
+
+    async fn newest_activity(&self) -> StoreResult<Option<Millis>> {
+        self.directory.newest_activity().await
     }
 }
 

@@ -136,7 +136,7 @@ error_codes! {
         ImageTooLarge = "image_too_large" 422 permanent;
         /// The uploaded file is empty.
         EmptyFile = "empty_file" 422 permanent;
-        /// The user's storage quota is used up.
+        /// The user's files or conversations hold as many bytes as they may.
         QuotaExceeded = "quota_exceeded" 413 permanent;
         /// The request has no API key or a malformed one, or its ticket or share token is not valid.
         Unauthorized = "unauthorized" 401 permanent;
@@ -184,6 +184,8 @@ error_codes! {
         NoSession = "no_session" 409 permanent;
         /// The thread is busy with another run.
         ThreadBusy = "thread_busy" 409 retryable;
+        /// The server failed each time that it resumed the thread, and does not try again. It can be read and deleted.
+        ThreadParked = "thread_parked" 409 permanent;
         /// The run does not wait for a result of this call.
         NothingPending = "nothing_pending" 409 permanent;
         /// Other requests kept changing the same object.

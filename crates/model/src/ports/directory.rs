@@ -1,8 +1,8 @@
 //! All tables other than the log as one trait object, and write access to them.
 
 use super::{
-    AttachmentWriter, Attachments, DefinitionStore, DefinitionWriter, Inbox, InboxWriter, PendingQuestions,
-    ShareWriter, StoreError, ThreadShares, ThreadWriter, Threads, UsageLedger,
+    AttachmentWriter, Attachments, DefinitionStore, DefinitionWriter, Inbox, InboxWriter, PendingQuestions, Retention,
+    RetentionWriter, ShareWriter, StoreError, ThreadShares, ThreadWriter, Threads, UsageLedger,
 };
 use crate::id::UserId;
 
@@ -18,20 +18,42 @@ use crate::id::UserId;
 /// `store_conformance` contains these laws as tests, one module per trait; every backend runs them.
 #[warn(missing_docs)]
 pub trait Directory:
-    Inbox + Threads + PendingQuestions + ThreadShares + UsageLedger + DefinitionStore + Attachments + WriteAccess
+    Inbox
+    + Threads
+    + PendingQuestions
+    + ThreadShares
+    + UsageLedger
+    + DefinitionStore
+    + Attachments
+    + Retention
+    + WriteAccess
 {
 }
 
 impl<T> Directory for T where
-    T: Inbox + Threads + PendingQuestions + ThreadShares + UsageLedger + DefinitionStore + Attachments + WriteAccess
+    T: Inbox
+        + Threads
+        + PendingQuestions
+        + ThreadShares
+        + UsageLedger
+        + DefinitionStore
+        + Attachments
+        + Retention
+        + WriteAccess
 {
 }
 
 /// Every write to the tables other than the log, except [`super::Journal::append`].
 #[warn(missing_docs)]
-pub trait DirectoryWriter: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter {}
+pub trait DirectoryWriter:
+    InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter + RetentionWriter
+{
+}
 
-impl<T> DirectoryWriter for T where T: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter {}
+impl<T> DirectoryWriter for T where
+    T: InboxWriter + ThreadWriter + ShareWriter + DefinitionWriter + AttachmentWriter + RetentionWriter
+{
+}
 
 /// Grants write access.
 ///

@@ -122,6 +122,12 @@ pub enum SubmitError {
     /// The inbox is full.
     #[error("{0} commands wait for this thread already: let it work some off, or use another thread")]
     InboxFull(usize),
+    /// The user's log is full: no run starts, and none gets more input. Answers and cancels are accepted.
+    #[error("your conversations hold {used} bytes, and may hold {max}: delete some of them to go on")]
+    LogQuotaExceeded { used: u64, max: u64 },
+    /// The executor does not resume the thread any more, because that crashed it each time. It can be read and deleted.
+    #[error("the server failed each time that it resumed this thread: start a new thread, or delete this one")]
+    ThreadParked,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

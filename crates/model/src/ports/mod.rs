@@ -13,6 +13,7 @@ mod inbox;
 mod journal;
 mod projection;
 mod questions;
+mod retention;
 mod shares;
 mod threads;
 
@@ -26,6 +27,7 @@ pub use inbox::*;
 pub use journal::*;
 pub use projection::*;
 pub use questions::*;
+pub use retention::*;
 pub use shares::*;
 pub use threads::*;
 

@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 ///    decision again is [`super::Submitted::Duplicate`], another one [`super::SubmitError::AlreadyDecided`], one for a
 ///    question that does not exist [`super::SubmitError::ApprovalNotFound`]; none of these writes a row.
 /// 3. From the moment that a question expires only the clock decides it. The clock's decision is accepted by a full inbox.
-/// 4. A cancel that waits in the inbox has closed the questions of its task and of those below it, also questions that are
+/// 4. A cancel that waits in the inbox, also the one with which a run whose time is up ends, has closed the questions of its task and of those below it, also questions that are
 ///    asked after it: a decision is [`super::SubmitError::AlreadyDecided`] with the rejection that the log will have, a result
 ///    [`super::SubmitError::CallClosed`].
-/// 5. Records override submissions: the questions of a run whose time is up end so, even after a submitted decision.
+/// 5. Records override submissions: the questions of a run that fails or exceeds a limit end so, even after a submitted
+///    decision.
 /// 6. A call of a client tool has no row before its first result; the run knows whether it waits. The first result wins:
 ///    the same again is [`super::Submitted::Duplicate`], another one, or one for a call that records closed
 ///    ([`super::DirectoryChange::ClientCallClosed`]), is [`super::SubmitError::CallClosed`]. Of the results of one submission

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 /// 3. An alias may exist before its thread.
 /// 4. Changing a conversation is compare-and-set: of two changes that start from the same row, one is applied and the
 ///    other is an [`AliasUpdate::Conflict`] that changes nothing.
+/// 5. A user's log has the size of all records of the user's threads ([`crate::Record::size_bytes`]), those that are durable
+///    and no others. A deleted thread does not count.
 #[warn(missing_docs)]
 #[async_trait]
 pub trait Threads: Send + Sync {
@@ -25,6 +27,10 @@ pub trait Threads: Send + Sync {
 
     /// The alias with this name.
     async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>>;
+
+    /// The size of a user's log in bytes. It does not take longer for a longer log. Threads of an older format may be counted
+    /// only some time after the store was opened.
+    async fn log_bytes_used(&self, owner: &UserId) -> StoreResult<u64>;
 }
 
 /// Changes threads and aliases. The law is [`Threads`]'.

@@ -22,6 +22,7 @@ use fetch::{OwnAddress, UrlRules};
 use gateway::descriptors::raise_descriptor_limit;
 use gateway::documents::WebDocumentSettings;
 use gateway::request_limits::RequestLimits;
+use gateway::retention::run_retention;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -69,7 +70,11 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let listener = listen::bind_listener(config.listen).with_context(|| listen_error_context(config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
-    let options = store::SqliteOptions { commit_spacing: config.commit_spacing, ..store::SqliteOptions::default() };
+    let options = store::SqliteOptions {
+        commit_spacing: config.commit_spacing,
+        log_bytes_per_user_max: config.http_limits.log_bytes_per_user_max,
+        ..store::SqliteOptions::default()
+    };
     let dir = config.data_dir.clone();
     let store = tokio::task::spawn_blocking(move || SqliteStore::open(&dir, &options)).await.context("no thread")??;
     let store = Arc::new(store);
@@ -77,7 +82,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     config.tools = Arc::new(Toolbox::clone(&config.tools).with_process_mark(mark.clone()));
     tool_guardian::take_over_programs(&mark).await;
     let (data_dir, grace) = (config.data_dir.clone(), config.shutdown_grace);
-    let limits = config.http_limits.clone();
+    let (limits, retention) = (config.http_limits.clone(), config.retention);
     let providers = Arc::new(CurrentProviders::new(std::mem::take(&mut config.models)));
     let app = build_app(config, Arc::clone(&providers), address, Arc::clone(&store)).await?;
     let control_socket = spawn_control_socket(&app, &data_dir);
@@ -85,6 +90,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     if unfinished > 0 {
         tracing::info!(threads = unfinished, "resuming unfinished threads");
     }
+    let retention = tokio::spawn(run_retention(app.gateway.clone(), retention));
     let (closing, closed) = watch::channel(false);
     let serving = tokio::spawn(listen::serve_connections(listener, router(&app), limits, closed));
     announce_config(&source);
@@ -96,6 +102,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     tracing::info!(grace_ms = grace.as_millis(), "stopping; a second signal stops at once");
     app.start_shutdown();
+    retention.abort();
     closing.send_replace(true);
     tokio::select! {
         () = app.gateway.engine.stop(grace) => {}

@@ -7,7 +7,7 @@ use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::urls::{is_host, is_origin};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides, StorageConfig};
-use super::{agent_calls, agents, call_rules, fetch, files, limits, providers, secrets, tools};
+use super::{agent_calls, agents, call_rules, fetch, files, limits, providers, retention, secrets, tools};
 use ::tools::Toolbox;
 use gateway::secret_token::{encode_hex, secret_digest};
 use model::definition::Definitions;
@@ -18,8 +18,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use toml::de::DeTable;
 
-const KEYS: [&str; 11] =
-    ["agents", "tools", "providers", "prices", "auth", "server", "limits", "metrics", "store", "files", "fetch"];
+const KEYS: [&str; 12] = [
+    "agents",
+    "tools",
+    "providers",
+    "prices",
+    "auth",
+    "server",
+    "limits",
+    "metrics",
+    "store",
+    "files",
+    "fetch",
+    "retention",
+];
 const AUTH_KEYS: [&str; 2] = ["mode", "models"];
 const METRICS_KEYS: [&str; 1] = ["token"];
 const SERVER_KEYS: [&str; 5] = ["listen", "data_dir", "hosts", "origins", "stop_grace_ms"];
@@ -40,10 +52,11 @@ pub(super) fn build_storage_config(source: &ConfigSource, overrides: Overrides) 
     let findings = Diagnostics::new(source);
     let entries = parse_tables(source, &findings);
     let file = ConfigTable::root(&findings, &entries, &KEYS);
+    let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS)).unwrap_or(AuthMode::None);
     let config = StorageConfig {
         data_dir: read_data_dir(&file.table("server", &SERVER_KEYS), overrides.data_dir),
-        auth: read_auth_mode(&file.table("auth", &AUTH_KEYS)).unwrap_or(AuthMode::None),
-        files: files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env),
+        auth,
+        files: files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env, auth),
     };
     (config, findings.into_sorted())
 }
@@ -84,20 +97,22 @@ fn read_settings(
     if auth == Some(AuthMode::None) && !listen.ip().is_loopback() {
         findings.push(ConfigError::ExposedWithoutAuth(listen));
     }
+    let auth = auth.unwrap_or(AuthMode::None);
     let files = file.table("files", &files::KEYS);
     let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
     Config {
         listen,
         data_dir: read_data_dir(&server, overrides.data_dir),
-        auth: auth.unwrap_or(AuthMode::None),
+        auth,
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
         public_url: files::read_public_url(&files),
-        files: files::read_files(&files, findings, overrides.env),
+        files: files::read_files(&files, findings, overrides.env, auth),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
-        http_limits: limits::read_http_limits(&limits, auth.unwrap_or(AuthMode::None)),
+        http_limits: limits::read_http_limits(&limits, auth),
+        retention: retention::read_retention(&file.table("retention", &retention::KEYS)),
         metrics_token_digest: read_metrics_token(&file.table("metrics", &METRICS_KEYS)),
         definitions,
         models: providers::read_providers(&providers, env_providers, overrides.record_dir, findings),

@@ -1,5 +1,6 @@
 //! `[files]`: where the files of users are, and how much of them there may be.
 
+use super::AuthMode;
 use super::diagnostics::Diagnostics;
 use super::table::{ConfigTable, quote_text};
 use super::urls::is_http_base_url;
@@ -22,6 +23,8 @@ pub(super) const KEYS: [&str; 12] = [
     "signed_url_seconds",
     "signed_blobs",
 ];
+/// Files of one user, where users are told apart: ten gibibytes.
+const USER_BYTES_MAX: u64 = 10 << 30;
 /// A terabyte: more is no bound.
 const MODELS_BYTES_LIMIT: u64 = 1 << 40;
 
@@ -29,6 +32,7 @@ pub(super) fn read_files(
     table: &ConfigTable<'_>,
     findings: &Diagnostics<'_>,
     environment: Option<fn(&str) -> Option<String>>,
+    auth: AuthMode,
 ) -> AttachmentSettings {
     let place = read_location(table, findings);
     let variables = match (&place, environment) {
@@ -46,7 +50,10 @@ pub(super) fn read_files(
         bucket: read_checked_text(table, "bucket", is_valid_id, "1 to 64 letters, digits, `_` or `-`"),
         upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(base.upload_bytes_max),
         image_bytes_max: table.number("image_bytes_max", 1..=u64::MAX >> 1).unwrap_or(base.image_bytes_max),
-        user_bytes_max: table.number("user_bytes_max", 0..=u64::MAX >> 1),
+        // A quota protects the other users, of whom mode `none` has none.
+        user_bytes_max: table
+            .number("user_bytes_max", 0..=u64::MAX >> 1)
+            .or_else(|| (auth == AuthMode::Keys).then_some(USER_BYTES_MAX)),
         model_bytes_max: table.number("model_bytes_max", 0..=u64::MAX >> 1).unwrap_or(base.model_bytes_max),
         models_bytes_max: table.number("models_bytes_max", 1..=MODELS_BYTES_LIMIT).unwrap_or(base.models_bytes_max),
         text_bytes_max: table.size("text_bytes_max").unwrap_or(base.text_bytes_max),

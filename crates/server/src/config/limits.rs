@@ -30,7 +30,7 @@ const RUN_KEYS: [&str; 14] = [
     "retry_after_max_ms",
 ];
 /// Limits of connections and requests.
-pub(super) const HTTP_KEYS: [&str; 16] = [
+pub(super) const HTTP_KEYS: [&str; 17] = [
     "body_bytes_max",
     "large_bodies_max",
     "large_bodies_per_user_max",
@@ -44,6 +44,7 @@ pub(super) const HTTP_KEYS: [&str; 16] = [
     "connections_max",
     "runs_per_user_max",
     "requests_per_user_minute_max",
+    "log_bytes_per_user_max",
     "input_parts_max",
     "input_files_max",
     "tools_max",
@@ -59,6 +60,8 @@ pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
 /// Live runs, and requests per minute, of users who are told apart.
 const RUNS_PER_USER_MAX: u32 = 1_000;
 const REQUESTS_PER_USER_MINUTE_MAX: u32 = 6_000;
+/// Records of all conversations of a user who is told apart: four gibibytes, the text of some ten thousand long ones.
+const LOG_BYTES_PER_USER_MAX: u64 = 4 << 30;
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
 const MICROS_PER_UNIT: u32 = 1_000_000;
 const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
@@ -113,6 +116,10 @@ pub(super) fn read_http_limits(table: &ConfigTable<'_>, auth: AuthMode) -> HttpL
         bodies: BodyBudget::new(read_body_limits(table, auth, body_bytes_max)),
         requests_per_user_minute_max: per_user("requests_per_user_minute_max", REQUESTS_PER_USER_MINUTE_MAX)
             .unwrap_or_default(),
+        log_bytes_per_user_max: table
+            .number("log_bytes_per_user_max", 0..=u64::MAX >> 1)
+            .or_else(|| (auth == AuthMode::Keys).then_some(LOG_BYTES_PER_USER_MAX))
+            .filter(|max| *max > 0),
         settings: ConnectionSettings {
             connections_max: table.size("connections_max"),
             streams_per_user_max: table.size("streams_per_user_max"),

@@ -131,8 +131,9 @@ async fn a_long_body_is_parsed_beside_the_workers() {
         let members: Map<String, Value> = (0..count).map(|n| (format!("k{n}"), Value::Null)).collect();
         Value::Object(members).to_string().into()
     };
-    assert!(JsonBody::parse_text(keys(100)).now_or_never().is_some());
-    let mut long = Box::pin(JsonBody::parse_text(keys(20_000)));
+    let user = UserId::from("ann");
+    assert!(JsonBody::parse_text(keys(100), &user).now_or_never().is_some());
+    let mut long = Box::pin(JsonBody::parse_text(keys(20_000), &user));
     assert!((&mut long).now_or_never().is_none());
     assert!(long.await.is_ok_and(|body| body.into_object::<Map<String, Value>>().is_ok_and(|map| map.len() == 20_000)));
 }

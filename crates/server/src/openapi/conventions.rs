@@ -73,6 +73,7 @@ impl Operation<'_> {
             ErrorCode::InvalidIdempotencyKey,
             ErrorCode::IdempotencyKeyReused,
             ErrorCode::InboxFull,
+            ErrorCode::ThreadParked,
         ])
     }
 
@@ -86,6 +87,7 @@ impl Operation<'_> {
             ErrorCode::ModelNotAllowed,
             ErrorCode::InstructionsNotAllowed,
             ErrorCode::TooManyRuns,
+            ErrorCode::QuotaExceeded,
         ])
     }
 

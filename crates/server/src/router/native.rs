@@ -96,7 +96,7 @@ fn add_input_routes(api: &mut Api) {
     .description(
         "Results of client tools. A run waits for them from the end of the turn that called them (`task.step.done`). \
      When nothing else can proceed it pauses, and `pending` names them. Either all results of a request are \
-             accepted or none.",
+             accepted or none. The task may be the run's or that of the sub-agent that made the calls.",
     )
     .idempotent()
     .body::<Vec<SubmittedToolResult>>()

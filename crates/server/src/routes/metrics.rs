@@ -27,8 +27,17 @@ pub(crate) async fn handle(
     metrics::counter!("headwater_store_bytes_total").absolute(stats.bytes);
     metrics::counter!("headwater_store_blocks_total").absolute(stats.blocks);
     metrics::counter!("headwater_store_failures_total").absolute(stats.failures);
+    if let Ok(used) = app.store.storage_use().await {
+        metrics::gauge!("headwater_log_bytes").set(gauge_value(used.log_bytes));
+        metrics::gauge!("headwater_file_bytes").set(gauge_value(used.file_bytes));
+    }
     app.metrics.run_upkeep();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
+const fn gauge_value(bytes: u64) -> f64 {
+    bytes as f64
 }
 
 /// A reverse proxy on this machine connects from a loopback address, too, but on behalf of others: it says so in a header,

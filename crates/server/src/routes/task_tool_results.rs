@@ -28,11 +28,11 @@ pub(crate) async fn handle(
     let _large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
     let results: Vec<SubmittedToolResult> = json.into_list(app.gateway.limits.tools_max)?;
-    let run = find_run_of_task(&app.gateway, &caller.user, &task).await?;
+    find_run_of_task(&app.gateway, &caller.user, &task).await?;
     if results.is_empty() {
         return Err(Problem::invalid_body("the list must not be empty"));
     }
     let results = parse_tool_results(results, app.gateway.limits.parts_max)?;
-    submit_tool_results(&app.gateway, &caller.user, run, results, idempotency).await?;
+    submit_tool_results(&app.gateway, &caller.user, &task, results, idempotency).await?;
     task_response(&app, &caller.user, &task, StatusCode::ACCEPTED).await
 }

@@ -168,7 +168,7 @@ impl BlocksSocket {
         let Self { app, caller, session, .. } = self;
         let (gateway, user) = (&app.gateway, &caller.user);
         app.request_limits.count(user)?;
-        let message = parse_client_message(JsonBody::parse_text(text).await?)?;
+        let message = parse_client_message(JsonBody::parse_text(text, user).await?)?;
         if caller.share().is_some() && !message.is_read_only() {
             return Err(share_read_only());
         }

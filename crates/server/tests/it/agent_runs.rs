@@ -1,7 +1,7 @@
 //! Agent runs over HTTP: thread names, resumable streams, and the history by day.
 
 mod history;
-mod history_writer;
+pub(crate) mod history_writer;
 
 use crate::harness::{Server, SseFrame, concat_raw_frames, parse_frames};
 use reqwest::Method;

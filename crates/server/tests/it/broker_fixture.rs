@@ -152,7 +152,9 @@ pub(crate) fn placed_orders(hw: &Server) -> Vec<Value> {
 /// Starts a run and returns its object when it is paused.
 pub(crate) async fn start_paused(hw: &Server, body: Value) -> Value {
     let mut body = body;
-    body["model"] = json!("broker");
+    if body.get("model").is_none() {
+        body["model"] = json!("broker");
+    }
     body["wait"] = json!(true);
     let reply = hw.post("/v1/tasks", body).await;
     assert_eq!(reply.status, 200, "{}", reply.text);

@@ -167,6 +167,8 @@ input_hook = { "?" = 1 }
 "?" = 1
 [fetch]
 "?" = 1
+[retention]
+"?" = 1
 "#;
 
 /// The keys of every table, as the parser lists them in the error for an unknown key.

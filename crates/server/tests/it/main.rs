@@ -51,6 +51,7 @@ mod provider_files;
 mod provider_tools;
 mod proxies;
 mod queue;
+mod quotas;
 mod reasoning_resend;
 mod recording;
 mod references;

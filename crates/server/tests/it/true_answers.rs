@@ -129,3 +129,56 @@ async fn a_number_is_shown_and_carried_out_as_it_was_approved() {
     let kept = hw.post_text("/v1/tasks", metadata("-9223372036854775808")).await;
     assert!(kept.text.contains(r#""n":-9223372036854775808"#), "{}", kept.text);
 }
+
+const TWO_SCOUTS: &str = r#"
+[agents.lead]
+model = "mine/lead"
+tools = ["scout"]
+
+[agents.scout]
+model = "mine/scout"
+description = "Finds places."
+tools = ["locate"]
+
+[tools.locate]
+kind = "client"
+description = "Where it is."
+
+[providers.mine]
+kind = "scripted"
+file = "scenarios.toml"
+"#;
+
+const TWO_SCOUTS_SCENARIOS: &str = r#"
+[[scenario]]
+model = "scout"
+[[scenario.turn]]
+steps = [{ call = "locate" }]
+[[scenario.turn]]
+steps = [{ text = "The scout: {result}" }]
+
+[[scenario]]
+[[scenario.turn]]
+steps = [{ call = "scout", arguments = '{"prompt":"one"}' }, { call = "scout", arguments = '{"prompt":"two"}' }]
+[[scenario.turn]]
+steps = [{ text = "It says: {result}" }]
+"#;
+
+#[tokio::test]
+async fn a_result_is_refused_under_the_id_of_another_agent() {
+    let hw = Server::with_config(TWO_SCOUTS, TWO_SCOUTS_SCENARIOS);
+    let task = start_paused(&hw, json!({"model": "lead", "input": "look"})).await;
+    let pending = task["pending"].as_array().unwrap();
+    assert_eq!(pending.len(), 2, "{task}");
+    let answer = async |of: &Value, n: usize| {
+        let path = format!("/v1/tasks/{}/tool_results", of.as_str().unwrap());
+        hw.post(&path, json!([{"call_id": pending[n]["call_id"], "content": format!("place {n}")}])).await
+    };
+    assert_eq!(answer(&pending[1]["task_id"], 0).await.problem(), (409, "nothing_pending".to_owned()));
+    assert_eq!(answer(&pending[0]["task_id"], 0).await.status, 202);
+    // Also the same result again.
+    assert_eq!(answer(&pending[1]["task_id"], 0).await.problem(), (409, "nothing_pending".to_owned()));
+    assert_eq!(answer(&pending[0]["task_id"], 0).await.status, 202);
+    assert_eq!(answer(&task["task_id"], 1).await.status, 202, "the id of the run is right for all");
+    wait_outcome(&hw, &task).await;
+}

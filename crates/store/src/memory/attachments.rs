@@ -122,7 +122,7 @@ impl MemoryTables {
         self.committed_attachments(owner).fold(0, |sum, row| sum.saturating_add(row.size_bytes))
     }
 
-    fn find_attachment(&self, owner: &UserId, path: &str) -> Option<&AttachmentRow> {
+    pub(super) fn find_attachment(&self, owner: &UserId, path: &str) -> Option<&AttachmentRow> {
         self.committed_attachments(owner).find(|row| row.path == path)
     }
 

@@ -75,7 +75,7 @@ impl Inbox for MemoryStore {
 #[async_trait]
 impl InboxWriter for MemoryStore {
     async fn submit(&self, owner: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
-        self.lock_tables().submit(owner, submission, self.inbox_rows_max)
+        self.lock_tables().submit(owner, submission, self)
     }
 }
 
@@ -84,7 +84,7 @@ impl MemoryTables {
         &mut self,
         owner: &UserId,
         submission: Submission,
-        inbox_rows_max: usize,
+        limits: &MemoryStore,
     ) -> Result<Submitted, SubmitError> {
         let Submission { thread: id, thread_mode, at, .. } = submission.clone();
         let key = submission.idempotency_key.clone().map(|key| ((owner.clone(), key.key), key.request_digest));
@@ -106,6 +106,12 @@ impl MemoryTables {
             return result;
         }
         let command = submission.command;
+        if let Some(max) = limits.log_bytes_per_user_max.filter(|_| validation::adds_input(&command)) {
+            let used = self.log_bytes(owner);
+            if used >= max {
+                return Err(SubmitError::LogQuotaExceeded { used, max });
+            }
+        }
         let decision =
             validation::approval_decision(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
         let results: Vec<_> = validation::client_results(&command)
@@ -113,7 +119,7 @@ impl MemoryTables {
             .map(|result| (result.call_id.clone(), validation::result_digest(result)))
             .collect();
         let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
-        if waiting >= inbox_rows_max && !validation::bypasses_inbox_limit(&command) {
+        if waiting >= limits.inbox_rows_max && !validation::bypasses_inbox_limit(&command) {
             return Err(SubmitError::InboxFull(waiting));
         }
         let run = run_of_start(&command, &id, at);

@@ -1,6 +1,6 @@
 //! Threads and their aliases.
 
-use super::{MemoryStore, MemoryThread};
+use super::{MemoryStore, MemoryTables, MemoryThread};
 use async_trait::async_trait;
 use model::ports::{
     AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreResult, ThreadRow, ThreadWriter,
@@ -25,21 +25,16 @@ impl Threads for MemoryStore {
         let key = (owner.clone(), kind, name.to_owned());
         Ok(self.lock_tables().aliases.get(&key).cloned())
     }
+
+    async fn log_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
+        Ok(self.lock_tables().log_bytes(owner))
+    }
 }
 
 #[async_trait]
 impl ThreadWriter for MemoryStore {
     async fn delete_thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
-        let mut tables = self.lock_tables();
-        tables.unlink_thread(owner, thread);
-        if tables.thread(owner, thread).is_none() {
-            return Ok(false);
-        }
-        tables.threads.remove(thread);
-        tables.idempotency.retain(|_, (_, _, of)| of != thread);
-        tables.aliases.retain(|(of, ..), row| of != owner || row.thread != *thread);
-        tables.shares.retain(|share| share.thread != *thread);
-        Ok(true)
+        Ok(self.lock_tables().delete_thread(owner, thread))
     }
 
     async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow> {
@@ -66,6 +61,25 @@ impl ThreadWriter for MemoryStore {
     async fn delete_alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<bool> {
         let key = (owner.clone(), kind, name.to_owned());
         Ok(self.lock_tables().aliases.remove(&key).is_some())
+    }
+}
+
+impl MemoryTables {
+    pub(super) fn delete_thread(&mut self, owner: &UserId, thread: &ThreadId) -> bool {
+        self.unlink_thread(owner, thread);
+        if self.thread(owner, thread).is_none() {
+            return false;
+        }
+        self.threads.remove(thread);
+        self.idempotency.retain(|_, (_, _, of)| of != thread);
+        self.aliases.retain(|(of, ..), row| of != owner || row.thread != *thread);
+        self.shares.retain(|share| share.thread != *thread);
+        true
+    }
+
+    pub(super) fn log_bytes(&self, owner: &UserId) -> u64 {
+        let threads = self.threads.values().filter(|thread| thread.owner == *owner);
+        threads.flat_map(|thread| &thread.records).map(|record| record.size_bytes() as u64).sum()
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn unlink_thread(conn: &Connection, owner: &UserId, thread: &ThreadId
 }
 
 /// Releases a committed file unless a thread uses it. Returns whether it was released.
-fn release_if_unlinked(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<bool> {
+pub(super) fn release_if_unlinked(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<bool> {
     let sql = "SELECT bytes FROM attachments WHERE owner = ?1 AND path = ?2 AND bytes IS NOT NULL AND NOT EXISTS
                (SELECT 1 FROM attachment_uses WHERE owner = ?1 AND path = ?2)";
     let key = (owner.as_str(), path);

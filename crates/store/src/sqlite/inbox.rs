@@ -3,7 +3,7 @@
 use super::columns::{from_json_column, get_opt_u64, get_text, get_u64, to_json_column};
 use super::transaction::{INSERT_QUEUED_RUN, WriteTransaction};
 use super::write_task::TaskCost;
-use super::{SqliteStore, client_results, page, questions, record_row};
+use super::{SqliteStore, client_results, log_size, page, questions, record_row};
 use crate::validation;
 use async_trait::async_trait;
 use model::command::{ClientToolResult, Command};
@@ -119,6 +119,9 @@ impl WriteTransaction<'_> {
         if let Some(known) = self.closed_question_result(owner, submission, thread)? {
             return Ok(known);
         }
+        if let Some(error) = self.log_quota_error(owner, &submission.command)? {
+            return Ok(Err(error));
+        }
         let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
         let waiting = count.query_row([thread.unwrap_or_default()], |row| row.get::<_, u32>(0))? as usize;
         if waiting >= self.state.inbox_rows_max && !validation::bypasses_inbox_limit(&submission.command) {
@@ -146,6 +149,14 @@ impl WriteTransaction<'_> {
             (None, ThreadMode::CreateNew, Command::Start(_)) => Ok(None),
             (Some(_) | None, ..) => Err(SubmitError::Store(StoreError::ThreadNotFound)),
         })
+    }
+
+    fn log_quota_error(&self, owner: &UserId, command: &Command) -> rusqlite::Result<Option<SubmitError>> {
+        let Some(max) = self.state.log_bytes_per_user_max.filter(|_| validation::adds_input(command)) else {
+            return Ok(None);
+        };
+        let used = log_size::log_bytes(self.conn, &self.state.index, owner)?;
+        Ok((used >= max).then_some(SubmitError::LogQuotaExceeded { used, max }))
     }
 
     fn run_exists(&self, owner: &UserId, run: &TaskId) -> rusqlite::Result<bool> {

@@ -8,6 +8,7 @@
 //!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
 //! ```
 
+use super::log_size::{self, LogSizeCount};
 use super::record_index::{IndexUpdate, RecordIndex};
 use super::record_row;
 use bytes::Bytes;
@@ -67,6 +68,31 @@ impl RecordBlock {
         let sql = "SELECT last_seq FROM blocks WHERE thread = ?1 ORDER BY first_seq DESC LIMIT 1";
         let last = conn.prepare_cached(sql)?.query_row([thread], |row| row.get::<_, i64>(0)).optional()?;
         Ok(Seq(last.map_or(0, i64::cast_unsigned)))
+    }
+
+    /// The first blocks of a thread after this record, at most `blocks_max`: the number of the last record in them, and the
+    /// size of their records as their headers say it. `None` when there are none.
+    pub(crate) fn measure(
+        conn: &Connection,
+        thread: i64,
+        after: Seq,
+        blocks_max: u32,
+    ) -> rusqlite::Result<Option<(Seq, u64)>> {
+        let sql = "SELECT first_seq, last_seq, substr(data, 1, 5) FROM blocks WHERE thread = ?1 AND first_seq > ?2
+                   ORDER BY first_seq LIMIT ?3";
+        let mut select = conn.prepare_cached(sql)?;
+        let mut rows = select.query((thread, after.0.cast_signed(), blocks_max))?;
+        let mut measured = None;
+        while let Some(row) = rows.next()? {
+            let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
+            let (first, last, head): (u64, u64, Vec<u8>) = (number(0)?, number(1)?, row.get(2)?);
+            let length = head.get(1..BLOCK_HEADER_BYTES).and_then(|length| length.try_into().ok());
+            let length = length.map_or(0, |length| u32::from_le_bytes(length) as usize);
+            let bytes = record_bytes(length, last.saturating_add(1).saturating_sub(first));
+            let (_, sum) = measured.unwrap_or((after, 0));
+            measured = Some((Seq(last), bytes.saturating_add(sum)));
+        }
+        Ok(measured)
     }
 
     /// Decodes the records from `from` up to the first damaged one; `None` when there are none.
@@ -145,6 +171,7 @@ fn compress_block(raw: &[u8]) -> Vec<u8> {
 pub(crate) fn pack_ended_runs(
     conn: &Connection,
     index: &RecordIndex,
+    log_count: &LogSizeCount,
     ended: &mut VecDeque<EndedRun>,
     begun: &mut Vec<i64>,
     bytes_max: usize,
@@ -157,12 +184,14 @@ pub(crate) fn pack_ended_runs(
         }
         let Some(run) = ended.pop_front() else { break };
         begun.push(run.num);
-        let Some((last, bytes)) = pack_run(conn, index, &run)? else { continue };
-        moved.bytes += bytes;
+        let Some(block) = pack_run(conn, index, &run)? else { continue };
+        let (last, bytes) = (block.last, block.record_bytes);
+        log_size::add_block(conn, log_count, run.num, bytes)?;
+        moved.bytes += block.raw_bytes;
         if last < run.last {
             ended.push_front(run.clone());
         }
-        moved.index_updates.push(IndexUpdate::Packed { thread: run.thread, last });
+        moved.index_updates.push(IndexUpdate::Packed { thread: run.thread, last, bytes });
     }
     Ok(moved)
 }
@@ -176,8 +205,22 @@ pub(crate) struct PackedBlocks {
     pub(crate) bytes: usize,
 }
 
-/// Packs the oldest records of a run into a block. Returns the last of them and the uncompressed size.
-fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite::Result<Option<(Seq, usize)>> {
+/// A block that was written.
+struct WrittenBlock {
+    last: Seq,
+    /// The uncompressed size of the block.
+    raw_bytes: usize,
+    /// The size of its records.
+    record_bytes: u64,
+}
+
+/// The size of the records in an uncompressed block.
+fn record_bytes(raw_bytes: usize, records: u64) -> u64 {
+    (raw_bytes as u64).saturating_sub(records.saturating_mul(RECORD_HEADER_BYTES as u64))
+}
+
+/// Packs the oldest records of a run into a block.
+fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite::Result<Option<WrittenBlock>> {
     let Some(plan) = index.read_plan(&run.thread, Seq::ZERO, BLOCK_RECORDS_MAX) else { return Ok(None) };
     let Some(first) = plan.extents.first().filter(|_| plan.num == run.num).map(|extent| extent.seq) else {
         return Ok(None);
@@ -207,7 +250,8 @@ fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite:
     };
     let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
     insert.execute((plan.num, first.cast_signed(), (next - 1).cast_signed(), owner, compress_block(&raw)))?;
-    Ok(Some((Seq(next - 1), raw.len())))
+    let record_bytes = record_bytes(raw.len(), next - first);
+    Ok(Some(WrittenBlock { last: Seq(next - 1), raw_bytes: raw.len(), record_bytes }))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! memory has the positions: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer
 //! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation
 //! until all of its rows are packed into `blocks`.
+//!
+//! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
 use super::lock;
 use model::seq::Seq;
@@ -48,13 +50,15 @@ pub(crate) struct ThreadExtents {
     pub(crate) head: Seq,
     /// Oldest first, without gaps.
     pub(crate) extents: VecDeque<Extent>,
+    /// The size of the records in these rows.
+    pub(crate) bytes: u64,
     /// The first record that is damaged or missing.
     pub(crate) damaged_at: Option<Seq>,
 }
 
 impl ThreadExtents {
     const fn new(num: i64, owner: UserId) -> Self {
-        Self { num, owner, head: Seq::ZERO, extents: VecDeque::new(), damaged_at: None }
+        Self { num, owner, head: Seq::ZERO, extents: VecDeque::new(), bytes: 0, damaged_at: None }
     }
 
     pub(crate) fn push_extent(&mut self, new: Extent) {
@@ -96,11 +100,13 @@ pub(crate) enum IndexUpdate {
         num: i64,
         owner: UserId,
         extent: Extent,
+        bytes: u64,
     },
-    /// Records up to `last` are in `blocks`.
+    /// Records up to `last`, of this size, are in `blocks`.
     Packed {
         thread: ThreadId,
         last: Seq,
+        bytes: u64,
     },
     ThreadDeleted {
         thread: ThreadId,
@@ -119,13 +125,71 @@ pub(crate) struct ReadPlan {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct RecordIndex(Mutex<HashMap<ThreadId, ThreadExtents>>);
+pub(crate) struct RecordIndex(Mutex<LiveThreads>);
+
+#[derive(Debug, Default)]
+struct LiveThreads {
+    entries: HashMap<ThreadId, ThreadExtents>,
+    /// The sum of the entries' bytes, by owner.
+    bytes_of_owner: HashMap<UserId, u64>,
+}
+
+impl LiveThreads {
+    fn add_bytes(&mut self, owner: &UserId, bytes: u64) {
+        if bytes > 0 {
+            let sum = self.bytes_of_owner.entry(owner.clone()).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+
+    fn subtract_bytes(&mut self, owner: &UserId, bytes: u64) {
+        if let Some(sum) = self.bytes_of_owner.get_mut(owner) {
+            *sum = sum.saturating_sub(bytes);
+            if *sum == 0 {
+                self.bytes_of_owner.remove(owner);
+            }
+        }
+    }
+
+    fn remove(&mut self, thread: &ThreadId) {
+        if let Some(entry) = self.entries.remove(thread) {
+            self.subtract_bytes(&entry.owner, entry.bytes);
+        }
+    }
+
+    /// Removes the rows up to `last` from the thread's entry and adds them to the dead ones.
+    fn pack(&mut self, thread: &ThreadId, last: Seq, bytes: u64, dead: &mut Vec<(i64, Extent)>) {
+        let Some(entry) = self.entries.get_mut(thread) else { return };
+        let moved_bytes = bytes.min(entry.bytes);
+        entry.bytes -= moved_bytes;
+        let rest = last.next().0;
+        while let Some(extent) = entry.extents.front().copied().filter(|extent| extent.end_seq() <= rest) {
+            dead.push((entry.num, extent));
+            entry.extents.pop_front();
+        }
+        let mut is_empty = false;
+        if let Some(first) = entry.extents.front_mut() {
+            let moved = rest.saturating_sub(first.seq);
+            if moved > 0 {
+                dead.push((entry.num, Extent { count: moved, ..*first }));
+            }
+            *first = first.skip_to(rest);
+        } else {
+            is_empty = entry.damaged_at.is_none();
+        }
+        let owner = entry.owner.clone();
+        self.subtract_bytes(&owner, moved_bytes);
+        if is_empty {
+            self.remove(thread);
+        }
+    }
+}
 
 impl RecordIndex {
     /// Locates at most `records_max` records after `after`. `None` when the thread has no entry.
     pub(crate) fn read_plan(&self, thread: &ThreadId, after: Seq, records_max: usize) -> Option<ReadPlan> {
-        let entries = lock(&self.0);
-        let entry = entries.get(thread)?;
+        let live = lock(&self.0);
+        let entry = live.entries.get(thread)?;
         Some(ReadPlan {
             num: entry.num,
             owner: entry.owner.clone(),
@@ -137,49 +201,49 @@ impl RecordIndex {
 
     /// Whether this record of a live thread is not published yet.
     pub(crate) fn is_behind(&self, thread: &ThreadId, seq: Seq) -> bool {
-        lock(&self.0).get(thread).is_some_and(|entry| entry.head < seq)
+        lock(&self.0).entries.get(thread).is_some_and(|entry| entry.head < seq)
     }
 
     /// Publishes committed changes in order. Returns newly dead rows with the numbers of their threads.
     pub(crate) fn publish(&self, updates: Vec<IndexUpdate>) -> Vec<(i64, Extent)> {
-        let mut entries = lock(&self.0);
+        let mut live = lock(&self.0);
         let mut dead = Vec::new();
         for update in updates {
             match update {
                 IndexUpdate::ThreadCreated { thread, num, owner } => {
-                    entries.insert(thread, ThreadExtents::new(num, owner));
+                    live.entries.insert(thread, ThreadExtents::new(num, owner));
                 }
-                IndexUpdate::Appended { thread, num, owner, extent } => {
-                    entries.entry(thread).or_insert_with(|| ThreadExtents::new(num, owner)).push_extent(extent);
+                IndexUpdate::Appended { thread, num, owner, extent, bytes } => {
+                    live.add_bytes(&owner, bytes);
+                    let entry = live.entries.entry(thread).or_insert_with(|| ThreadExtents::new(num, owner));
+                    entry.bytes = entry.bytes.saturating_add(bytes);
+                    entry.push_extent(extent);
                 }
-                IndexUpdate::Packed { thread, last } => {
-                    let Some(entry) = entries.get_mut(&thread) else { continue };
-                    let rest = last.next().0;
-                    while let Some(extent) = entry.extents.front().copied().filter(|extent| extent.end_seq() <= rest) {
-                        dead.push((entry.num, extent));
-                        entry.extents.pop_front();
-                    }
-                    if let Some(first) = entry.extents.front_mut() {
-                        let moved = rest.saturating_sub(first.seq);
-                        if moved > 0 {
-                            dead.push((entry.num, Extent { count: moved, ..*first }));
-                        }
-                        *first = first.skip_to(rest);
-                    } else if entry.damaged_at.is_none() {
-                        entries.remove(&thread);
-                    }
-                }
-                IndexUpdate::ThreadDeleted { thread } => {
-                    entries.remove(&thread);
-                }
+                IndexUpdate::Packed { thread, last, bytes } => live.pack(&thread, last, bytes, &mut dead),
+                IndexUpdate::ThreadDeleted { thread } => live.remove(&thread),
             }
         }
         dead
     }
 
+    /// The size of the records of a user's live threads that are not in blocks.
+    pub(crate) fn bytes_of_owner(&self, owner: &UserId) -> u64 {
+        lock(&self.0).bytes_of_owner.get(owner).copied().unwrap_or_default()
+    }
+
+    /// The same of all users.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        lock(&self.0).bytes_of_owner.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
     /// Replaces all entries, after a scan of the database.
     pub(crate) fn replace(&self, fresh: HashMap<ThreadId, ThreadExtents>) {
-        *lock(&self.0) = fresh;
+        let mut live = LiveThreads::default();
+        for entry in fresh.values() {
+            live.add_bytes(&entry.owner, entry.bytes);
+        }
+        live.entries = fresh;
+        *lock(&self.0) = live;
     }
 }
 
@@ -192,7 +256,8 @@ mod tests {
     }
 
     fn appended(seq: u64, pos: i64, count: u64) -> IndexUpdate {
-        IndexUpdate::Appended { thread: thread(), num: 1, owner: UserId::from("u"), extent: Extent { seq, pos, count } }
+        let extent = Extent { seq, pos, count };
+        IndexUpdate::Appended { thread: thread(), num: 1, owner: UserId::from("u"), extent, bytes: 10 * count }
     }
 
     fn extents(index: &RecordIndex, after: u64, max: usize) -> Vec<(u64, i64, u64)> {
@@ -213,12 +278,16 @@ mod tests {
     #[test]
     fn moved_rows_are_forgotten_and_the_rest_stays() {
         let index = RecordIndex::default();
-        let moved = IndexUpdate::Packed { thread: thread(), last: Seq(4) };
+        let moved = IndexUpdate::Packed { thread: thread(), last: Seq(4), bytes: 40 };
         let dead = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]);
         assert_eq!(dead, [(1, Extent { seq: 1, pos: 10, count: 3 }), (1, Extent { seq: 4, pos: 20, count: 1 })]);
         assert_eq!(extents(&index, 0, 99), [(5, 21, 2)]);
         assert_eq!(index.read_plan(&thread(), Seq(0), 1).unwrap().head, Seq(6));
-        index.publish(vec![IndexUpdate::Packed { thread: thread(), last: Seq(6) }]);
+        assert_eq!(index.bytes_of_owner(&UserId::from("u")), 20);
+        index.publish(vec![IndexUpdate::Packed { thread: thread(), last: Seq(6), bytes: 20 }]);
         assert!(index.read_plan(&thread(), Seq(0), 1).is_none());
+        assert_eq!(index.bytes_of_owner(&UserId::from("u")), 0);
+        index.publish(vec![appended(7, 30, 2), IndexUpdate::ThreadDeleted { thread: thread() }]);
+        assert_eq!(index.bytes_of_owner(&UserId::from("u")), 0);
     }
 }

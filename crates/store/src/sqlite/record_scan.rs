@@ -39,6 +39,8 @@ struct ThreadRows {
     /// The last record in a block.
     packed_head: Seq,
     extents: VecDeque<Extent>,
+    /// The size of the live records.
+    bytes: u64,
     is_damaged: bool,
 }
 
@@ -70,7 +72,8 @@ impl ThreadRows {
 pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
     let mut scan = RecordScan { next_pos: 1, ..RecordScan::default() };
     let mut threads: HashMap<i64, ThreadRows> = HashMap::new();
-    let mut select = conn.prepare("SELECT pos, thread, seq, length(public) FROM records ORDER BY pos")?;
+    let mut select =
+        conn.prepare("SELECT pos, thread, seq, length(public) + ifnull(length(private), 0) FROM records ORDER BY pos")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (pos, thread, seq) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
@@ -79,15 +82,16 @@ pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let settled = RecordBlock::last_packed_seq(conn, thread)?;
-                new.insert(ThreadRows { packed_head: settled, extents: VecDeque::new(), is_damaged: false })
+                new.insert(ThreadRows { packed_head: settled, extents: VecDeque::new(), bytes: 0, is_damaged: false })
             }
         };
         let was_damaged = known.is_damaged;
+        let bytes = row.get::<_, i64>(3)?.cast_unsigned();
         match known.push(seq, pos) {
-            RowState::Live => {}
+            RowState::Live => known.bytes = known.bytes.saturating_add(bytes),
             RowState::Dead => {
                 scan.dead_rows.add(thread, Extent { seq, pos, count: 1 });
-                scan.dead_rows.add_bytes(row.get::<_, i64>(3)?.cast_unsigned());
+                scan.dead_rows.add_bytes(bytes);
             }
             RowState::Stray if was_damaged => {}
             RowState::Stray => scan.stray_rows.push(StrayRow { pos, thread, seq }),
@@ -120,10 +124,9 @@ impl RecordScan {
         }
         let owner = UserId::from(owner);
         let damaged = damaged.then(|| head.next());
-        self.threads.insert(
-            thread,
-            record_index::ThreadExtents { num, owner, head, extents: rows.extents, damaged_at: damaged },
-        );
+        let ThreadRows { extents, bytes, .. } = rows;
+        let entry = record_index::ThreadExtents { num, owner, head, extents, bytes, damaged_at: damaged };
+        self.threads.insert(thread, entry);
         Ok(())
     }
 }

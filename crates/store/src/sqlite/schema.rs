@@ -16,7 +16,8 @@ const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bu
 pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
+pub(crate) const MIGRATIONS: &[&str] =
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version with aliases.
@@ -168,6 +169,18 @@ CREATE TABLE client_results (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// The size of logs, and the time up to which retention counts age. Tables of their own: adding a column to a strict table
+/// reads all of it. Threads up to `uncounted_max` are counted after the start.
+const VERSION_8: &str = "
+CREATE TABLE thread_sizes (
+    thread INTEGER PRIMARY KEY, bytes INTEGER NOT NULL
+) STRICT;
+CREATE TABLE log_sums (
+    owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO meta SELECT 'uncounted_max', ifnull(max(num), 0) FROM threads;
+";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
@@ -309,11 +322,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(8, &conn));
+        assert!(at(9, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 8, known: 7 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 9, known: 8 })));
     }
 
     #[test]
@@ -383,7 +396,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(7, &conn));
+        assert!(at(8, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

@@ -4,7 +4,7 @@ use super::columns::{get_text, get_u64, page_bounds};
 use super::record_index::{Extent, IndexUpdate};
 use super::transaction::WriteTransaction;
 use super::write_task::TaskCost;
-use super::{SqliteStore, aliases, attachment_links, page};
+use super::{SqliteStore, aliases, attachment_links, log_size, page};
 use async_trait::async_trait;
 use model::ports::{
     AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreResult, ThreadRow, ThreadWriter, Threads,
@@ -38,6 +38,10 @@ impl Threads for SqliteStore {
     async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>> {
         let (owner, name) = (owner.clone(), name.to_owned());
         self.query(move |conn| aliases::find_alias(conn, &owner, kind, &name)).await
+    }
+
+    async fn log_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
+        self.read_log_bytes(owner).await
     }
 }
 
@@ -77,7 +81,7 @@ impl ThreadWriter for SqliteStore {
 
 impl WriteTransaction<'_> {
     /// Deletes a thread with all its rows. Links may exist even if the thread does not.
-    fn delete_thread(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
+    pub(super) fn delete_thread(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<bool> {
         self.effects.has_deleted_content |= attachment_links::unlink_thread(self.conn, owner, thread)?;
         let Some(num) = page::find_owned_thread(self.conn, owner, thread)? else { return Ok(false) };
         if self.state.index.read_plan(thread, Seq::ZERO, 0).is_some_and(|plan| plan.damaged_at.is_some()) {
@@ -95,6 +99,7 @@ impl WriteTransaction<'_> {
         {
             self.execute(&format!("DELETE FROM {table} WHERE thread = ?1"), [num])?;
         }
+        log_size::subtract_thread(self.conn, num)?;
         self.execute("DELETE FROM names WHERE thread = ?1 AND owner = ?2", (thread.as_str(), owner.as_str()))?;
         self.execute("DELETE FROM threads WHERE num = ?1", [num])?;
         self.state.threads.remove(thread);

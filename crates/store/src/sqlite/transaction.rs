@@ -5,6 +5,7 @@
 //! the commit and cleared when the commit fails.
 
 use super::dead_rows::DeadRows;
+use super::log_size::LogSizeCount;
 use super::record_blocks::EndedRun;
 use super::record_index::{Extent, IndexUpdate, RecordIndex};
 use super::record_row;
@@ -47,6 +48,8 @@ pub(crate) struct WriterState {
     /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,
     pub(crate) inbox_rows_max: usize,
+    pub(crate) log_bytes_per_user_max: Option<u64>,
+    pub(crate) log_count: LogSizeCount,
     /// Submissions since old idempotency keys were last deleted.
     pub(crate) submissions_since_expiry: u32,
 }
@@ -238,7 +241,7 @@ impl<'a> WriteTransaction<'a> {
 
     fn write_batch(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
         self.insert_started_runs(live, batch)?;
-        let first = self.state.next_pos;
+        let (first, mut bytes) = (self.state.next_pos, 0);
         let mut insert = self.conn.prepare_cached(record_row::INSERT_RECORD)?;
         for record in batch.records.iter() {
             let run = live.run_num(&record.run);
@@ -257,8 +260,9 @@ impl<'a> WriteTransaction<'a> {
             ))?;
             self.state.next_pos += 1;
             self.effects.records += 1;
-            self.effects.bytes += record.size_bytes() as u64;
+            bytes += record.size_bytes() as u64;
         }
+        self.effects.bytes += bytes;
         for change in &batch.changes {
             self.apply_change(live, change)?;
             match change {
@@ -267,9 +271,11 @@ impl<'a> WriteTransaction<'a> {
                 }
                 // A dropped run has no rows: if the thread has no others, the index can remove its entry.
                 DirectoryChange::RunDropped { .. } => {
-                    self.effects
-                        .index_updates
-                        .push(IndexUpdate::Packed { thread: batch.thread.clone(), last: Seq::ZERO });
+                    self.effects.index_updates.push(IndexUpdate::Packed {
+                        thread: batch.thread.clone(),
+                        last: Seq::ZERO,
+                        bytes: 0,
+                    });
                 }
                 _ => {}
             }
@@ -279,7 +285,7 @@ impl<'a> WriteTransaction<'a> {
             let extent = Extent { seq: live.head.next().0, pos: first, count };
             live.head = live.head.plus(count);
             let (thread, owner) = (batch.thread.clone(), live.owner.clone());
-            self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent });
+            self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes });
         }
         Ok(())
     }

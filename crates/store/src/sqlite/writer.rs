@@ -7,6 +7,7 @@
 
 use super::data_folder::DataFolder;
 use super::dead_rows::SweepScope;
+use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
 use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackedBlocks, pack_ended_runs};
 use super::transaction::{WriteTransaction, WriterState};
@@ -213,16 +214,32 @@ impl SqliteWriter {
         if self.backoff_commits > 0 {
             return false;
         }
-        if self.state.ended_runs.is_empty() { self.delete_dead_rows(pace) } else { self.pack_ended_runs(pace) }
+        if !self.state.ended_runs.is_empty() {
+            return self.pack_ended_runs(pace);
+        }
+        self.delete_dead_rows(pace) || (pace != MaintenancePace::Closing && self.count_log_size())
+    }
+
+    /// Counts some records of threads that are older than the counters. The next start continues.
+    fn count_log_size(&mut self) -> bool {
+        let Some(conn) = self.conn.take_if(|_| !self.state.log_count.is_done()) else { return false };
+        match in_transaction(&conn, |conn| self.state.log_count.step(conn)) {
+            Ok(next) => {
+                self.conn = Some(conn);
+                self.state.log_count = next;
+                true
+            }
+            Err(error) => self.back_off(conn, &error),
+        }
     }
 
     fn pack_ended_runs(&mut self, pace: MaintenancePace) -> bool {
         let Some(conn) = self.conn.take() else { return false };
-        let WriterState { unpackable_threads, ended_runs, index, .. } = &mut self.state;
+        let WriterState { unpackable_threads, ended_runs, index, log_count, .. } = &mut self.state;
         let bytes_max = if pace == MaintenancePace::Yielding { PACK_STEP_BYTES } else { BLOCK_BYTES };
         ended_runs.retain(|run| !unpackable_threads.contains(&run.num));
         let mut begun = Vec::new();
-        match in_transaction(&conn, |conn| pack_ended_runs(conn, index, ended_runs, &mut begun, bytes_max)) {
+        match in_transaction(&conn, |conn| pack_ended_runs(conn, index, log_count, ended_runs, &mut begun, bytes_max)) {
             Ok(PackedBlocks { index_updates, bytes }) => {
                 self.conn = Some(conn);
                 lock(&self.stats).blocks += index_updates.len() as u64;
@@ -326,6 +343,7 @@ impl SqliteWriter {
         }
         let found = record_scan::scan_records(&conn)?;
         self.state.threads.clear();
+        self.state.log_count = LogSizeCount::load(&conn)?;
         self.state.next_pos = self.state.next_pos.max(found.next_pos);
         self.state.ended_runs = found.ended_runs;
         self.state.dead_rows = found.dead_rows;

@@ -57,11 +57,11 @@ fn a_newer_folder_is_refused() {
     drop(open(dir.path()).unwrap());
     std::fs::remove_file(dir.path().join("lock")).unwrap();
     let conn = rusqlite::Connection::open(dir.path().join("headwater.db")).unwrap();
-    conn.pragma_update(None, "user_version", 8).unwrap();
+    conn.pragma_update(None, "user_version", 9).unwrap();
     drop(conn);
     let error = refused(dir.path());
-    assert!(matches!(error, StoreOpenError::Newer { found: 8, known: 7, .. }), "{error}");
-    assert!(error.to_string().ends_with("has format 8 and this version knows 7: use the version that wrote it"));
+    assert!(matches!(error, StoreOpenError::Newer { found: 9, known: 8, .. }), "{error}");
+    assert!(error.to_string().ends_with("has format 9 and this version knows 8: use the version that wrote it"));
     assert!(matches!(verify_data_folder(dir.path()), Err(StoreOpenError::Newer { .. })));
 }
 

@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod folder;
 mod laws;
+mod log_size;
 mod logged;
 mod restarts;
 mod writer;

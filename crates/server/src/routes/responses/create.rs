@@ -90,7 +90,7 @@ async fn resolve_request(
     };
     let new = NewRun {
         agent,
-        tools: check_client_tools(&app.gateway, request.tools).await?,
+        tools: check_client_tools(&app.gateway, user, request.tools).await?,
         metadata: request.metadata,
         model_settings: request.model_settings,
         request_echo: Some(Value::Object(request.request_echo)),

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// A global limit on concurrency, with a lower limit per user.
-pub(crate) struct UserSemaphore {
+pub struct UserSemaphore {
     global: Arc<Semaphore>,
     per_user_max: usize,
     /// Semaphores of the users who hold a permit or wait for one.
@@ -26,7 +26,8 @@ pub struct UserPermit {
 
 impl UserSemaphore {
     /// A user may hold `user_max` permits, and at least one.
-    pub(crate) fn new(max: usize, user_max: usize) -> Self {
+    #[must_use]
+    pub fn new(max: usize, user_max: usize) -> Self {
         // A semaphore panics if it is given more than it can count.
         let per_user_max = user_max.clamp(1, Semaphore::MAX_PERMITS);
         let global = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
@@ -35,15 +36,22 @@ impl UserSemaphore {
 
     /// Waits for a permit. Returns `None` when other users hold all global permits for `wait_max`. The wait for the user's
     /// own permits has no limit: they are released after a while, and a user who names many files wants all of them.
-    pub(crate) async fn acquire(&self, user: &UserId, wait_max: Duration) -> Option<UserPermit> {
+    pub async fn acquire(&self, user: &UserId, wait_max: Duration) -> Option<UserPermit> {
         // The user's permit first: a user over the limit must not occupy the global queue.
         let of_user = self.semaphore_of(user).acquire_owned().await.ok()?;
         let of_all = timeout(wait_max, Arc::clone(&self.global).acquire_owned()).await.ok()?.ok()?;
         Some(UserPermit { _user: of_user, _global: of_all })
     }
 
+    /// Waits for a permit, however long. Returns `None` when the process stops.
+    pub async fn acquire_in_turn(&self, user: &UserId) -> Option<UserPermit> {
+        let of_user = self.semaphore_of(user).acquire_owned().await.ok()?;
+        let of_all = Arc::clone(&self.global).acquire_owned().await.ok()?;
+        Some(UserPermit { _user: of_user, _global: of_all })
+    }
+
     /// Returns a permit if one is free now.
-    pub(crate) fn try_acquire(&self, user: &UserId) -> Option<UserPermit> {
+    pub fn try_acquire(&self, user: &UserId) -> Option<UserPermit> {
         let of_user = self.semaphore_of(user).try_acquire_owned().ok()?;
         let of_all = Arc::clone(&self.global).try_acquire_owned().ok()?;
         Some(UserPermit { _user: of_user, _global: of_all })
