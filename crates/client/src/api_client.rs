@@ -8,8 +8,8 @@ use protocol::task::TaskFrameError;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sse::DecodeError;
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl ApiClient {
         self.send(self.request(Method::GET, url.clone()), &url).await
     }
 
-    pub async fn post<T: DeserializeOwned>(&self, url: Url, body: &Value) -> Result<T, ApiClientError> {
+    pub async fn post<T: DeserializeOwned>(&self, url: Url, body: &impl Serialize) -> Result<T, ApiClientError> {
         self.send(self.request(Method::POST, url.clone()).json(body), &url).await
     }
 

@@ -1,7 +1,7 @@
 //! Decisions about tool calls that wait for approval.
 
 use crate::context::Gateway;
-use crate::rejection::{INEXACT_NUMBER, Rejection};
+use crate::rejection::Rejection;
 use crate::run_lookup::find_run_of_task;
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::check_request_size;
@@ -9,7 +9,6 @@ use engine::run_heavy;
 use model::error::ErrorCode;
 use model::event::{ApprovalDecision, Initiator};
 use model::id::is_valid_id;
-use model::json::has_inexact_number;
 use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use schema::ArgumentsError;
@@ -80,15 +79,11 @@ async fn check_arguments(
     field: &str,
 ) -> Result<(), Rejection> {
     let Some(arguments) = decision.args.clone() else { return Ok(()) };
-    if has_inexact_number(&arguments) {
-        let detail = format!("`{field}`: {INEXACT_NUMBER}");
-        return Err(Rejection::new(ErrorCode::InvalidArguments, detail));
-    }
     let name = &approval.action.name;
     let definitions = gateway.engine.ports().definitions.get();
     let Some(tool) = definitions.tools.get(name) else { return Ok(()) };
     let (schemas, parameters) = (gateway.engine.schemas().clone(), tool.spec.parameters.clone());
-    let validated = run_heavy(user, move || schemas.validate(&parameters, &arguments)).await;
+    let validated = run_heavy(user, move || schemas.validate(&parameters, &arguments.to_value())).await;
     match validated.map_err(|_| Rejection::internal())? {
         // The run tells the model that the schema cannot be used.
         Ok(()) | Err(ArgumentsError::Schema(_)) => Ok(()),
@@ -104,7 +99,7 @@ mod tests {
     use super::*;
     use model::CallId;
     use model::event::ActionRequest;
-    use serde_json::Value;
+    use model::json::ExactValue;
 
     /// Before the time-out's own decision is recorded, the outcome is open.
     #[test]
@@ -116,7 +111,7 @@ mod tests {
             run_id: run.clone(),
             task_id: run,
             call_id: CallId::from("call_1"),
-            action: ActionRequest { name: "order".to_owned(), args: Value::Null },
+            action: ActionRequest { name: "order".to_owned(), args: ExactValue::Null },
             requested_at: 1,
             expires_at: 2,
             answer: None,
@@ -124,6 +119,6 @@ mod tests {
         let rejection = Rejection::from(SubmitError::AlreadyDecided(Box::new(approval)));
         assert_eq!(rejection.code, ErrorCode::Expired);
         assert_eq!(rejection.code.http_status(), 409);
-        assert_eq!(rejection.extensions["approval"]["status"], "pending");
+        assert_eq!(rejection.extensions["approval"].to_value()["status"], "pending");
     }
 }

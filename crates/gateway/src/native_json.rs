@@ -1,6 +1,7 @@
 //! Rows of the store as objects of the native protocol. Members are in alphabetical order on the wire.
 
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
+use model::json::ExactValue;
 use model::ports::{ApprovalRow, RunRow, ShareRow, ThreadRow};
 use model::task::TaskStatus;
 use model::usage::Usage;
@@ -111,7 +112,7 @@ impl<'a> ShareObject<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Approval")]
 pub struct ApprovalObject<'a> {
-    arguments: &'a Value,
+    arguments: &'a ExactValue,
     call_id: &'a CallId,
     decided_at: Option<Millis>,
     decided_by: Option<Initiator>,

@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use model::event::{CancelMode, DisplayMode, Event, Initiator, TaskCancelled, TaskCreated, TaskSpec};
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::ports::{Frames, Projection};
 use model::record::RecordDraft;
 use model::usage::Usage;
@@ -79,7 +79,7 @@ fn empty_spec(thread: &ThreadId) -> TaskSpec {
         parent_task_id: None,
         previous: None,
         tools: Vec::new(),
-        metadata: JsonObject::new(),
+        metadata: ExactObject::new(),
         display_mode: DisplayMode::default(),
         origin: None,
         client: None,

@@ -10,10 +10,10 @@ use model::cursor::CursorError;
 use model::error::{ErrorCode, truncate_text};
 use model::event::{ApprovalDecisionKind, Initiator};
 use model::id::IdError;
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue, to_exact_value};
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
 use protocol::client_input::InvalidField;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Display;
 
 /// Details may quote client input of any length.
@@ -26,13 +26,13 @@ pub struct Rejection {
     pub detail: String,
     /// The field of the request that is at fault.
     pub field: Option<String>,
-    pub extensions: JsonObject,
+    pub extensions: ExactObject,
 }
 
 impl Rejection {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let field = code.field().map(str::to_owned);
-        Self { code, detail: detail.into(), field, extensions: JsonObject::new() }
+        Self { code, detail: detail.into(), field, extensions: ExactObject::new() }
     }
 
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
@@ -41,7 +41,7 @@ impl Rejection {
     }
 
     pub fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.extensions.insert(name.to_owned(), value.into());
+        self.extensions.insert(name.to_owned(), ExactValue::from(value.into()));
         self
     }
 
@@ -77,9 +77,6 @@ impl Rejection {
         Self::new(ErrorCode::Internal, "internal error; the server has logged it")
     }
 }
-
-/// Why a number is refused that cannot be kept as it was written.
-pub(crate) const INEXACT_NUMBER: &str = "a number beyond 64 bits cannot be kept exactly: send it as a string";
 
 impl From<InvalidField> for Rejection {
     fn from(InvalidField { field, reason }: InvalidField) -> Self {
@@ -126,7 +123,10 @@ impl From<SubmitError> for Rejection {
                     Some(answer) => (ErrorCode::AlreadyDecided, describe_decision(answer)),
                     None => (ErrorCode::Expired, "the approval has expired".to_owned()),
                 };
-                Self::new(code, detail).with_extension("approval", json!(ApprovalObject::from(&*approval)))
+                let mut rejection = Self::new(code, detail);
+                let approval = to_exact_value(&ApprovalObject::from(&*approval));
+                rejection.extensions.insert("approval".to_owned(), approval);
+                rejection
             }
             SubmitError::CallClosed(call) => AnswerError::NotPending(call).into(),
             SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()),

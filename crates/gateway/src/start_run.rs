@@ -3,14 +3,13 @@
 use crate::attachments::BlobOrigin;
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
-use crate::rejection::{INEXACT_NUMBER, Rejection, truncate_id};
+use crate::rejection::{Rejection, truncate_id};
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::content::ContentPart;
 use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
-use model::json::has_inexact_number;
 use model::ports::StoreError;
 use model::task::TaskStatus;
 use model::{ThreadId, UserId};
@@ -28,9 +27,6 @@ pub async fn start_run(
     check_tool_names(gateway, user, &new).await?;
     check_has_input(gateway, user, &new).await?;
     check_web_file_count(gateway, &new.input)?;
-    if new.metadata.values().any(has_inexact_number) {
-        return Err(Rejection::invalid_field("metadata", INEXACT_NUMBER));
-    }
     check_live_runs(gateway, user, &new).await?;
     let (gateway, user) = (gateway.clone(), user.clone());
     run_to_completion(async move {

@@ -2,7 +2,7 @@
 
 use model::definition::ToolSpec;
 use model::error::ErrorCode;
-use model::json::{JsonObject, reject_duplicate_keys};
+use model::json::{ExactValue, JsonObject};
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::ToolOutput;
 use schema::{ArgumentsError, SchemaCache, SchemaError};
@@ -19,14 +19,12 @@ pub(crate) fn validate_arguments(
     if arguments.len() > ARGUMENTS_BYTES_MAX {
         return Err(invalid_arguments(&spec.name, &format!("they have more than {ARGUMENTS_BYTES_MAX} bytes")));
     }
-    let Ok(object) = serde_json::from_str::<JsonObject>(arguments) else {
+    if serde_json::from_str::<JsonObject>(arguments).is_err() {
         return Err(invalid_arguments(&spec.name, "they are not a JSON object"));
-    };
-    // Of two equal keys an approval rule might read one, and the tool the other.
-    if let Err(error) = reject_duplicate_keys(arguments) {
-        return Err(invalid_arguments(&spec.name, &error.to_string()));
     }
-    match schemas.validate(&spec.parameters, &serde_json::Value::Object(object)) {
+    // Of two equal keys an approval rule might read one, and the tool the other.
+    let object = ExactValue::parse(arguments).map_err(|error| invalid_arguments(&spec.name, &error.to_string()))?;
+    match schemas.validate(&spec.parameters, &object.to_value()) {
         // Invalid schemas are refused where they are declared; one that slips through allows everything.
         Ok(()) | Err(ArgumentsError::Schema(SchemaError::Invalid(_))) => Ok(()),
         // An earlier version accepted it.

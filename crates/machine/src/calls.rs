@@ -11,12 +11,8 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
-use model::json::has_inexact_number;
+use model::json::ExactValue;
 use model::tool::ToolOutput;
-
-/// What people are shown must be what runs.
-const INEXACT_NUMBER: &str = "The arguments have a number beyond 64 bits, which cannot be shown for approval exactly: write \
-                              it as a string, or with fewer digits.";
 
 pub(crate) enum CallState<'a> {
     Finished,
@@ -200,7 +196,7 @@ fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Opti
     let needs_approval = match &tool.approval {
         ApprovalPolicy::Never => false,
         ApprovalPolicy::Always => true,
-        ApprovalPolicy::When(rule) => rule.requires_approval(&serde_json::from_str(&arguments).unwrap_or_default()),
+        ApprovalPolicy::When(rule) => rule.requires_approval(&ExactValue::parse(&arguments).unwrap_or_default()),
     };
     let standing = run.standing_decision(task, &call.name).filter(|_| needs_approval);
     if let Some(answer) = standing.filter(|answer| first_decision(answer).0 == ApprovalDecisionKind::Reject) {
@@ -208,10 +204,6 @@ fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Opti
     }
     match needs_approval && standing.is_none() {
         true if run.is_cancelling(task) => Some(cancelled_action()),
-        true if has_inexact_number(&serde_json::from_str(&arguments).unwrap_or_default()) => {
-            let output = ToolOutput::failed(ErrorCode::InvalidArguments, INEXACT_NUMBER);
-            Some(CallAction::SetResult(ResultStatus::Failed, Box::new(output)))
-        }
         true => Some(CallAction::RequestApproval(Box::new(tool), arguments)),
         false => action_to_start(run, task, tool, arguments),
     }

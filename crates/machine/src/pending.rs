@@ -17,6 +17,7 @@ use model::event::{
 };
 use model::fold::{RunFold, TaskFold};
 use model::item::CallKind;
+use model::json::ExactValue;
 use model::record::PrivatePayload;
 use model::task::TaskStatus;
 use model::tool::ToolOutput;
@@ -26,7 +27,7 @@ use model::{ApprovalKey, CallId, TaskId};
 pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: &str) {
     let Some(task_id) = writer.run.task_of_call(call).map(|task| task.id.clone()) else { return };
     let key = call.approval_key();
-    let args = serde_json::from_str(arguments).unwrap_or_default();
+    let args = ExactValue::parse(arguments).unwrap_or_default();
     let expires_at = writer.out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
     let request = ApprovalRequested {
         task_id,

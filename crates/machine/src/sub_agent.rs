@@ -44,7 +44,7 @@ pub(crate) fn start_sub_agent(writer: &mut RunWriter<'_>, call: &CallId, agent: 
         parent_task_id: Some(parent_id),
         previous: None,
         tools: Vec::new(),
-        metadata: model::json::JsonObject::new(),
+        metadata: model::json::ExactObject::new(),
         display_mode: writer.run.fold.root().map(|root| root.spec.display_mode).unwrap_or_default(),
         origin: None,
         client: None,

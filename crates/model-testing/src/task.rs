@@ -24,7 +24,7 @@ use model::event::{
 };
 use model::id::{CallId, ItemId, TaskId};
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, ToolCall};
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::record::PrivatePayload;
 use model::seq::Millis;
 use model::task::TaskStatus;
@@ -469,9 +469,9 @@ fn task_spec(
     let input_id = format!("msg_{}", id.as_str().split_once('_').map_or("", |(_, rest)| rest));
     let pick =
         || ClientTool { name: "pick".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
-    let mut metadata = JsonObject::new();
+    let mut metadata = ExactObject::new();
     if ctx.rng.chance(40) {
-        metadata.insert("note".to_owned(), ctx.random_value());
+        metadata.insert("note".to_owned(), ctx.random_value().into());
     }
     let names = || ClientIds { protocol: "ag-ui".to_owned(), thread_id: Some("t".to_owned()), run_id: None };
     TaskSpec {

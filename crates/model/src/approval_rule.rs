@@ -15,14 +15,11 @@
 
 mod parser;
 
+use crate::json::ExactValue;
 use crate::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Number, Value};
 use std::cmp::Ordering;
 use std::fmt;
-
-/// Above 2^53 a float no longer distinguishes neighbouring integers.
-const FLOAT_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A rule on a call's arguments, such as `quantity > 100 and symbol != "VNM"`. Serialised as its source text.
 #[derive(Clone, Debug)]
@@ -55,9 +52,9 @@ enum Expr {
     Any(Vec<Expr>),
     Not(Box<Expr>),
     Exists(ArgumentPath),
-    Compare(ArgumentPath, Op, Value),
-    In(ArgumentPath, Vec<Value>),
-    Contains(ArgumentPath, Value),
+    Compare(ArgumentPath, Op, ExactValue),
+    In(ArgumentPath, Vec<ExactValue>),
+    Contains(ArgumentPath, ExactValue),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +78,7 @@ enum PathSegment {
 }
 
 enum PathLookup<'a> {
-    Found(&'a Value),
+    Found(&'a ExactValue),
     /// The key is absent from an existing object or array.
     Missing,
     /// The path leads into a scalar.
@@ -98,7 +95,7 @@ impl ApprovalRule {
 
     /// Whether a person must approve a call with these arguments. An unknown result counts as yes.
     #[must_use]
-    pub fn requires_approval(&self, arguments: &Value) -> bool {
+    pub fn requires_approval(&self, arguments: &ExactValue) -> bool {
         !arguments.is_object() || self.expr.evaluate(arguments).unwrap_or(true)
     }
 
@@ -114,7 +111,7 @@ impl ApprovalRule {
 }
 
 impl Expr {
-    fn evaluate(&self, arguments: &Value) -> Tristate {
+    fn evaluate(&self, arguments: &ExactValue) -> Tristate {
         match self {
             // `all(x)` is `not any(not x)`.
             Self::All(parts) => any_true(parts.iter().map(|part| negate(part.evaluate(arguments)))).map(|none| !none),
@@ -133,8 +130,8 @@ impl Expr {
                 any_true(literals.iter().map(|literal| values_equal(value, literal)))
             }
             Self::Contains(path, literal) => match (path.lookup_value(arguments)?, literal) {
-                (Value::String(text), Value::String(part)) => Some(text.contains(part.as_str())),
-                (Value::Array(list), literal) => any_true(list.iter().map(|value| values_equal(value, literal))),
+                (ExactValue::String(text), ExactValue::String(part)) => Some(text.contains(part.as_str())),
+                (ExactValue::Array(list), literal) => any_true(list.iter().map(|value| values_equal(value, literal))),
                 _ => None,
             },
         }
@@ -152,7 +149,7 @@ impl Expr {
 }
 
 impl Op {
-    fn evaluate(self, value: &Value, literal: &Value) -> Tristate {
+    fn evaluate(self, value: &ExactValue, literal: &ExactValue) -> Tristate {
         match self {
             Self::Equal => values_equal(value, literal),
             Self::NotEqual => negate(values_equal(value, literal)),
@@ -165,12 +162,12 @@ impl Op {
 }
 
 impl ArgumentPath {
-    fn lookup<'a>(&self, arguments: &'a Value) -> PathLookup<'a> {
+    fn lookup<'a>(&self, arguments: &'a ExactValue) -> PathLookup<'a> {
         let mut here = arguments;
         for step in &self.0 {
             let next = match (step, here) {
-                (PathSegment::Key(key), Value::Object(members)) => members.get(key),
-                (PathSegment::Index(index), Value::Array(list)) => list.get(*index),
+                (PathSegment::Key(key), ExactValue::Object(members)) => members.get(key),
+                (PathSegment::Index(index), ExactValue::Array(list)) => list.get(*index),
                 _ => return PathLookup::NotTraversable,
             };
             let Some(next) = next else { return PathLookup::Missing };
@@ -179,7 +176,7 @@ impl ArgumentPath {
         PathLookup::Found(here)
     }
 
-    fn lookup_value<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
+    fn lookup_value<'a>(&self, arguments: &'a ExactValue) -> Option<&'a ExactValue> {
         match self.lookup(arguments) {
             PathLookup::Found(value) => Some(value),
             PathLookup::Missing | PathLookup::NotTraversable => None,
@@ -204,30 +201,20 @@ fn any_true(truths: impl Iterator<Item = Tristate>) -> Tristate {
     sum
 }
 
-fn values_equal(value: &Value, literal: &Value) -> Tristate {
+fn values_equal(value: &ExactValue, literal: &ExactValue) -> Tristate {
     match (value, literal) {
-        (value, Value::Null) => Some(value.is_null()),
-        (Value::Bool(value), Value::Bool(literal)) => Some(value == literal),
+        (value, ExactValue::Null) => Some(value.is_null()),
+        (ExactValue::Bool(value), ExactValue::Bool(literal)) => Some(value == literal),
         (value, literal) => compare_values(value, literal).map(Ordering::is_eq),
     }
 }
 
-fn compare_values(value: &Value, literal: &Value) -> Option<Ordering> {
+fn compare_values(value: &ExactValue, literal: &ExactValue) -> Option<Ordering> {
     match (value, literal) {
-        (Value::Number(value), Value::Number(literal)) => compare_numbers(value, literal),
-        (Value::String(value), Value::String(literal)) => Some(value.cmp(literal)),
+        (ExactValue::Number(value), ExactValue::Number(literal)) => Some(value.compare(literal)),
+        (ExactValue::String(value), ExactValue::String(literal)) => Some(value.cmp(literal)),
         _ => None,
     }
-}
-
-/// Compares integers exactly. The order of large floats that compare equal is unknown.
-fn compare_numbers(value: &Number, literal: &Number) -> Option<Ordering> {
-    if let (Some(value), Some(literal)) = (value.as_i128(), literal.as_i128()) {
-        return Some(value.cmp(&literal));
-    }
-    let (value, literal) = (value.as_f64()?, literal.as_f64()?);
-    let order = value.partial_cmp(&literal)?;
-    (order.is_ne() || value.abs() < FLOAT_EXACT_MAX).then_some(order)
 }
 
 /// Rules are equal if their source texts are.

@@ -6,12 +6,14 @@ use crate::error::ErrorInfo;
 use crate::event::{ApprovalDecision, CancelMode, ClientIds, ClientTool, DisplayMode, Initiator};
 use crate::history::{HistoryEntry, PriorHistory};
 use crate::id::{ApprovalKey, CallId, TaskId};
-use crate::json::JsonObject;
+use crate::json::{ExactObject, read_tag, unknown_tag};
 use crate::model_settings::ModelSettings;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Command {
     Start(Box<StartCommand>),
@@ -35,7 +37,7 @@ pub struct StartCommand {
     /// Tools that the client declares and runs itself.
     pub tools: Vec<ClientTool>,
     /// The client's own data, returned unchanged.
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
     pub display_mode: DisplayMode,
     /// The ids that a client of another protocol uses for the run.
     pub client: Option<ClientIds>,
@@ -121,7 +123,7 @@ pub struct RequestUpdate {
     pub model_settings: ModelSettings,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AnswerBody {
     Approval {
@@ -141,6 +143,50 @@ pub struct ClientToolResult {
     /// What the model reads.
     pub content: Vec<ContentPart>,
     pub error: Option<ErrorInfo>,
+}
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let source = Box::<RawValue>::deserialize(deserializer)?;
+        let text = source.get();
+        let command = read_tag(text.as_bytes()).and_then(|tag| match &*tag {
+            "start" => serde_json::from_str(text).map(Self::Start),
+            "cancel" => serde_json::from_str(text).map(Self::Cancel),
+            "steer" => serde_json::from_str(text).map(Self::Steer),
+            "answer" => serde_json::from_str(text).map(Self::Answer),
+            tag => Err(unknown_tag(tag)),
+        });
+        command.map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for AnswerBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct ApprovalFields {
+            key: ApprovalKey,
+            decision: ApprovalDecision,
+            by: Initiator,
+        }
+        #[derive(Deserialize)]
+        struct ClientToolsFields {
+            results: Vec<ClientToolResult>,
+        }
+        let source = Box::<RawValue>::deserialize(deserializer)?;
+        let text = source.get();
+        let body = read_tag(text.as_bytes()).and_then(|tag| match &*tag {
+            "approval" => {
+                let ApprovalFields { key, decision, by } = serde_json::from_str(text)?;
+                Ok(Self::Approval { key, decision, by })
+            }
+            "client_tools" => {
+                let ClientToolsFields { results } = serde_json::from_str(text)?;
+                Ok(Self::ClientTools { results })
+            }
+            tag => Err(unknown_tag(tag)),
+        });
+        body.map_err(D::Error::custom)
+    }
 }
 
 impl Command {

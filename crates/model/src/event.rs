@@ -19,12 +19,15 @@ pub use state::*;
 pub use thread::*;
 
 use crate::id::TaskId;
+use crate::json::{read_tag, unknown_tag};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 /// One typed change to a task or a thread.
 #[warn(missing_docs, reason = "the enum is the reference of the event log")]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Event {
     /// The task was created. Carries the input and the agent that runs it.
@@ -174,13 +177,75 @@ struct Envelope {
     task_id: Option<TaskId>,
 }
 
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Self::read(text.get().as_bytes()).map_err(D::Error::custom)
+    }
+}
+
 impl Event {
     /// Decodes stored bytes. Never fails: an unknown type becomes [`Event::Unknown`].
     pub fn decode(bytes: &[u8]) -> Self {
-        serde_json::from_slice(bytes).unwrap_or_else(|_| {
+        Self::read(bytes).unwrap_or_else(|_| {
             let task_id = serde_json::from_slice::<Envelope>(bytes).ok().and_then(|envelope| envelope.task_id);
             Self::Unknown(UnknownEvent { task_id })
         })
+    }
+
+    fn read(text: &[u8]) -> Result<Self, serde_json::Error> {
+        /// One line for each variant: its wire name and its name.
+        macro_rules! read_variant {
+            ($tag:expr, $text:expr; $($name:literal => $variant:ident,)*) => {
+                match $tag {
+                    $($name => serde_json::from_slice($text).map(Self::$variant),)*
+                    tag => Err(unknown_tag(tag)),
+                }
+            };
+        }
+        read_variant! { &*read_tag(text)?, text;
+            "task.created" => Created,
+            "task.started" => Started,
+            "task.step.started" => StepStarted,
+            "task.retrying" => Retrying,
+            "task.output_item.added" => ItemAdded,
+            "task.reasoning_summary_item.added" => SummaryAdded,
+            "task.reasoning_summary_text.delta" => SummaryDelta,
+            "task.reasoning_summary_item.done" => SummaryDone,
+            "task.tool_call_arguments.delta" => ArgumentsDelta,
+            "task.tool_call_arguments.done" => ArgumentsDone,
+            "task.hosted_call.updated" => HostedCallUpdated,
+            "task.file_processing.updated" => FileProcessingUpdated,
+            "task.text.added" => TextAdded,
+            "task.text.delta" => TextDelta,
+            "task.text.annotation.added" => AnnotationAdded,
+            "task.text.done" => TextDone,
+            "task.image.added" => ImageAdded,
+            "task.image.delta" => ImageDelta,
+            "task.image.done" => ImageDone,
+            "task.output_item.done" => ItemDone,
+            "task.step.done" => StepDone,
+            "task.tool.started" => ToolStarted,
+            "task.tool.progress" => ToolProgress,
+            "task.agent.updated" => AgentUpdated,
+            "task.input.added" => InputAdded,
+            "task.approval.requested" => ApprovalRequested,
+            "task.approval.resolved" => ApprovalResolved,
+            "task.paused" => Paused,
+            "task.resumed" => Resumed,
+            "task.state.snapshot" => StateSnapshot,
+            "task.state.delta" => StateDelta,
+            "task.custom" => Custom,
+            "task.provider_event" => ProviderEvent,
+            "task.cancelling" => Cancelling,
+            "task.recovered" => Recovered,
+            "task.completed" => Completed,
+            "task.incomplete" => Incomplete,
+            "task.failed" => Failed,
+            "task.cancelled" => Cancelled,
+            "thread.history.compacted" => HistoryCompacted,
+            "thread.run.hidden" => RunHidden,
+        }
     }
 
     /// The task that the event belongs to; `None` for `thread.*`.

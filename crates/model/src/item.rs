@@ -8,7 +8,7 @@ mod hosted_call;
 use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
 use crate::id::{CallId, ItemId};
-use crate::json::JsonObject;
+use crate::json::{ExactValue, JsonObject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -297,10 +297,10 @@ impl ToolCall {
         self.original_arguments.as_deref().or(self.arguments.as_deref())
     }
 
-    /// Whether these are its arguments, however they are written.
+    /// Whether these are its arguments, with numbers that are written in the same way.
     #[must_use]
-    pub fn has_same_arguments(&self, args: &Value) -> bool {
-        self.arguments.as_deref().and_then(|own| serde_json::from_str(own).ok()).as_ref() == Some(args)
+    pub fn has_same_arguments(&self, args: &ExactValue) -> bool {
+        self.arguments.as_deref().and_then(|own| ExactValue::parse(own).ok()).as_ref() == Some(args)
     }
 
     /// Sets the arguments that the tool gets, and the model's if a person changed them. Earlier versions did not log the

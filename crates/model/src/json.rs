@@ -1,35 +1,25 @@
 //! Reading JSON from outside: leniently where models and their services wrote it, strictly where two readers could
 //! understand it in two ways.
 
+mod exact_value;
+mod tagged;
 mod unique_keys;
 
+pub use exact_value::{ExactObject, ExactValue, NumberText, to_exact_object, to_exact_value, to_json_object};
+pub(crate) use tagged::{read_tag, unknown_tag};
 pub use unique_keys::{JsonLimits, parse_unique_json, reject_duplicate_keys};
 
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
 pub type JsonObject = serde_json::Map<String, Value>;
 
 /// Deserializes an optional value so that `null` is not the same as absent: what is written is read back (law 1).
-pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
-}
-
-/// From here on not every integer is a `f64`.
-const EXACT_INTEGERS_MAX: f64 = 9_007_199_254_740_992.0;
-
-/// Whether a number of the value may not be the one that was written. Integers of 64 bits are exact; a larger one is read as
-/// the `f64` next to it, and cannot be told from a float of that size.
-pub fn has_inexact_number(value: &Value) -> bool {
-    match value {
-        Value::Number(number) => {
-            number.is_f64() && number.as_f64().is_some_and(|number| number.abs() >= EXACT_INTEGERS_MAX)
-        }
-        Value::Array(list) => list.iter().any(has_inexact_number),
-        Value::Object(map) => map.values().any(has_inexact_number),
-        Value::Null | Value::Bool(_) | Value::String(_) => false,
-    }
+pub(crate) fn deserialize_some<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of
@@ -39,6 +29,26 @@ pub fn has_inexact_number(value: &Value) -> bool {
 /// The error of the first attempt, when the text is not JSON after the repair either.
 pub fn parse_lenient_json(data: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(data).or_else(|error| serde_json::from_str(&repair_json(data)).map_err(|_| error))
+}
+
+/// As [`parse_lenient_json`], with numbers as they were written.
+///
+/// # Errors
+/// As [`parse_lenient_json`].
+pub fn parse_lenient_exact(data: &str) -> Result<ExactValue, serde_json::Error> {
+    let exact = ExactValue::parse(data).or_else(|_| ExactValue::parse(&repair_json(data)));
+    exact.or_else(|_| parse_lenient_json(data).map(ExactValue::from))
+}
+
+/// Parses arguments to show them. Of a duplicate key the last value is shown; such arguments are never run.
+///
+/// # Errors
+/// When the text is not a JSON object.
+pub fn parse_exact_object(text: &str) -> Result<ExactObject, serde_json::Error> {
+    match ExactValue::parse(text) {
+        Ok(ExactValue::Object(members)) => Ok(members),
+        _ => serde_json::from_str(text).map(to_exact_object),
+    }
 }
 
 /// Replaces what a JSON parser refuses: in strings, lone surrogates by U+FFFD and raw control characters by their
@@ -137,19 +147,6 @@ mod tests {
             parse_lenient_json(odd).unwrap(),
             json!({"a": [null, null, null, -12.5], "NaN": "NaN, 1e999", "b": true})
         );
-    }
-
-    #[test]
-    fn numbers_that_are_not_exact_are_found() {
-        let is_inexact = |text: &str| has_inexact_number(&serde_json::from_str(text).unwrap());
-        for exact in
-            ["18446744073709551615", "-9223372036854775808", "-0", "1e2", "0.1", "9007199254740991.0", "\"1e99\""]
-        {
-            assert!(!is_inexact(exact), "{exact}");
-        }
-        for inexact in ["18446744073709551616", "-9223372036854775809", "[{\"a\":123456789012345678901234567890}]"] {
-            assert!(is_inexact(inexact), "{inexact}");
-        }
     }
 
     #[test]

@@ -111,17 +111,7 @@ impl Record {
     }
 
     pub fn event(&self) -> &Event {
-        self.event.0.get_or_init(|| self.decode_delta().unwrap_or_else(|| Event::decode(&self.public)))
-    }
-
-    /// Nearly all records are deltas, and decoding into the known payload type is three times as fast.
-    fn decode_delta(&self) -> Option<Event> {
-        match self.event_type() {
-            "task.text.delta" => serde_json::from_slice(&self.public).ok().map(Event::TextDelta),
-            "task.reasoning_summary_text.delta" => serde_json::from_slice(&self.public).ok().map(Event::SummaryDelta),
-            "task.tool_call_arguments.delta" => serde_json::from_slice(&self.public).ok().map(Event::ArgumentsDelta),
-            _ => None,
-        }
+        self.event.0.get_or_init(|| Event::decode(&self.public))
     }
 
     pub fn private(&self) -> Option<PrivatePayload> {

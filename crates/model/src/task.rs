@@ -4,7 +4,7 @@ use crate::error::ErrorInfo;
 use crate::event::{Event, PendingRequest};
 use crate::id::{TaskId, ThreadId};
 use crate::item::Item;
-use crate::json::JsonObject;
+use crate::json::ExactObject;
 use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use schemars::JsonSchema;
@@ -88,7 +88,7 @@ pub struct TaskObject {
     /// Which limit or who ended the task.
     pub reason: Option<String>,
     /// The client's own data, returned unchanged.
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
     /// For a queued task, the time of the request.
     pub created_at: Millis,
     pub ended_at: Option<Millis>,

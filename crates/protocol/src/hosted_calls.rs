@@ -1,7 +1,7 @@
 //! A tool that the provider ran, for protocols in which a call has arguments and a result.
 
 use model::item::{HostedCall, ItemStatus, plain_text};
-use model::json::JsonObject;
+use model::json::{ExactObject, to_exact_object};
 use serde_json::Value;
 
 /// The member that holds arguments that are not an object.
@@ -15,13 +15,14 @@ const NAME_FIELDS: [&str; 4] = ["title", "name", "filename", "url"];
 /// The members of an error that explain it, the best first.
 const ERROR_FIELDS: [&str; 5] = ["message", "content", "error", "error_code", "code"];
 
-pub(crate) fn raw_object(value: Value) -> JsonObject {
-    JsonObject::from_iter([(RAW_ARGUMENTS_KEY.to_owned(), value)])
+/// Arguments that are not an object, as one.
+pub(crate) fn raw_object(arguments: impl Into<Value>) -> ExactObject {
+    ExactObject::from([(RAW_ARGUMENTS_KEY.to_owned(), arguments.into().into())])
 }
 
-pub(crate) fn hosted_arguments(call: &HostedCall) -> JsonObject {
+pub(crate) fn hosted_arguments(call: &HostedCall) -> ExactObject {
     match call.arguments() {
-        Value::Object(arguments) => arguments,
+        Value::Object(arguments) => to_exact_object(arguments),
         other => raw_object(other),
     }
 }

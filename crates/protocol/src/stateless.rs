@@ -14,7 +14,7 @@ pub use segment::is_client_tool_pause;
 use crate::client_input::{ClientInput, InputKind, InvalidField};
 use model::TaskId;
 use model::event::ClientTool;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::model_settings::ModelSettings;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub struct StatelessRequest {
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
     pub model_settings: ModelSettings,
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
 }
 
 /// The id of a response: the run's own, and from the second segment on the segment's number.

@@ -4,6 +4,7 @@ use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::Url;
 use serde_json::Value;
+use upstream::messages::ExactInputs;
 use upstream::{Ingest, RequestTarget, chat, messages, responses};
 
 /// The wire dialect of a service.
@@ -86,6 +87,14 @@ impl UpstreamDialect {
             Self::Responses => responses::build_request(turn, target),
             Self::Messages => messages::build_request(turn, target),
             Self::Chat => chat::build_request(turn, target),
+        }
+    }
+
+    /// The inputs of calls that the body has only nearly. Other dialects send arguments as texts.
+    pub(crate) fn exact_inputs(self, turn: &ModelRequest, target: &RequestTarget<'_>) -> ExactInputs {
+        match self {
+            Self::Responses | Self::Chat => ExactInputs::new(),
+            Self::Messages => messages::exact_inputs(&turn.history, target.origin),
         }
     }
 

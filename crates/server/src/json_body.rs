@@ -19,8 +19,8 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use model::UserId;
 use model::error::ErrorCode;
+use model::json::{ExactObject, ExactValue};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ use std::io::{self, Write};
 const INLINE_PARSE_BYTES_MAX: usize = 32 * 1024;
 
 pub(crate) struct JsonBody {
-    value: Value,
+    value: ExactValue,
     /// Computed while parsing if the body is large.
     digest: Option<String>,
     permit: Option<BodyReservation>,
@@ -80,7 +80,7 @@ impl JsonBody {
         user: &UserId,
     ) -> Result<Self, Problem> {
         if body.is_end_stream() {
-            return Ok(Value::Object(Map::new()).into());
+            return Ok(ExactValue::Object(ExactObject::new()).into());
         }
         Self::read(headers, body, limits, user).await
     }
@@ -92,21 +92,32 @@ impl JsonBody {
 
     /// Parses one field and ignores the others.
     pub(crate) fn parse_field<T: DeserializeOwned>(&self, name: &str) -> Result<T, Problem> {
-        let Value::Object(map) = &self.value else { return Err(not_an_object()) };
+        let ExactValue::Object(map) = &self.value else { return Err(not_an_object()) };
         deserialize_object(map.get(name).map(|value| (name.to_owned(), value.clone())).into_iter().collect())
+    }
+
+    /// The member `metadata` with its numbers as they were written; empty unless it is an object.
+    pub(crate) fn metadata(&self) -> ExactObject {
+        match &self.value {
+            ExactValue::Object(map) => match map.get("metadata") {
+                Some(ExactValue::Object(metadata)) => metadata.clone(),
+                _ => ExactObject::new(),
+            },
+            _ => ExactObject::new(),
+        }
     }
 
     pub(crate) fn into_object<T: DeserializeOwned>(self) -> Result<T, Problem> {
         match self.value {
-            Value::Object(map) if self.is_long => run_in_place(|| deserialize_object(map)),
-            Value::Object(map) => deserialize_object(map),
+            ExactValue::Object(map) if self.is_long => run_in_place(|| deserialize_object(map)),
+            ExactValue::Object(map) => deserialize_object(map),
             // Serde accepts an array for a struct.
             _ => Err(not_an_object()),
         }
     }
 
     pub(crate) fn into_list<T: DeserializeOwned>(self, items_max: usize) -> Result<Vec<T>, Problem> {
-        let Value::Array(list) = self.value else {
+        let ExactValue::Array(list) = self.value else {
             return Err(Problem::invalid_body("the body must be a JSON array"));
         };
         if list.len() > items_max {
@@ -119,15 +130,15 @@ impl JsonBody {
     }
 }
 
-impl From<Value> for JsonBody {
-    fn from(value: Value) -> Self {
+impl From<ExactValue> for JsonBody {
+    fn from(value: ExactValue) -> Self {
         Self { value, digest: None, permit: None, is_long: false }
     }
 }
 
 /// Deserializes a struct. An error names the field at fault; an unknown or missing field is the fault of the object itself.
-fn deserialize_object<T: DeserializeOwned>(map: Map<String, Value>) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(Value::Object(map)).map_err(|error| {
+fn deserialize_object<T: DeserializeOwned>(map: ExactObject) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(ExactValue::Object(map)).map_err(|error| {
         let reason = error.inner().to_string();
         match error.path().iter().next() {
             Some(Segment::Map { key }) if !reason.starts_with(&format!("unknown field `{key}`")) => {
@@ -156,7 +167,7 @@ impl Write for HashWriter {
     }
 }
 
-fn value_digest(value: &Value) -> String {
+fn value_digest(value: &ExactValue) -> String {
     let mut hash = HashWriter(Sha256::new());
     // Maps are sorted, so equal values serialize to equal text. Writing to a hash cannot fail.
     let _ok = serde_json::to_writer(&mut hash, value);

@@ -12,13 +12,14 @@ use gateway::native_json::ApprovalObject;
 use model::cursor::CursorError;
 use model::error::{ErrorCode, ErrorScope, truncate_text};
 use model::id::IdError;
+use model::json::{ExactObject, ExactValue};
 use model::ports::{StoreError, SubmitError};
 use model::task::TaskStatus;
 use model::{CallId, Seq, TaskId, ThreadId};
 use protocol::client_input::InvalidField;
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -33,7 +34,7 @@ pub(crate) struct Problem(Box<ProblemFields>);
 #[derive(Debug)]
 struct ProblemFields {
     summary: ProblemSummary,
-    extensions: Map<String, Value>,
+    extensions: ExactObject,
     headers: HeaderMap,
 }
 
@@ -44,7 +45,7 @@ impl Problem {
 
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let summary = ProblemSummary { code, detail: detail.into(), field: code.field().map(str::to_owned) };
-        Self(Box::new(ProblemFields { summary, extensions: Map::new(), headers: HeaderMap::new() }))
+        Self(Box::new(ProblemFields { summary, extensions: ExactObject::new(), headers: HeaderMap::new() }))
     }
 
     /// Names the field of the request that is at fault.
@@ -55,7 +56,7 @@ impl Problem {
 
     /// Adds a member to the body.
     pub(crate) fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.0.extensions.insert(name.to_owned(), value.into());
+        self.0.extensions.insert(name.to_owned(), ExactValue::from(value.into()));
         self
     }
 
@@ -76,7 +77,7 @@ impl Problem {
     }
 
     /// For protocols without HTTP responses: the error, and the extension members of the body.
-    pub(crate) fn into_parts(self) -> (ProblemSummary, Map<String, Value>) {
+    pub(crate) fn into_parts(self) -> (ProblemSummary, ExactObject) {
         (self.0.summary, self.0.extensions)
     }
 
@@ -139,14 +140,16 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let ProblemFields { summary, extensions, headers } = *self.0;
         let status = StatusCode::from_u16(summary.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut body = Map::new();
-        body.insert("type".to_owned(), json!("about:blank"));
-        body.insert("title".to_owned(), json!(status.canonical_reason().unwrap_or("Error")));
-        body.insert("status".to_owned(), json!(status.as_u16()));
-        body.insert("code".to_owned(), json!(summary.code.as_str()));
-        body.insert("detail".to_owned(), json!(summary.detail));
+        let members = [
+            ("type", json!("about:blank")),
+            ("title", json!(status.canonical_reason().unwrap_or("Error"))),
+            ("status", json!(status.as_u16())),
+            ("code", json!(summary.code.as_str())),
+            ("detail", json!(summary.detail)),
+        ];
+        let mut body: ExactObject = members.map(|(name, value)| (name.to_owned(), value.into())).into();
         body.extend(extensions);
-        let mut response = Response::new(Body::from(Value::Object(body).to_string()));
+        let mut response = Response::new(Body::from(ExactValue::Object(body).to_string()));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         let media_type = HeaderValue::from_static("application/problem+json");

@@ -19,12 +19,11 @@ use gateway::resent_history::{
 use gateway::resolve_run::{RequestInput, ResolvedRun, resolve_run};
 use gateway::stream_start::wait_for_end;
 use model::error::ErrorCode;
-use model::json::JsonObject;
+use model::json::{ExactValue, JsonObject};
 use model::ports::Projection;
 use model::{TaskId, UserId};
 use protocol::client_input::InvalidField;
 use protocol::stateless::{RunFailure, RunFailureKind, StatelessRequest};
-use serde_json::Value;
 
 /// Tells SDKs whether to retry.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -36,7 +35,7 @@ pub(crate) struct StatelessProtocol<P> {
     pub(crate) parse_request: fn(&JsonObject) -> Result<StatelessRequest, InvalidField>,
     /// From a run, its segment, and whether the stream includes usage.
     pub(crate) new_response: fn(TaskId, u32, bool) -> P,
-    pub(crate) object: fn(&P) -> Value,
+    pub(crate) object: fn(&P) -> ExactValue,
     pub(crate) failure: fn(&P) -> Option<&RunFailure>,
     /// Whether the segment has ended, with an object or a failure.
     pub(crate) is_over: fn(&P) -> bool,
@@ -52,9 +51,11 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, protocol.route, &json.digest())?;
+    let metadata = json.metadata();
     let body: JsonObject = json.into_object()?;
     let mut request = (protocol.parse_request)(&body)?;
     drop(body);
+    request.metadata = metadata;
     check_stateless_request(&app.gateway, &caller.user, &request, idempotency.as_ref()).await?;
     let (stream, include_usage) = (request.stream, request.include_usage);
     // Who waits for the object takes a stream's place.

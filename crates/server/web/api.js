@@ -57,9 +57,11 @@ export class Api {
     return (await this.send(path)).json();
   }
 
+  /** Posts JSON: a text as it is, anything else as its JSON. */
   async post(path, body, headers) {
     const json = { 'Content-Type': 'application/json', ...headers };
-    return (await this.send(path, { method: 'POST', body: JSON.stringify(body), headers: json })).json();
+    const text = typeof body === 'string' ? body : JSON.stringify(body);
+    return (await this.send(path, { method: 'POST', body: text, headers: json })).json();
   }
 
   async upload(file, signal) {

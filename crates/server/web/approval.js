@@ -1,6 +1,6 @@
 // The card of a call that waits for a decision: approve, reject, or edit its arguments, before its time is up.
 
-import { button, child, element, setNote } from './elements.js';
+import { button, child, element, indented, setNote } from './elements.js';
 import { same } from './fold.js';
 
 /** Draws what is asked about a call, or what was decided. The card is made once, because people type in it. */
@@ -26,7 +26,7 @@ function parts(call, asked, mayDecide) {
   const editor = element('textarea', 'editor');
   editor.hidden = true;
   editor.spellcheck = false;
-  editor.value = JSON.stringify(parsed(call.arguments) ?? asked?.args ?? {}, null, 2);
+  editor.value = indented(call.arguments || JSON.stringify(asked?.args ?? {}));
   editor.rows = Math.min(12, editor.value.split('\n').length);
   editor.setAttribute('aria-label', `Arguments of ${call.display_name ?? call.name}, as JSON`);
   const problem = element('p', 'failure');
@@ -43,7 +43,8 @@ function parts(call, asked, mayDecide) {
 }
 
 /**
- * A button of a card was pressed. Gives the decision to send, or `undefined` when there is none yet.
+ * A button of a card was pressed. Gives the decision to send, as JSON, or `undefined` when there is none yet. Edited
+ * arguments are sent as they were typed: parsing would round their numbers.
  */
 export function readDecision(card, pressed) {
   const editor = card.querySelector('.editor');
@@ -52,9 +53,10 @@ export function readDecision(card, pressed) {
     return undefined;
   }
   showCardProblem(card, '');
-  if (pressed !== 'edit') return { decision: pressed };
+  if (pressed !== 'edit') return JSON.stringify({ decision: pressed });
   const value = parsed(editor.value);
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { decision: 'edit', arguments: value };
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (isObject) return `{"decision":"edit","arguments":${editor.value}}`;
   showCardProblem(card, 'The arguments must be a JSON object.');
   return undefined;
 }

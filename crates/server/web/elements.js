@@ -47,12 +47,27 @@ export function foldedText(text) {
   return element('details', 'folded', summary, pre);
 }
 
+const JSON_TOKENS = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g;
+
+/** Indents JSON. Its numbers keep their text, which parsing would round. */
 export function indented(text) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    JSON.parse(text);
   } catch {
     return text;
   }
+  let [out, depth, before] = ['', 0, ''];
+  const newLine = () => `\n${'  '.repeat(depth)}`;
+  for (const token of text.match(JSON_TOKENS)) {
+    const isClosing = token === '}' || token === ']';
+    if (isClosing) depth -= 1;
+    const isFirst = before === '{' || before === '[';
+    if (isClosing ? !isFirst : isFirst || before === ',') out += newLine();
+    out += token === ':' ? ': ' : token;
+    if (token === '{' || token === '[') depth += 1;
+    before = token;
+  }
+  return out;
 }
 
 export const duration = (ms) => (ms < 1_000 ? `${ms} ms` : `${(ms / 1_000).toFixed(1)} s`);

@@ -8,7 +8,7 @@ use model::event::{
     TaskCompleted, TaskCreated, TaskPaused, TaskResumed, TaskSpec, TaskStarted,
 };
 use model::history::RawItem;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::ports::{
     AppendBatch, AppendOutcome, ApprovalRow, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit, StoreError,
     Submission, Submitted, ThreadMode,
@@ -53,7 +53,7 @@ pub fn start_command(run: &TaskId) -> Command {
         input: vec![ContentPart::text("hello")],
         previous: None,
         tools: Vec::new(),
-        metadata: JsonObject::new(),
+        metadata: ExactObject::new(),
         display_mode: DisplayMode::Agent,
         client: None,
         origin: None,
@@ -90,7 +90,7 @@ pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow 
         run_id: run.clone(),
         task_id: run.clone(),
         call_id,
-        action: ActionRequest { name: "trade".to_owned(), args: serde_json::json!({"shares": n}) },
+        action: ActionRequest { name: "trade".to_owned(), args: serde_json::json!({"shares": n}).into() },
         requested_at: 3_000 + u64::from(n),
         expires_at: 1_000_000,
         answer: None,
@@ -161,7 +161,7 @@ pub fn created_event(thread: &ThreadId, run: &TaskId) -> Event {
         parent_task_id: None,
         previous: None,
         tools: Vec::new(),
-        metadata: JsonObject::new(),
+        metadata: ExactObject::new(),
         display_mode: DisplayMode::Agent,
         origin: None,
         client: None,

@@ -114,7 +114,8 @@ pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Te
     // Also after the approval would have expired.
     assert_eq!(directory.submit(&owner, decision_at(2_000_000, &asked, &approve())).await, repeated_result(&asked));
     let always = ApprovalDecision { always: true, ..approve() };
-    let edit = ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"shares": 2})), ..approve() };
+    let edit =
+        ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"shares": 2}).into()), ..approve() };
     for other in [reject("no"), always, edit] {
         assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &other)).await, decided_error(&row));
     }
@@ -346,8 +347,11 @@ pub async fn decisions_with_equal_numbers_are_equal(journal: &dyn Journal, direc
         author.must_append().await;
         #[expect(clippy::cast_precision_loss, reason = "any number will do")]
         let number = rng.next_u64() as f64 * 1e-15;
-        let edit =
-            ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"price": number})), ..approve() };
+        let edit = ApprovalDecision {
+            kind: ApprovalDecisionKind::Edit,
+            args: Some(json!({"price": number}).into()),
+            ..approve()
+        };
         assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &edit)).await, Ok(Submitted::Queued));
         assert_eq!(
             directory.submit(&owner, decision_at(6_000, &asked, &edit)).await,

@@ -22,6 +22,7 @@ mod cache_control;
 mod classify_error;
 mod content;
 mod conversation;
+mod exact_inputs;
 mod ingest;
 mod item_builder;
 mod request;
@@ -30,6 +31,7 @@ mod thinking;
 mod wire;
 
 pub use classify_error::classify_error;
+pub use exact_inputs::{ExactInputs, exact_inputs, write_body};
 pub use ingest::new_ingest;
 pub use request::{build_request, without_reasoning};
 

@@ -6,7 +6,7 @@ use crate::read_records::{for_each_record, log_head};
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::ports::{RunRow, StoreError};
 use model::task::{TaskObject, TaskStatus};
 use model::thread::ThreadFold;
@@ -120,7 +120,7 @@ fn queued_task_object(row: &RunRow) -> Option<TaskObject> {
         usage: Usage::default(),
         error: None,
         reason: (row.status == TaskStatus::Cancelled).then(|| "user".to_owned()),
-        metadata: JsonObject::new(),
+        metadata: ExactObject::new(),
         created_at: row.created_at,
         ended_at: row.ended_at,
         seq: Seq::ZERO,

@@ -8,7 +8,7 @@ use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::content::ContentPart;
 use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
 use model::history::PriorHistory;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_settings::ModelSettings;
 use model::ports::{IdempotencyKey, InboxRow, StoreError, SubmitError, Submitted, ThreadMode};
@@ -27,7 +27,7 @@ pub struct NewRun {
     pub previous: Option<TaskId>,
     /// Tools that the caller runs itself.
     pub tools: Vec<ClientTool>,
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
     pub on_busy: OnBusy,
     pub idempotency: Option<IdempotencyKey>,
     /// `thread` is an id that was handed out before and may not exist yet: then it is created.

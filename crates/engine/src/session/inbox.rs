@@ -6,7 +6,7 @@ use machine::{CancelTask, MachineInput, TimerId};
 use model::TaskId;
 use model::command::{AnswerCommand, CancelCause, CancelCommand, Command, StartCommand, SteerCommand};
 use model::event::{CancelMode, DisplayMode, Initiator};
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::model_settings::ModelSettings;
 use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError, ThreadMode};
 use model::task::TaskStatus;
@@ -158,7 +158,7 @@ impl ThreadSession<'_> {
             input: steer.input,
             previous: None,
             tools: Vec::new(),
-            metadata: JsonObject::new(),
+            metadata: ExactObject::new(),
             display_mode: DisplayMode::default(),
             client: None,
             origin: None,

@@ -130,7 +130,7 @@ pub(crate) fn reject(why: &str) -> ApprovalDecision {
 }
 
 pub(crate) fn edit(args: Value) -> ApprovalDecision {
-    ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(args), ..approve() }
+    ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(args.into()), ..approve() }
 }
 
 pub(crate) fn always(decision: ApprovalDecision) -> ApprovalDecision {

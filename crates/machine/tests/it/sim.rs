@@ -11,7 +11,7 @@ use model::definition::Definitions;
 use model::error::ErrorInfo;
 use model::event::{ApprovalDecision, CancelMode, ClientTool, DisplayMode, Initiator, StopReason};
 use model::history::HistoryEntry;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
 use model::ports::{FileReadOutcome, FileReadRequest};
 use model::record::{RecordDraft, RecordHeader};
@@ -418,7 +418,7 @@ pub(crate) fn start_command(tools: Vec<ClientTool>) -> StartCommand {
         input: vec![ContentPart::text("go")],
         previous: None,
         tools,
-        metadata: JsonObject::new(),
+        metadata: ExactObject::new(),
         display_mode: DisplayMode::Agent,
         client: None,
         origin: None,

@@ -13,11 +13,12 @@ use model::event::{
 };
 use model::id::CallId;
 use model::item::{ApprovalGate, CallKind, IncompleteReason, Item, ResultStatus, ToolCall, ToolResult};
+use model::json::ExactValue;
 use model::limits::DONE_REPEAT_BYTES_MAX;
 use model::record::PrivatePayload;
 use model::reference;
 use model::task::TaskStatus;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::VecDeque;
 
 /// A complete call of the last turn.
@@ -93,7 +94,7 @@ impl GenTask {
     fn request_approval(&mut self, ctx: &mut RunContext<'_>, index: usize) {
         let Some(call) = self.calls.get_mut(index) else { return };
         call.state = GenCallState::AwaitingApproval;
-        let args = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+        let args = ExactValue::parse(&call.arguments).unwrap_or_default();
         let expires_at = ctx.now.saturating_add(300_000);
         ctx.emit(Event::ApprovalRequested(ApprovalRequested {
             task_id: self.id.clone(),
@@ -307,7 +308,7 @@ impl GenTask {
             ApprovalDecisionKind::Edit => {
                 let args = json!({"location": "Lyon", "n": ctx.random_value()});
                 call.arguments = args.to_string();
-                decision.args = Some(args);
+                decision.args = Some(args.into());
                 GenCallState::Ready
             }
             ApprovalDecisionKind::Reject => {

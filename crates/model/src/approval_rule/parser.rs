@@ -1,8 +1,8 @@
 //! A recursive-descent parser for rules. Length and depth are limited, and the stack with them.
 
 use super::{ApprovalRuleError, ArgumentPath, Expr, Op, PathSegment};
+use crate::json::ExactValue;
 use crate::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
-use serde_json::{Number, Value};
 
 /// Not usable as the first segment of a path, except after `args.`.
 const RESERVED: [&str; 9] = ["and", "or", "not", "in", "contains", "exists", "true", "false", "null"];
@@ -96,7 +96,7 @@ impl<'a> RuleParser<'a> {
         self.skip_whitespace();
         let before = self.pos;
         let literal = self.parse_literal()?;
-        let ordered = literal.is_number() || literal.is_string();
+        let ordered = matches!(literal, ExactValue::Number(_) | ExactValue::String(_));
         if !ordered && !matches!(op, Op::Equal | Op::NotEqual) {
             self.pos = before;
             return self.expected_error("a number or a text, which have an order");
@@ -144,16 +144,16 @@ impl<'a> RuleParser<'a> {
     }
 
     /// Literals of one type, or `null`.
-    fn parse_list(&mut self) -> Result<Vec<Value>, ApprovalRuleError> {
+    fn parse_list(&mut self) -> Result<Vec<ExactValue>, ApprovalRuleError> {
         if !self.eat_symbol("[") {
             return self.expected_error("a list like `[\"a\", \"b\"]`");
         }
-        let mut list: Vec<Value> = Vec::new();
+        let mut list: Vec<ExactValue> = Vec::new();
         loop {
             self.skip_whitespace();
             let before = self.pos;
             let literal = self.parse_literal()?;
-            let alike = |other: &Value| {
+            let alike = |other: &ExactValue| {
                 other.is_null()
                     || literal.is_null()
                     || std::mem::discriminant(other) == std::mem::discriminant(&literal)
@@ -172,10 +172,12 @@ impl<'a> RuleParser<'a> {
         }
     }
 
-    fn parse_literal(&mut self) -> Result<Value, ApprovalRuleError> {
+    fn parse_literal(&mut self) -> Result<ExactValue, ApprovalRuleError> {
         const EXPECTED: &str = "a number, a \"text\", `true`, `false` or `null`";
         self.skip_whitespace();
-        for (word, value) in [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)] {
+        for (word, value) in
+            [("true", ExactValue::Bool(true)), ("false", ExactValue::Bool(false)), ("null", ExactValue::Null)]
+        {
             if self.eat_keyword(word) {
                 return Ok(value);
             }
@@ -185,18 +187,18 @@ impl<'a> RuleParser<'a> {
             Some('\'') => self.parse_raw_string(),
             Some('-' | '0'..='9') => {
                 let digits = self.peek_while(|c| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E'));
-                let Ok(number) = serde_json::from_str::<Number>(digits) else {
+                let Ok(number) = ExactValue::parse(digits) else {
                     return self.expected_error("a number as JSON writes it");
                 };
                 self.pos += digits.len();
-                Ok(Value::Number(number))
+                Ok(number)
             }
             _ => self.expected_error(EXPECTED),
         }
     }
 
     /// A double-quoted string with JSON escapes.
-    fn parse_json_string(&mut self) -> Result<Value, ApprovalRuleError> {
+    fn parse_json_string(&mut self) -> Result<ExactValue, ApprovalRuleError> {
         let mut escaped = true; // the quote that begins it
         let end = self.remaining().char_indices().find_map(|(at, c)| {
             let ends = c == '"' && !escaped;
@@ -207,18 +209,18 @@ impl<'a> RuleParser<'a> {
         match text.and_then(|text| Some((text.len(), serde_json::from_str(text).ok()?))) {
             Some((length, text)) => {
                 self.pos += length;
-                Ok(Value::String(text))
+                Ok(ExactValue::String(text))
             }
             None => self.expected_error("a text with its closing `\"`, and escapes as in JSON"),
         }
     }
 
     /// A single-quoted string without escapes.
-    fn parse_raw_string(&mut self) -> Result<Value, ApprovalRuleError> {
+    fn parse_raw_string(&mut self) -> Result<ExactValue, ApprovalRuleError> {
         let text = self.remaining().get(1..).and_then(|rest| rest.split_once('\'')).map(|(text, _)| text);
         let Some(text) = text else { return self.expected_error("a text with its closing `'`") };
         self.pos += text.len() + 2;
-        Ok(Value::String(text.to_owned()))
+        Ok(ExactValue::String(text.to_owned()))
     }
 
     fn remaining(&self) -> &'a str {

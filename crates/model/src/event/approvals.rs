@@ -2,10 +2,10 @@
 
 use super::{ClientIds, Initiator};
 use crate::id::{ApprovalKey, CallId, TaskId};
+use crate::json::ExactValue;
 use crate::seq::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub struct ApprovalRequested {
 pub struct ActionRequest {
     /// The name of the tool.
     pub name: String,
-    pub args: Value,
+    pub args: ExactValue,
 }
 
 /// How an action request is to be reviewed.
@@ -59,7 +59,7 @@ pub struct ApprovalDecision {
     pub message: Option<String>,
     /// The arguments to run with instead; only with [`ApprovalDecisionKind::Edit`].
     #[serde(default, deserialize_with = "crate::json::deserialize_some")]
-    pub args: Option<Value>,
+    pub args: Option<ExactValue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

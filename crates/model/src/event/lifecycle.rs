@@ -7,7 +7,7 @@ use crate::content::ContentPart;
 use crate::error::ErrorInfo;
 use crate::id::{ItemId, TaskId, ThreadId};
 use crate::item::Role;
-use crate::json::JsonObject;
+use crate::json::ExactObject;
 use crate::seq::Millis;
 use crate::usage::Usage;
 use schemars::JsonSchema;
@@ -39,7 +39,7 @@ pub struct TaskSpec {
     pub tools: Vec<ClientTool>,
     /// The client's own data, returned unchanged.
     #[serde(default)]
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
     #[serde(default)]
     pub display_mode: DisplayMode,
     /// Where the task was imported from, when it was not created here.

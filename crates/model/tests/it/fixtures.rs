@@ -7,7 +7,7 @@
 use model::content::ContentPart;
 use model::event::{Event, TaskCreated, TaskSpec, TaskStarted};
 use model::fold::RunFold;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::{TaskId, reference};
@@ -65,7 +65,7 @@ fn start_events(task_id: &TaskId, parent: Option<TaskId>) -> [Event; 2] {
         parent_task_id: parent,
         previous: None,
         tools: Vec::new(),
-        metadata: JsonObject::new(),
+        metadata: ExactObject::new(),
         display_mode: Default::default(),
         origin: None,
         client: None,

@@ -2,7 +2,7 @@
 //!
 //! `fixtures` compares the reference examples with the types and the fold, `fold` has its single decisions, `fits` what
 //! it refuses, `files` what is read before a model call, `thread` what outlives a run, `values` and `ports` the
-//! distinctions of small values. The others use random logs from `model_testing`: `coverage` says what those contain,
+//! distinctions of small values, `exact_numbers` how numbers are stored. The others use random logs from `model_testing`: `coverage` says what those contain,
 //! `laws` and `done_repeats` are the laws by name, `total` is the fold over invalid logs. `rules` generates its own
 //! rules and arguments.
 //! A failure prints its seed; `SEED=123 cargo test -p model` repeats it.
@@ -17,6 +17,8 @@ mod done_repeats;
 mod error_docs;
 #[cfg(test)]
 mod event_docs;
+#[cfg(test)]
+mod exact_numbers;
 #[cfg(test)]
 mod files;
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use model::approval_rule::{ApprovalRule, ApprovalRuleError};
 use model::definition::ApprovalPolicy;
+use model::json::ExactValue;
 use model::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 
 fn rule_asks(rule: &str, arguments: &Value) -> bool {
-    ApprovalRule::parse(rule).unwrap_or_else(|error| panic!("{rule}: {error}")).requires_approval(arguments)
+    ApprovalRule::parse(rule)
+        .unwrap_or_else(|error| panic!("{rule}: {error}"))
+        .requires_approval(&arguments.clone().into())
 }
 
 fn refused(rule: &str) -> String {
@@ -96,14 +99,21 @@ fn non_object_arguments_always_ask() {
 }
 
 #[test]
-fn large_numbers_compare_exactly_or_as_undecidable() {
-    let n = |text: &str| -> Value { serde_json::from_str(&format!("{{\"n\": {text}}}")).unwrap() };
+fn numbers_compare_exactly_however_they_are_written() {
+    let n = |text: &str| ExactValue::parse(&format!("{{\"n\": {text}}}")).unwrap();
+    let rule_asks =
+        |rule: &str, arguments: &ExactValue| ApprovalRule::parse(rule).unwrap().requires_approval(arguments);
     assert!(!rule_asks("n > 9007199254740993", &n("9007199254740993")));
     assert!(rule_asks("n > 9007199254740992", &n("9007199254740993")));
     assert!(rule_asks("n > 18446744073709551614", &n("18446744073709551615")));
     assert!(!rule_asks("n > -9223372036854775808", &n("-9223372036854775808")));
-    // As floats the two are equal, so the comparison is undecidable.
+    // As floats these are equal.
     assert!(rule_asks("n > 18446744073709551616", &n("18446744073709551617")));
+    assert!(!rule_asks("n > 18446744073709551617", &n("18446744073709551616")));
+    assert!(rule_asks("n > 100", &n("100.00000000000000000001")));
+    assert!(rule_asks("n == 1e20", &n("100000000000000000000")));
+    assert!(!rule_asks("n == 1e20", &n("100000000000000000001")));
+    assert!(!rule_asks("n < 0", &n("-0")));
     assert!(rule_asks("n > 9007199254740992.0", &n("9007199254740993")));
     assert!(!rule_asks("n > 1e300", &n("1e299")));
     assert!(!rule_asks("n != 0.1", &n("0.1")));
@@ -228,7 +238,7 @@ fn no_text_and_no_arguments_make_a_rule_panic() {
                 text.insert_str(*chance.pick(&places).unwrap(), chance.choose(" ", &PIECES));
             }
             match ApprovalRule::parse(&text) {
-                Ok(rule) => drop(rule.requires_approval(&random_json(&mut chance, 3))),
+                Ok(rule) => drop(rule.requires_approval(&random_json(&mut chance, 3).into())),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
@@ -249,7 +259,7 @@ fn a_missing_argument_asks() {
             for arguments in
                 [json!({}), json!({"d": random_json(&mut chance, 3)}), json!([random_json(&mut chance, 1)])]
             {
-                assert!(rule.requires_approval(&arguments), "SEED={seed}: {text} on {arguments}");
+                assert!(rule.requires_approval(&arguments.clone().into()), "SEED={seed}: {text} on {arguments}");
             }
         }
     }
@@ -267,9 +277,10 @@ fn a_rule_or_its_negation_always_asks() {
             else {
                 continue;
             };
-            silent += usize::from(!rule.requires_approval(&arguments));
+            silent += usize::from(!rule.requires_approval(&arguments.clone().into()));
             assert!(
-                rule.requires_approval(&arguments) || opposite.requires_approval(&arguments),
+                rule.requires_approval(&arguments.clone().into())
+                    || opposite.requires_approval(&arguments.clone().into()),
                 "SEED={seed}: {text} on {arguments}"
             );
         }

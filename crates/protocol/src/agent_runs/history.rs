@@ -11,9 +11,8 @@ use model::content::ContentPart;
 use model::event::{Event, InputMessage};
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue};
 use model::{ItemId, Record};
-use serde_json::Value;
 
 /// The conversation of one run: the messages of the client and of the root, the results of the root's calls, and those of
 /// sub-agents' calls that waited for a decision or for the client.
@@ -39,7 +38,7 @@ impl MessageHistory {
                 }
                 Event::InputAdded(e) => {
                     let input = e.input.iter();
-                    messages.extend(input.map(|message| input_message(record, message, JsonObject::new())));
+                    messages.extend(input.map(|message| input_message(record, message, ExactObject::new())));
                 }
                 Event::ItemDone(e) => messages.extend(output_message(record, run, root, e.output_index)),
                 // The next attempt of the turn writes these again.
@@ -77,20 +76,20 @@ impl MessageHistory {
     }
 }
 
-fn input_message(record: &Record, message: &InputMessage, mut metadata: JsonObject) -> HistoryMessage {
+fn input_message(record: &Record, message: &InputMessage, mut metadata: ExactObject) -> HistoryMessage {
     let mut texts: Vec<&str> = Vec::new();
-    let mut attachments: Vec<Value> = Vec::new();
+    let mut attachments: Vec<ExactValue> = Vec::new();
     for part in &message.content {
         match part {
             ContentPart::Text { text, .. } => texts.push(text),
             ContentPart::ImageUrl { image_url, .. } => {
-                attachments.push(to_object(&ImageAttachment { url: &image_url.url }).into());
+                attachments.push(ExactValue::Object(to_object(&ImageAttachment { url: &image_url.url })));
             }
-            ContentPart::File { file } => attachments.push(to_object(file).into()),
+            ContentPart::File { file } => attachments.push(ExactValue::Object(to_object(file))),
         }
     }
     if !attachments.is_empty() {
-        metadata.insert("attachments".to_owned(), Value::Array(attachments));
+        metadata.insert("attachments".to_owned(), ExactValue::Array(attachments));
     }
     new_message(record, &message.id, message.role.into(), texts.join("\n"), metadata)
 }
@@ -131,8 +130,8 @@ fn new_message(
     id: &ItemId,
     role: MessageRole,
     content: String,
-    mut metadata: JsonObject,
+    mut metadata: ExactObject,
 ) -> HistoryMessage {
-    metadata.insert("runId".to_owned(), record.run.as_str().into());
+    metadata.insert("runId".to_owned(), ExactValue::String(record.run.as_str().to_owned()));
     HistoryMessage { id: id.clone(), seq: record.seq, role, content, metadata, at: record.at }
 }

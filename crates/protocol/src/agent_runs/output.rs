@@ -6,7 +6,7 @@ use crate::tool_results::result_text;
 use model::error::ErrorInfo;
 use model::fold::{RunFold, TaskFold};
 use model::item::{CallKind, HostedCall, IncompleteReason, Item, ItemStatus, Message, ResultStatus, ToolResult};
-use model::json::JsonObject;
+use model::json::{ExactObject, JsonObject, parse_exact_object, to_exact_object};
 use model::{CallId, TaskId};
 use serde::Deserialize;
 use serde_json::Value;
@@ -111,7 +111,7 @@ impl ToolAgentOutput {
             // `partial` would promise that another result follows.
             status: if status == ResultStatus::Completed { ToolStatus::Success } else { ToolStatus::Failure },
             result_summary: truncate_summary(&summary),
-            ui_hints: result.ui_hints.clone(),
+            ui_hints: result.ui_hints.clone().map(to_exact_object),
             error,
             ..Self::pending(task, &result.call_id)
         }
@@ -189,8 +189,8 @@ fn default_error(status: ResultStatus) -> Option<OutputError> {
     Some(OutputError::new(code, message))
 }
 
-fn parse_object(text: &str) -> Option<JsonObject> {
-    serde_json::from_str(text).ok()
+fn parse_object(text: &str) -> Option<ExactObject> {
+    parse_exact_object(text).ok()
 }
 
 fn truncate_summary(text: &str) -> String {

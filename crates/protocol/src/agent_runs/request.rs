@@ -2,7 +2,7 @@
 
 use crate::client_input::InvalidField;
 use model::content::{ContentPart, FileRef};
-use model::json::JsonObject;
+use model::json::{ExactObject, JsonObject};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub struct CreateAgentRunRequest {
     #[schemars(with = "Vec<StoredFile>")]
     attachments: Vec<JsonObject>,
     #[serde(default)]
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,13 +1,11 @@
 //! The events of a stream, and the outputs of messages and calls. The order of members is the order on the wire.
 
-use crate::record_frames::to_json_value;
 use model::event::{ActionRequest, ReviewConfig};
 use model::item::Role;
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue, JsonObject, to_exact_value};
 use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_with::skip_serializing_none;
 
 pub const EVENT_TYPES: [&str; 9] = [
@@ -76,11 +74,11 @@ pub struct ToolAgentOutput {
     pub tool_name: String,
     pub tool_call_id: String,
     /// The arguments that the tool ran with, or would run with.
-    pub tool_call_args: Option<JsonObject>,
+    pub tool_call_args: Option<ExactObject>,
     pub status: ToolStatus,
     pub result_summary: String,
     /// For a call that waits, a [`PendingHint`].
-    pub ui_hints: Option<JsonObject>,
+    pub ui_hints: Option<ExactObject>,
     pub error: Option<OutputError>,
 }
 
@@ -153,8 +151,8 @@ pub struct HistoryMessage {
     pub seq: Seq,
     pub role: MessageRole,
     pub content: String,
-    #[serde(skip_serializing_if = "JsonObject::is_empty")]
-    pub metadata: JsonObject,
+    #[serde(skip_serializing_if = "ExactObject::is_empty")]
+    pub metadata: ExactObject,
     /// The time of that record.
     #[serde(skip)]
     pub at: Millis,
@@ -180,10 +178,10 @@ impl From<Role> for MessageRole {
     }
 }
 
-pub(super) fn to_object(value: &impl Serialize) -> JsonObject {
-    match to_json_value(value) {
-        Value::Object(object) => object,
+pub(super) fn to_object(value: &impl Serialize) -> ExactObject {
+    match to_exact_value(value) {
+        ExactValue::Object(object) => object,
         // Structs are objects, so this cannot happen.
-        _ => JsonObject::new(),
+        _ => ExactObject::new(),
     }
 }

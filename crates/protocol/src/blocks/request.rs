@@ -6,9 +6,8 @@
 use crate::client_input::InvalidField;
 use model::content::{ContentPart, FileRef};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue};
 use serde::Deserialize;
-use serde_json::Value;
 
 #[derive(Debug)]
 pub enum BlocksMessage {
@@ -90,7 +89,7 @@ pub struct BlocksApprovalResponse {
     #[serde(default)]
     pub session_id: Option<String>,
     /// Maps, because serde accepts a list for a struct, and a malformed decision must not count as an approval.
-    decisions: Vec<JsonObject>,
+    decisions: Vec<ExactObject>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -108,21 +107,21 @@ struct DecisionBody {
     #[serde(default)]
     message: Option<String>,
     #[serde(default)]
-    args: Option<JsonObject>,
+    args: Option<ExactObject>,
 }
 
 impl BlocksApprovalResponse {
     /// Returns the only decision: an approval request is about one call.
     pub fn into_decision(self) -> Result<ApprovalDecision, InvalidField> {
         let invalid = |reason: &str| InvalidField::new("decisions", reason);
-        let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
+        let Ok([decision]) = <[ExactObject; 1]>::try_from(self.decisions) else {
             return Err(invalid("exactly one decision is required"));
         };
-        let decision = serde_json::from_value(Value::Object(decision));
+        let decision = DecisionBody::deserialize(ExactValue::Object(decision));
         let DecisionBody { kind, message, args } = decision.map_err(|error| invalid(&error.to_string()))?;
         if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
             return Err(invalid("only the decision `edit` takes `args`"));
         }
-        Ok(ApprovalDecision { kind, always: false, message, args: args.map(Value::Object) })
+        Ok(ApprovalDecision { kind, always: false, message, args: args.map(ExactValue::Object) })
     }
 }

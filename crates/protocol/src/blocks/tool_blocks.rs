@@ -6,7 +6,7 @@ use crate::tool_results::{latest_messages, subagent_of_result};
 use model::error::ErrorCode;
 use model::fold::{RunFold, TaskFold};
 use model::item::{Block, HostedCall, ResultStatus, ToolCall, ToolResult, plain_text};
-use model::json::JsonObject;
+use model::json::{ExactObject, parse_exact_object};
 use serde_json::Value;
 
 /// The length of a result's text, in code points.
@@ -108,6 +108,6 @@ fn truncate_content(text: &str) -> &str {
 }
 
 /// Arguments as an object, even if the model wrote something else.
-fn parse_input(arguments: &str) -> JsonObject {
-    serde_json::from_str(arguments).unwrap_or_else(|_| raw_object(Value::from(arguments)))
+fn parse_input(arguments: &str) -> ExactObject {
+    parse_exact_object(arguments).unwrap_or_else(|_| raw_object(arguments))
 }

@@ -7,7 +7,7 @@ use model::event::{
 };
 use model::fold::TaskFold;
 use model::item::{Block, Role};
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::{ApprovalKey, ItemId, Millis, TaskId};
 use serde::Serialize;
 use serde_json::Value;
@@ -119,7 +119,7 @@ pub(super) enum ContentBlock<'a> {
         tool_use_id: &'a str,
         /// The display name of the tool.
         tool_content_message: &'a str,
-        input: JsonObject,
+        input: ExactObject,
         #[serde(flatten)]
         owner: BlockOwner<'a>,
     },
@@ -131,7 +131,7 @@ pub(super) enum ContentBlock<'a> {
         artifact: Option<Artifact<'a>>,
         /// The arguments that ran, if a person changed those of the `tool_use` block.
         #[serde(skip_serializing_if = "Option::is_none")]
-        input: Option<JsonObject>,
+        input: Option<ExactObject>,
         #[serde(flatten)]
         owner: BlockOwner<'a>,
     },

@@ -13,7 +13,7 @@ use crate::request_fields::{
 };
 use crate::stateless::{StatelessRequest, normalize_input};
 use model::event::ClientTool;
-use model::json::JsonObject;
+use model::json::{JsonObject, to_exact_object};
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use parts::{parse_content_parts, parse_text_content};
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub fn parse_chat_request(body: &JsonObject) -> Result<StatelessRequest, Invalid
         input: normalize_input(inputs)?,
         tools: parse_client_tools(list_or_empty(body, "tools", "")?)?,
         model_settings: parse_model_settings(body, instructions.join("\n\n"))?,
-        metadata: optional_object(body, "metadata", "")?.cloned().unwrap_or_default(),
+        metadata: to_exact_object(optional_object(body, "metadata", "")?.cloned().unwrap_or_default()),
     })
 }
 

@@ -8,15 +8,14 @@ use super::wire::{
     BlockDelta, Citation, ContentBlock, ErrorObject, MessageDelta, MessageObject, MessagesDelta, MessagesEvent,
     SERVER_NAME, ToolResultStatus, UsageObject,
 };
-use crate::record_frames::{RecordFrames, to_json_value};
+use crate::record_frames::RecordFrames;
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, parse_arguments_object, response_id};
 use model::content::Annotation;
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue, to_exact_value};
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
 use model::{Record, TaskId};
-use serde_json::Value;
 
 /// One segment of a run as a message.
 #[derive(Clone, Debug)]
@@ -37,9 +36,9 @@ impl MessagesProjection {
     }
 
     /// The message so far: the sum of the frames, without parts that a later attempt replaced.
-    pub fn object(&self) -> Value {
+    pub fn object(&self) -> ExactValue {
         let content = self.segment.current_parts().map(|part| self.content_block(part)).collect();
-        to_json_value(&self.message_object(content, self.stop_reason(), self.segment.usage()))
+        to_exact_value(&self.message_object(content, self.stop_reason(), self.segment.usage()))
     }
 
     fn message_object<'a>(
@@ -89,7 +88,7 @@ impl MessagesProjection {
             SegmentPart::Reasoning { .. } => ContentBlock::thinking(String::new(), ""),
             SegmentPart::Text { .. } | SegmentPart::Image { .. } => ContentBlock::text(String::new(), Vec::new()),
             SegmentPart::ClientCall { call_id, name, .. } => {
-                ContentBlock::tool_use(call_id.as_str(), name, JsonObject::new())
+                ContentBlock::tool_use(call_id.as_str(), name, ExactObject::new())
             }
             SegmentPart::ServerCall { id, name, server, arguments } => {
                 ContentBlock::mcp_tool_use(id, name, server.as_deref().unwrap_or(SERVER_NAME), arguments.clone())

@@ -15,7 +15,7 @@ use crate::request_fields::{
 use crate::stateless::{StatelessRequest, normalize_input};
 use blocks::{parse_assistant_blocks, parse_user_blocks};
 use model::event::ClientTool;
-use model::json::JsonObject;
+use model::json::{JsonObject, to_exact_object};
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ pub fn parse_messages_request(body: &JsonObject) -> Result<StatelessRequest, Inv
         input: normalize_input(parse_messages(list_or_empty(body, "messages", "")?)?)?,
         tools: parse_client_tools(list_or_empty(body, "tools", "")?)?,
         model_settings: parse_model_settings(body)?,
-        metadata: optional_object(body, "metadata", "")?.cloned().unwrap_or_default(),
+        metadata: to_exact_object(optional_object(body, "metadata", "")?.cloned().unwrap_or_default()),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Members are declared in alphabetical order, which is the order that clients have always been sent.
 
 use model::content::FileSource;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::usage::Usage;
 use serde::{Serialize, Serializer};
 use serde_with::skip_serializing_none;
@@ -54,7 +54,7 @@ pub(super) struct ContentBlock<'a> {
     citations: Vec<Citation<'a>>,
     content: Option<[TextBlock; 1]>,
     id: Option<&'a str>,
-    input: Option<JsonObject>,
+    input: Option<ExactObject>,
     is_error: Option<bool>,
     name: Option<&'a str>,
     server_name: Option<&'a str>,
@@ -77,12 +77,12 @@ impl<'a> ContentBlock<'a> {
     }
 
     /// A call that the client answers.
-    pub(super) fn tool_use(id: &'a str, name: &'a str, input: JsonObject) -> Self {
+    pub(super) fn tool_use(id: &'a str, name: &'a str, input: ExactObject) -> Self {
         Self { id: Some(id), name: Some(name), input: Some(input), block_type: "tool_use", ..Self::default() }
     }
 
     /// A call that an MCP server answers.
-    pub(super) fn mcp_tool_use(id: &'a str, name: &'a str, server_name: &'a str, input: JsonObject) -> Self {
+    pub(super) fn mcp_tool_use(id: &'a str, name: &'a str, server_name: &'a str, input: ExactObject) -> Self {
         Self { server_name: Some(server_name), block_type: "mcp_tool_use", ..Self::tool_use(id, name, input) }
     }
 

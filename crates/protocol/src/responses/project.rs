@@ -25,7 +25,7 @@ use builder::to_frame;
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
-use model::json::JsonObject;
+use model::json::ExactObject;
 use model::ports::{Frames, Projection};
 use model::{CallId, Millis, Record, TaskId, ThreadId};
 use serde_json::Value;
@@ -219,7 +219,7 @@ fn build_pending(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Re
         id: object::response_id(run, segment),
         created_at: pending.requested_at,
         model: pending.agent,
-        metadata: &JsonObject::new(),
+        metadata: &ExactObject::new(),
         request_echo: pending.request_echo.unwrap_or(&Value::Null),
         previous_id: previous.map(|previous| object::response_id(run, previous)),
     };

@@ -3,7 +3,7 @@
 
 mod items;
 
-use super::wire::{ECHOED_FIELDS, SERVER_LABEL};
+use super::wire::{ECHOED_FIELDS, SERVER_LABEL, metadata_texts};
 use crate::client_input::{ClientInput, InvalidField};
 use crate::request_fields::{
     SamplingFields, any_object_schema, list_or_empty, non_null_field, optional_bool, optional_object, optional_str,
@@ -11,7 +11,7 @@ use crate::request_fields::{
 };
 use items::{parse_items, text_input};
 use model::event::ClientTool;
-use model::json::JsonObject;
+use model::json::{ExactObject, JsonObject, to_exact_object};
 use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
 use serde_json::Value;
 
@@ -34,9 +34,20 @@ pub struct ResponsesRequest {
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
     pub model_settings: ModelSettings,
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
     /// The fields that a response repeats.
     pub request_echo: JsonObject,
+}
+
+impl ResponsesRequest {
+    /// The same request with its metadata as they were written: the body of `parse_responses_request` has numbers of 64 bits.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: ExactObject) -> Self {
+        if let Some(echo) = self.request_echo.get_mut("metadata") {
+            *echo = Value::Object(metadata_texts(&metadata));
+        }
+        Self { metadata, ..self }
+    }
 }
 
 /// Parses the body of a request.
@@ -51,7 +62,7 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
         conversation: parse_conversation_id(body)?,
         tools: parse_client_tools(body)?,
         model_settings: parse_model_settings(body)?,
-        metadata: parse_metadata(body)?,
+        metadata: to_exact_object(parse_metadata(body)?),
         request_echo: ECHOED_FIELDS
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), non_null_field(body, name)?.clone())))

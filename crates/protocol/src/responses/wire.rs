@@ -10,7 +10,7 @@ pub(super) use items::{
     McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue, JsonObject};
 use model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -150,6 +150,15 @@ impl ResponseObject {
             ..Self::default()
         }
     }
+}
+
+/// Clients of this protocol expect texts; the native one allows any JSON.
+pub(super) fn metadata_texts(metadata: &ExactObject) -> JsonObject {
+    let text = |value: &ExactValue| match value {
+        ExactValue::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    metadata.iter().map(|(name, value)| (name.clone(), text(value).into())).collect()
 }
 
 /// The member `text` with its format, which a request may leave out.

@@ -6,8 +6,7 @@ use model::CallId;
 use model::content::TextBlock;
 use model::fold::{ItemFold, RunFold};
 use model::item::{Block, Item, Message, ToolCall};
-use model::json::JsonObject;
-use serde_json::Value;
+use model::json::{ExactObject, ExactValue, parse_lenient_exact};
 
 /// A part of a segment. Numbers are positions in the root's output.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +20,7 @@ pub(crate) enum SegmentPart {
     /// A call that the client answers.
     ClientCall { call_id: CallId, name: String, arguments: String },
     /// A call that the server answers, or the provider. `server` is the provider's MCP server.
-    ServerCall { id: String, name: String, server: Option<String>, arguments: JsonObject },
+    ServerCall { id: String, name: String, server: Option<String>, arguments: ExactObject },
     /// The result of a call that the server answered.
     ServerResult { item: usize },
 }
@@ -76,7 +75,7 @@ pub(super) fn part_text(run: &RunFold, part: &SegmentPart) -> String {
             }
         }
         SegmentPart::ClientCall { arguments, .. } => arguments.clone(),
-        SegmentPart::ServerCall { arguments, .. } => Value::Object(arguments.clone()).to_string(),
+        SegmentPart::ServerCall { arguments, .. } => ExactValue::Object(arguments.clone()).to_string(),
         SegmentPart::ServerResult { item } => {
             root_item(run, *item).map(|fold| tool_result_text(run, &fold.item)).unwrap_or_default()
         }
@@ -90,10 +89,10 @@ pub(super) fn call_arguments(call: &ToolCall) -> String {
 }
 
 /// Arguments as the object that the protocol requires.
-pub(crate) fn parse_arguments_object(arguments: &str) -> JsonObject {
-    match model::json::parse_lenient_json(arguments) {
-        Ok(Value::Object(arguments)) => arguments,
-        _ => JsonObject::new(),
+pub(crate) fn parse_arguments_object(arguments: &str) -> ExactObject {
+    match parse_lenient_exact(arguments) {
+        Ok(ExactValue::Object(arguments)) => arguments,
+        _ => ExactObject::new(),
     }
 }
 

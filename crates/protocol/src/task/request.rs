@@ -11,12 +11,11 @@ use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
 use model::id::is_valid_id;
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue};
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -52,7 +51,7 @@ pub struct CreateTaskRequest {
     pub on_disconnect: OnDisconnectParam,
     /// The client's own data, returned with the task.
     #[serde(default)]
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
 }
 
 /// What happens if the thread is busy: wait, refuse, cancel the active run, or add the input to it.
@@ -103,7 +102,7 @@ pub struct DecideApprovalRequest {
     /// The reason. The model reads that of a rejection.
     message: Option<String>,
     /// The new arguments; with `edit` only.
-    arguments: Option<JsonObject>,
+    arguments: Option<ExactObject>,
     /// Approve later calls of this tool in this run without asking.
     #[serde(default)]
     always: bool,
@@ -115,7 +114,7 @@ impl DecideApprovalRequest {
         if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
             return Err(InvalidField::new("arguments", "only the decision `edit` takes arguments"));
         }
-        Ok(ApprovalDecision { kind, always, message, args: arguments.map(Value::Object) })
+        Ok(ApprovalDecision { kind, always, message, args: arguments.map(ExactValue::Object) })
     }
 }
 

@@ -6,6 +6,7 @@ mod shape;
 use crate::resumes::{Place, hold, runs};
 use log::{Frame, Log, shown, tell, text};
 use model::event::Event;
+use model::json::ExactValue;
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::agent_runs::{AGENT_RUNS_PROJECTION, AgentRunsProjection, HistoryMessage, MessageHistory, MessageRole};
 use serde_json::{Value, json};
@@ -116,7 +117,10 @@ fn a_hosted_tool_has_its_arguments_its_output_and_its_outcome() {
         let told = shown(&records).pop().unwrap().data["toolAgentOutput"].clone();
         let history = conversation(&records).pop().unwrap();
         assert_eq!(
-            (history.metadata.get("toolAgentOutput"), told["result_summary"] == history.content),
+            (
+                history.metadata.get("toolAgentOutput").map(ExactValue::to_value).as_ref(),
+                told["result_summary"] == history.content
+            ),
             (Some(&told), true)
         );
         told
@@ -434,7 +438,7 @@ fn history_equals_what_a_viewer_accumulated() {
                 .iter()
                 .filter_map(|said| {
                     let name = if said.role == MessageRole::Tool { "toolAgentOutput" } else { "workerAgentOutput" };
-                    Some((said.id.to_string(), said.metadata.get(name)?.clone()))
+                    Some((said.id.to_string(), said.metadata.get(name)?.to_value()))
                 })
                 .collect();
             assert!(watched == read, "SEED={seed}");

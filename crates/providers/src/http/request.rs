@@ -13,6 +13,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use upstream::RequestTarget;
+use upstream::messages::{ExactInputs, write_body};
 
 /// How much of an error response is read.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -22,6 +23,7 @@ const STREAM_TYPES: [&str; 4] = ["text/event-stream", "", "text/plain", "applica
 pub(super) struct PreparedRequest {
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
+    exact_inputs: ExactInputs,
     /// Recorded in the raw items of the response.
     pub(super) origin: String,
 }
@@ -54,7 +56,8 @@ pub(super) async fn prepare_request(
         shared.refused_history.strip_refused(&turn.thread, &origin, &turn.history, settings.dialect.refusal_scope());
     let target = RequestTarget { model, origin: &origin, store: false };
     let body = settings.dialect.build_request(turn, &target);
-    Ok(PreparedRequest { headers, body, origin })
+    let exact_inputs = settings.dialect.exact_inputs(turn, &target);
+    Ok(PreparedRequest { headers, body, exact_inputs, origin })
 }
 
 /// The agent's options replace the provider's.
@@ -119,7 +122,7 @@ pub(super) async fn send_request(
     let source = FailureSource::from_inner(shared);
     let mut request = Request::new(Method::POST, shared.endpoint.clone());
     *request.headers_mut() = prepared.headers.clone();
-    *request.body_mut() = Some(prepared.body.to_string().into());
+    *request.body_mut() = Some(write_body(&prepared.body, &prepared.exact_inputs).into());
     let response = timeouts.timeout(&source, Box::pin(shared.client.0.execute(request))).await?;
     let response = response.map_err(|error| source.request_failed(&error))?;
     let status = response.status();

@@ -2,13 +2,12 @@
 
 use crate::problem::Problem;
 use model::error::{ErrorCode, truncate_text};
-use model::json::{JsonLimits, parse_unique_json};
-use serde_json::Value;
+use model::json::{ExactValue, JsonLimits, parse_unique_json};
 
 /// A small value takes a multiple of its text in memory, so a large body must consist of few long values.
 const LIMITS: JsonLimits = JsonLimits { depth_max: 32, values_max: 512 * 1024 };
 
-pub(crate) fn parse_strict_json(text: &[u8]) -> Result<Value, Problem> {
+pub(crate) fn parse_strict_json(text: &[u8]) -> Result<ExactValue, Problem> {
     // The messages of the parser quote nothing of the text but the beginning of a duplicate key.
     let invalid = |error: serde_json::Error| {
         Problem::new(ErrorCode::InvalidJson, truncate_text(&error.to_string(), 200).into_owned())
@@ -21,11 +20,11 @@ pub(crate) fn parse_strict_json(text: &[u8]) -> Result<Value, Problem> {
     Ok(value)
 }
 
-fn has_nul(value: &Value) -> bool {
+fn has_nul(value: &ExactValue) -> bool {
     match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        ExactValue::String(text) => text.contains('\0'),
+        ExactValue::Array(list) => list.iter().any(has_nul),
+        ExactValue::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
+        ExactValue::Null | ExactValue::Bool(_) | ExactValue::Number(_) => false,
     }
 }

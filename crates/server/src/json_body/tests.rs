@@ -1,7 +1,7 @@
 use super::*;
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +29,7 @@ fn code(problem: Problem) -> (u16, String) {
 }
 
 fn parsed(text: &[u8]) -> Result<Value, (u16, String)> {
-    strict_json::parse_strict_json(text).map_err(code)
+    strict_json::parse_strict_json(text).map(|value| value.to_value()).map_err(code)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn nul_is_refused_at_any_position() {
 
 #[test]
 fn a_json_error_names_the_field() {
-    let refused = |value: Value| code(JsonBody::from(value).into_object::<Shape>().unwrap_err());
+    let refused = |value: Value| code(JsonBody::from(ExactValue::from(value)).into_object::<Shape>().unwrap_err());
     let cases = [
         (json!({"name": 5}), "`name`"),
         (json!({"name": "x", "count": -1}), "`count`"),
@@ -96,7 +96,7 @@ fn a_json_error_names_the_field() {
     for value in [json!([]), json!(["x"]), json!("x"), json!(123), json!(null)] {
         assert_eq!(refused(value).0, 422);
     }
-    let fits = JsonBody::from(json!({"name": "x", "count": null, "inner": [{"flag": true}]}));
+    let fits = JsonBody::from(ExactValue::from(json!({"name": "x", "count": null, "inner": [{"flag": true}]})));
     let shape = Shape { name: "x".to_owned(), count: None, inner: vec![Inner { flag: true }] };
     assert_eq!(fits.into_object::<Shape>().unwrap(), shape);
 }

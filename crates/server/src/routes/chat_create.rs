@@ -22,7 +22,7 @@ pub(crate) async fn handle(
         sse_style: SseStyle::OPENAI,
         parse_request: parse_chat_request,
         new_response: |run, segment, include_usage| ChatProjection::new(run, segment, include_usage.into()),
-        object: ChatProjection::object,
+        object: |response| response.object().into(),
         failure: ChatProjection::failure,
         is_over: ChatProjection::is_finished,
     };

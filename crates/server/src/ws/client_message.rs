@@ -2,8 +2,8 @@
 
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
+use model::json::ExactValue;
 use protocol::blocks::{BlocksMessage, BlocksMessageHeader, BlocksMessageType};
-use serde_json::Value;
 
 /// Parses a message by its type. Members that the type does not have are ignored.
 pub(super) fn parse_client_message(json: JsonBody) -> Result<BlocksMessage, Problem> {
@@ -22,6 +22,6 @@ pub(crate) fn error_event(problem: Problem, session: Option<&str>) -> String {
     let (summary, mut event) = problem.into_parts();
     let own = [("type", "error"), ("code", summary.code.as_str()), ("message", &summary.detail)];
     let own = own.into_iter().chain(session.map(|session| ("session_id", session)));
-    event.extend(own.map(|(name, value)| (name.to_owned(), value.into())));
-    Value::Object(event).to_string()
+    event.extend(own.map(|(name, value)| (name.to_owned(), ExactValue::String(value.to_owned()))));
+    ExactValue::Object(event).to_string()
 }

@@ -25,6 +25,7 @@ mod demo;
 mod disconnects;
 mod documents;
 mod edited_approvals;
+mod exact_numbers;
 mod expectations;
 mod fake_provider;
 mod fatal_runs;

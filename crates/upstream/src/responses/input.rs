@@ -13,6 +13,7 @@ use crate::json::{array_field, non_null_field, str_field};
 use crate::tool_name::{is_valid_tool_name, sanitize_tool_name};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::history::HistoryEntry;
+use model::json::ExactValue;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -223,12 +224,13 @@ impl<'a> InputWriter<'a> {
 /// result belongs to.
 fn with_executed_arguments(mut raw: Value, arguments: &str) -> Value {
     let written = match str_field(&raw, "type") {
-        Some("custom_tool_call") => json!({ "input": raw.get("input") }),
-        Some("computer_call") => serde_json::from_str(&hosted_call::computer_arguments(&raw)).unwrap_or_default(),
-        _ => serde_json::from_str(str_field(&raw, "arguments").unwrap_or_default()).unwrap_or_default(),
+        Some("custom_tool_call") => json!({ "input": raw.get("input") }).into(),
+        Some("computer_call") => ExactValue::parse(&hosted_call::computer_arguments(&raw)).unwrap_or_default(),
+        _ => ExactValue::parse(str_field(&raw, "arguments").unwrap_or_default()).unwrap_or_default(),
     };
-    let Ok(executed) = serde_json::from_str::<Value>(arguments) else { return raw };
+    let Ok(executed) = ExactValue::parse(arguments) else { return raw };
     let Some(item) = raw.as_object_mut().filter(|_| executed != written) else { return raw };
+    let executed = executed.to_value();
     match item.get("type").and_then(Value::as_str) {
         Some("custom_tool_call") => {
             item.extend(executed.get("input").map(|input| ("input".to_owned(), input.clone())));

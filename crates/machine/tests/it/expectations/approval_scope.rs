@@ -6,6 +6,7 @@ use crate::fixtures::{
 };
 use crate::sim::Sim;
 use model::definition::Definitions;
+use model::event::Event;
 use std::sync::Arc;
 
 fn two_pending_approvals() -> Definitions {
@@ -142,13 +143,16 @@ fn always_approve_covers_the_agent_that_asked() {
     sim.expect_trace("fc_R4 step.done{2,tool_calls} approval.requested{apr_R4} paused{apr_R4}");
 }
 
-/// Nobody is asked about a number that cannot be shown as it would run; without a question it runs as it was written.
+/// People are asked about the numbers that run.
 #[test]
-fn a_number_that_cannot_be_shown_exactly_is_not_asked_about() {
-    let large = r#"{"n":18446744073709551616}"#;
+fn a_number_of_any_size_is_asked_about_as_it_was_written() {
+    let large = r#"{"e":1e2,"n":18446744073709551616}"#;
     let mut sim = Sim::started(demo_definitions([needs_approval(tool("buy")), tool("look")]));
-    sim.skip_trace();
     sim.model_turn([model_call("buy", large), model_call("look", large)]);
-    sim.expect_trace("fc_R1 fc_R2 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} tool.started{call_R2}");
     assert_eq!(sim.tool_requests[0].arguments, large);
+    let asked = sim.drafts.iter().find_map(|draft| match &draft.event {
+        Event::ApprovalRequested(e) => Some(e.action_requests[0].args.to_string()),
+        _ => None,
+    });
+    assert_eq!(asked.as_deref(), Some(large));
 }

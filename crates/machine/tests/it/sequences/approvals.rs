@@ -35,7 +35,7 @@ fn trade_requests_approval_with_arguments_and_deadline() {
     });
     let (at, asked) = asked.expect("somebody is asked");
     assert_eq!((&asked.key, &asked.call_id), (&approval_key("apr_R2"), &call_id("call_R2")));
-    assert_eq!(asked.action_requests[0].args, json!({"symbol": "VNM", "n": 100}));
+    assert_eq!(asked.action_requests[0].args, json!({"symbol": "VNM", "n": 100}).into());
     assert!(asked.review_configs[0].require_approval);
     assert_eq!((asked.timeout_seconds, asked.expires_at), (300, at + 300_000));
     let object = sim.run.fold.task_object(&crate::fixtures::run_id()).expect("the run began");

@@ -211,7 +211,7 @@ fn edited_arguments_are_used_for_the_rerun() {
         Event::ApprovalRequested(e) => Some(e.action_requests[0].args.clone()),
         _ => None,
     });
-    assert_eq!(asked, Some(json!({"n": 1})), "they are asked about what ran");
+    assert_eq!(asked, Some(json!({"n": 1}).into()), "they are asked about what ran");
     sim.decide("apr_R1", approve());
     assert_eq!(sim.tool_requests[1].arguments, r#"{"n":1}"#);
 }

@@ -1,5 +1,6 @@
 use super::*;
 use model::content::{ContentPart, FileRef};
+use model::json::ExactObject;
 use serde_json::json;
 
 fn read(body: &Value) -> Result<StatelessRequest, InvalidField> {
@@ -76,7 +77,7 @@ fn request_fields_become_provider_neutral_settings() {
         parameters,
     };
     assert_eq!(asked.tools, [tool("find", "Finds.", schema), tool("bare", "", json!({"type": "object"}))]);
-    assert_eq!(asked.metadata, *json!({"user_id": "u"}).as_object().unwrap());
+    assert_eq!(asked.metadata, ExactObject::from([("user_id".to_owned(), json!("u").into())]));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::{
     Block, CallKind, Item, ItemStatus, Message, Reasoning, ResultStatus, SummaryPart, ToolCall, ToolResult,
 };
+use model::json::ExactValue;
 use serde_json::Value;
 
 /// Whether an item's `done` event has been read.
@@ -106,11 +107,16 @@ pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'
 pub(crate) fn approval_arguments(request: &ApprovalRequested, call: &ToolCall) -> String {
     let written = call.arguments.clone().unwrap_or_default();
     match request.action_requests.first() {
-        Some(action) if serde_json::from_str::<Value>(&written).ok().as_ref() != Some(&action.args) => {
+        Some(action) if !call.has_same_arguments(&action.args) && !is_rounded(&action.args, &written) => {
             action.args.to_string()
         }
         _ => written,
     }
+}
+
+/// Earlier versions logged what they asked with the nearest numbers of 64 bits.
+fn is_rounded(args: &ExactValue, written: &str) -> bool {
+    ExactValue::parse(written).is_ok_and(|written| ExactValue::from(written.to_value()) == *args)
 }
 
 /// The outcome of a call that the server answers.

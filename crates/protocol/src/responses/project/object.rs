@@ -1,8 +1,10 @@
 //! The response object: its id, its start, and its end.
 
-use super::super::wire::{ECHOED_FIELDS, IncompleteDetails, ResponseError, ResponseObject, text_format};
+use super::super::wire::{
+    ECHOED_FIELDS, IncompleteDetails, ResponseError, ResponseObject, metadata_texts, text_format,
+};
 use crate::run_end::{RunEnd, RunFailureKind};
-use model::json::JsonObject;
+use model::json::{ExactObject, JsonObject};
 use model::{Millis, TaskId};
 use serde_json::Value;
 
@@ -34,7 +36,7 @@ pub(crate) struct ResponseHead<'a> {
     /// Unless the request names a model.
     pub(crate) model: &'a str,
     /// Unless the request has metadata.
-    pub(crate) metadata: &'a JsonObject,
+    pub(crate) metadata: &'a ExactObject,
     /// The fields of the request that a response repeats.
     pub(crate) request_echo: &'a Value,
     /// The response that this one continues.
@@ -45,7 +47,7 @@ pub(super) fn initial_object(head: ResponseHead<'_>) -> ResponseObject {
     let ResponseHead { id, created_at, model, metadata, request_echo, previous_id } = head;
     let mut fields = JsonObject::from_iter([
         ("model".to_owned(), model.into()),
-        ("metadata".to_owned(), response_value("metadata", &Value::Object(metadata.clone()))),
+        ("metadata".to_owned(), Value::Object(metadata_texts(metadata))),
     ]);
     for name in ECHOED_FIELDS {
         if let Some(value) = request_echo.get(name).filter(|value| !value.is_null()) {
@@ -147,7 +149,7 @@ mod tests {
             "conversation": "conv_1", "text": {"verbosity": "low"}, "temperature": 0.5, "instructions": null,
             "tools": [{"type": "function", "name": "pick"}, {"type": "web_search"}], "input": "not shown", "status": "?",
         });
-        let metadata = JsonObject::from_iter([("n".to_owned(), json!({"a": 1}))]);
+        let metadata = ExactObject::from([("n".to_owned(), json!({"a": 1}).into())]);
         let at = 1_710_000_000_999;
         let object = serde_json::to_value(initial_object(ResponseHead {
             id: "resp_R".to_owned(),

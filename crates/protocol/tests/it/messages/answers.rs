@@ -121,14 +121,14 @@ fn files_are_cited_as_documents() {
             "message_stop",
         ],
     );
-    let object = answer(&log.records, run(), 1).object();
+    let object = answer(&log.records, run(), 1).object().to_value();
     assert_eq!(collect(&segment(&log, 1)), Ok(Collected::Message(object)));
 }
 
 #[test]
 fn the_message_equals_the_accumulated_frames() {
     let log = scenario_logs::weather();
-    let object = answer(&log.records, run(), 1).object();
+    let object = answer(&log.records, run(), 1).object().to_value();
     assert_eq!(
         (&object["id"], &object["type"], &object["role"], &object["model"], &object["stop_sequence"]),
         (&json!("msg_R"), &json!("message"), &json!("assistant"), &json!("demo"), &Value::Null)
@@ -181,12 +181,12 @@ fn an_answer_stays_open_during_an_approval() {
     let log = scenario_logs::trade_approved();
     let approved = segment(&log, 1);
     assert!(approved.starts_with(&open));
-    let object = answer(&log.records, run(), 1).object();
+    let object = answer(&log.records, run(), 1).object().to_value();
     assert_eq!(object["content"][1]["type"], "mcp_tool_use");
     assert_eq!((&object["content"][2]["is_error"], &object["stop_reason"]), (&json!(false), &json!("end_turn")));
     assert_eq!(segment(&log, 2), [], "a decision begins nothing");
 
-    let refused = answer(&scenario_logs::trade_refused("user").records, run(), 1).object();
+    let refused = answer(&scenario_logs::trade_refused("user").records, run(), 1).object().to_value();
     assert_eq!((&refused["content"][1]["id"], &refused["content"][2]["is_error"]), (&json!("call_R2"), &json!(true)));
     assert_eq!(refused["content"][2]["content"][0]["text"], "too risky");
 }
@@ -227,7 +227,7 @@ fn a_client_call_that_is_not_pending_is_not_shown() {
     log.step().call(1, "pick", ["client", "never"], &["[1]"]).step_done("tool_calls");
     log.no_result(1, "failed", "invalid_arguments", "They are no object.");
     log.step().message("msg_R2", &["Never mind."], None).step_done("stop").completed();
-    let object = answer(&log.records, run(), 1).object();
+    let object = answer(&log.records, run(), 1).object().to_value();
     assert_eq!(object["content"], json!([{"type": "text", "text": "Never mind."}]));
 }
 
@@ -242,9 +242,9 @@ fn a_client_tool_call_of_a_sub_agent_reaches_the_client() {
     log.message("msg_R3", &["Red."], None).step_done("stop").completed();
     log.of("task_R").result_done(1, at, json!({"status": "completed"}));
     log.step().message("msg_R4", &["It is red."], None).step_done("stop").completed();
-    let first = answer(&log.records, run(), 1).object();
+    let first = answer(&log.records, run(), 1).object().to_value();
     assert_eq!(first["content"][1], json!({"type": "tool_use", "id": "call_R2", "name": "pick", "input": {"n": 1}}));
-    let second = answer(&log.records, run(), 2).object();
+    let second = answer(&log.records, run(), 2).object().to_value();
     let given = json!({"type": "mcp_tool_result", "tool_use_id": "call_R1", "is_error": false,
         "content": [{"type": "text", "text": "Red."}]});
     assert_eq!(second["content"], json!([given, {"type": "text", "text": "It is red."}]));
@@ -252,7 +252,7 @@ fn a_client_tool_call_of_a_sub_agent_reaches_the_client() {
 
 #[test]
 fn limits_have_a_finish_reason_and_failures_are_errors() {
-    let stop = |log: &Log| answer(&log.records, run(), 1).object()["stop_reason"].clone();
+    let stop = |log: &Log| answer(&log.records, run(), 1).object().to_value()["stop_reason"].clone();
     assert_eq!(stop(&scenario_logs::limit()), "max_tokens");
     let mut filtered = Log::new();
     filtered.step().cut_message("msg_R1", &["Here is"], "limit").step_done("content_filter");
@@ -284,7 +284,7 @@ fn a_refusal_has_its_stop_reason_and_explanation() {
     let item =
         json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": [block], "status": "completed"});
     log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": item})).step_done("stop").completed();
-    let object = answer(&log.records, run(), 1).object();
+    let object = answer(&log.records, run(), 1).object().to_value();
     assert_eq!((&object["stop_reason"], &object["content"][0]["text"]), (&json!("refusal"), &json!("I will not.")));
 }
 
@@ -293,13 +293,13 @@ fn output_lost_in_a_crash_was_streamed_but_is_not_in_the_message() {
     let log = scenario_logs::recover();
     let Ok(Collected::Message(told)) = collect(&segment(&log, 1)) else { panic!() };
     assert_eq!(told["content"].as_array().unwrap().len(), 2);
-    let object = answer(&log.records, run(), 1).object();
+    let object = answer(&log.records, run(), 1).object().to_value();
     assert_eq!(object["content"], json!([{"type": "text", "text": "Once more."}]));
 }
 
 #[test]
 fn a_hosted_tool_is_a_call_and_its_result() {
-    let object = answer(&scenario_logs::image().records, run(), 1).object();
+    let object = answer(&scenario_logs::image().records, run(), 1).object().to_value();
     let used = json!({"type": "mcp_tool_use", "id": "hc_R1", "name": "image_generation", "server_name": "headwater", "input": {}});
     assert_eq!(object["content"][0], used);
     assert_eq!(object["content"][1]["content"][0]["text"], "[image /v1/blobs/ab12]");
@@ -314,7 +314,7 @@ fn a_hosted_tool_has_its_arguments_its_output_and_its_outcome() {
         log.step().add(json!({"type": "task.output_item.added", "output_index": 0, "item": item}));
         log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": item}));
         log.step_done("stop").completed();
-        answer(&log.records, run(), 1).object()["content"].clone()
+        answer(&log.records, run(), 1).object().to_value()["content"].clone()
     };
     let logs = json!([{"type": "logs", "logs": "2"}]);
     let code =
@@ -377,7 +377,7 @@ fn law_6_the_client_agrees() {
                 let at = format!("SEED={seed}, {run}, segment {segment}");
                 let answer = answer(&records, run.clone(), segment);
                 let frames = scenario_frames::read(&bytes(&records, run.clone(), segment));
-                let object = answer.object();
+                let object = answer.object().to_value();
                 match collect(&frames).unwrap_or_else(|why| panic!("{at}: {why}")) {
                     Collected::Nothing => assert!(segment > pauses, "{at}: nothing is told"),
                     Collected::Open(_) => panic!("{at}: no end"),

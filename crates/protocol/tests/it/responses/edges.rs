@@ -46,6 +46,19 @@ fn edited_arguments_are_the_ones_shown() {
     assert_eq!(output(&log, 1)[1]["arguments"], scenario_logs::ORDER);
 }
 
+/// Earlier versions logged the nearest number of 64 bits beside the text of the model, and showed the text.
+#[test]
+fn a_question_of_an_earlier_version_is_shown_as_it_was() {
+    let shown = |args: Value| {
+        let mut log = Log::new();
+        log.step().call(1, "execute_trade", ["tool", "always"], &[r#"{"quantity": 1e2}"#]).step_done("tool_calls");
+        log.ask(1, "execute_trade", args).pause(&[("approval", 1, "task_R")]);
+        output(&log, 1)[0]["arguments"].clone()
+    };
+    assert_eq!(shown(json!({"quantity": 100.0})), r#"{"quantity": 1e2}"#);
+    assert_eq!(shown(json!({"quantity": 7})), r#"{"quantity":7}"#);
+}
+
 #[test]
 fn an_automatic_approval_is_not_shown() {
     let mut log = Log::new();

@@ -5,7 +5,7 @@ use super::terminal::{Terminal, TerminalInput};
 use client::{ApiClient, ApiClientError, escape_control};
 use model::event::{Event, PendingKind, PendingRequest};
 use model::item::Item;
-use model::json::JsonObject;
+use model::json::{ExactObject, ExactValue};
 use model::{CallId, TaskId};
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn answer_url(api: &ApiClient, task: &TaskId, pending: &PendingRequest) -> Url {
 
 enum QuestionAnswer {
     /// The body of the request.
-    Body(Value),
+    Body(ExactValue),
     Invalid(String),
     Interrupted,
     InputEnded,
@@ -92,8 +92,8 @@ enum QuestionAnswer {
 async fn ask_approval(terminal: &mut Terminal, call: &str) -> QuestionAnswer {
     match terminal.ask_question(&format!("approve {call}? [y/n/e] ")).await {
         TerminalInput::Line(line) => match line.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => QuestionAnswer::Body(json!({"decision": "approve"})),
-            "n" | "no" => QuestionAnswer::Body(json!({"decision": "reject"})),
+            "y" | "yes" => QuestionAnswer::Body(json!({"decision": "approve"}).into()),
+            "n" | "no" => QuestionAnswer::Body(json!({"decision": "reject"}).into()),
             "e" | "edit" => ask_arguments(terminal).await,
             _ => QuestionAnswer::Invalid("write y to approve, n to reject, e to edit the arguments".to_owned()),
         },
@@ -104,8 +104,12 @@ async fn ask_approval(terminal: &mut Terminal, call: &str) -> QuestionAnswer {
 
 async fn ask_arguments(terminal: &mut Terminal) -> QuestionAnswer {
     match terminal.ask("arguments (JSON): ").await {
-        TerminalInput::Line(line) => match serde_json::from_str::<JsonObject>(&line) {
-            Ok(arguments) => QuestionAnswer::Body(json!({"decision": "edit", "arguments": arguments})),
+        TerminalInput::Line(line) => match serde_json::from_str::<ExactObject>(&line) {
+            Ok(arguments) => {
+                let members = [("decision", json!("edit").into()), ("arguments", ExactValue::Object(arguments))];
+                let members = members.map(|(name, value)| (name.to_owned(), value));
+                QuestionAnswer::Body(ExactValue::Object(members.into()))
+            }
             Err(error) => QuestionAnswer::Invalid(format!("not a JSON object: {error}")),
         },
         TerminalInput::Interrupt => QuestionAnswer::Interrupted,
@@ -115,7 +119,7 @@ async fn ask_arguments(terminal: &mut Terminal) -> QuestionAnswer {
 
 async fn ask_result(terminal: &mut Terminal, call: &str, id: &CallId) -> QuestionAnswer {
     match terminal.ask_question(&format!("result of {call}: ")).await {
-        TerminalInput::Line(line) => QuestionAnswer::Body(json!([{"call_id": id, "content": line}])),
+        TerminalInput::Line(line) => QuestionAnswer::Body(json!([{"call_id": id, "content": line}]).into()),
         TerminalInput::Interrupt => QuestionAnswer::Interrupted,
         TerminalInput::End => QuestionAnswer::InputEnded,
     }

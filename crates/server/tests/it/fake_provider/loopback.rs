@@ -19,6 +19,8 @@ pub(crate) struct ReceivedRequest {
     /// By lower-case name.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Value,
+    /// The body as it was sent.
+    pub(crate) text: String,
 }
 
 /// One action of an upstream.
@@ -134,5 +136,10 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<Received
             return Ok(None);
         }
     }
-    Ok(Some(ReceivedRequest { path, headers, body: serde_json::from_slice(&body).unwrap_or_default() }))
+    Ok(Some(ReceivedRequest {
+        path,
+        headers,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+        text: String::from_utf8_lossy(&body).into_owned(),
+    }))
 }

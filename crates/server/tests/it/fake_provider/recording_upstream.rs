@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) struct RecordingUpstream {
     listener: Loopback,
-    requests: Arc<Mutex<Vec<(ProviderDialect, Value)>>>,
+    requests: Arc<Mutex<Vec<(ProviderDialect, Value, String)>>>,
 }
 
 impl RecordingUpstream {
@@ -18,7 +18,7 @@ impl RecordingUpstream {
         let listener = Loopback::start(move |request| {
             let dialect = ProviderDialect::from_path(&request.path);
             let text = answer(dialect, &request.body);
-            recorded.lock().unwrap().push((dialect, request.body));
+            recorded.lock().unwrap().push((dialect, request.body, request.text));
             vec![stream_head(), ResponseAction::Send(text.into_bytes())]
         });
         Self { listener: listener.await, requests }
@@ -42,7 +42,13 @@ impl RecordingUpstream {
 
     pub(crate) fn requests(&self, dialect: ProviderDialect) -> Vec<Value> {
         let requests = self.requests.lock().unwrap();
-        requests.iter().filter(|(of, _)| *of == dialect).map(|(_, body)| body.clone()).collect()
+        requests.iter().filter(|(of, ..)| *of == dialect).map(|(_, body, _)| body.clone()).collect()
+    }
+
+    /// The last request as it was sent: a `Value` has its numbers only nearly.
+    pub(crate) fn last_request_text(&self, dialect: ProviderDialect) -> String {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().rfind(|(of, ..)| *of == dialect).map(|(.., text)| text.clone()).expect("a request")
     }
 
     pub(crate) fn last_request(&self, dialect: ProviderDialect) -> Value {
