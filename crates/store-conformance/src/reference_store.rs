@@ -411,6 +411,6 @@ pub(super) fn submit_outcome(answer: &Result<model::ports::Submitted, SubmitErro
         Err(SubmitError::CallClosed(_)) => panic!("the walk submits no results: {answer:?}"),
         Err(SubmitError::Store(StoreError::ThreadNotFound)) => ExpectedSubmit::ThreadNotFound,
         Err(SubmitError::Store(StoreError::Unavailable(_))) => ExpectedSubmit::IdTaken,
-        Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),
+        Err(SubmitError::Store(StoreError::Corrupt { .. } | StoreError::NoSpace)) => panic!("{answer:?}"),
     }
 }

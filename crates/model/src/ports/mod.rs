@@ -14,6 +14,7 @@ mod journal;
 mod projection;
 mod questions;
 mod shares;
+mod space;
 mod threads;
 
 pub use accounts::*;
@@ -27,6 +28,7 @@ pub use journal::*;
 pub use projection::*;
 pub use questions::*;
 pub use shares::*;
+pub use space::*;
 pub use threads::*;
 
 use std::future::Future;

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::IntoResponse;
 use gateway::secret_token::secret_digest;
 use model::error::ErrorCode;
+use model::ports::{SpaceWatch as _, StorageSpace};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -27,6 +28,8 @@ pub(crate) async fn handle(
     metrics::counter!("headwater_store_bytes_total").absolute(stats.bytes);
     metrics::counter!("headwater_store_blocks_total").absolute(stats.blocks);
     metrics::counter!("headwater_store_failures_total").absolute(stats.failures);
+    let is_full = app.store.space() == StorageSpace::Full;
+    metrics::gauge!("headwater_storage_full").set(if is_full { 1.0 } else { 0.0 });
     app.metrics.run_upkeep();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()))
 }

@@ -29,6 +29,7 @@ mod expectations;
 mod fake_provider;
 mod fatal_runs;
 mod framing;
+mod full_disk;
 mod gateway;
 mod guard;
 mod harness;

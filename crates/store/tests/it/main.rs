@@ -8,4 +8,5 @@ mod folder;
 mod laws;
 mod logged;
 mod restarts;
+mod space;
 mod writer;
