@@ -139,7 +139,8 @@ fn revoke_key(server: &Server, key: &str) {
 async fn check_refusals(server: &Server, paths: &[&PathBuf]) {
     let started = server.post("/v1/tasks", json!({"model": "assistant", "input": "hello"})).await;
     let response = server.post("/v1/responses", json!({"model": "assistant", "input": "hello"})).await;
-    let upload = server.post_text("/api/v1/agent/attachments?filename=a.txt", "some text").await;
+    let (file, text) = ("/api/v1/agent/attachments?name=a.txt", Some(b"some text".to_vec()));
+    let upload = server.request(Method::POST, file, &[("content-type", "application/octet-stream")], text).await;
     for reply in [started, response, upload] {
         assert_eq!(reply.status, 503, "{}", reply.text);
         assert!(reply.text.contains("disk is full"), "{}", reply.text);
@@ -171,6 +172,12 @@ async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
     let mut stream = server.open_stream(&format!("/v1/tasks/{task}/events")).await;
     stream.read_until("task.tool.started").await;
     let mut socket = Socket::connect(&server).await;
+    let pinged = tokio::spawn(async move {
+        while !socket.last_ping.starts_with(b"storage full: ") {
+            assert_eq!(socket.receive().await, Received::Ping, "no message of the protocol");
+        }
+        socket.last_ping.len()
+    });
     let waiter = {
         let (client, url) = (server.client.clone(), server.url("/v1/tasks"));
         let body = json!({"model": "assistant", "input": "work", "wait": true});
@@ -181,12 +188,7 @@ async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
     disk.fill();
     check_not_ready(&server).await;
     stream.read_until("\n: storage full: ").await;
-    loop {
-        assert_eq!(socket.receive().await, Received::Ping);
-        if socket.last_ping.starts_with(b"storage full: ") {
-            break;
-        }
-    }
+    assert!(pinged.await.unwrap() <= 125, "a ping has no more");
     // The tools end while nothing can be recorded, and the log does not show more than the disk has.
     fs::write(server.path("go"), "").unwrap();
     server.wait_until("both tools end", async || count_lines(&server, "ended") == 2).await;
