@@ -26,7 +26,7 @@ impl SpaceState {
         Box::pin(async move {
             if states.wait_for(|now| *now != known).await.is_err() {
                 // The store is gone, and its last state stays.
-                pending().await
+                pending::<()>().await;
             }
         })
     }

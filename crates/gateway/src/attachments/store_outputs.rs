@@ -291,3 +291,29 @@ async fn store_tool_output(writer: &OutputWriter, output: &mut ToolOutput) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachments::AttachmentSettings;
+    use engine::SystemClock;
+    use model::ports::{SpaceWatch, StorageSpace};
+    use std::time::Duration;
+    use store::MemoryStore;
+
+    #[tokio::test]
+    async fn a_file_that_a_tool_returns_waits_for_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(MemoryStore::new());
+        let space = Arc::clone(&store) as Arc<dyn SpaceWatch>;
+        let (settings, directory) = (AttachmentSettings::default(), Arc::clone(&store));
+        let files = AttachmentStore::open(settings, dir.path(), directory, Arc::new(SystemClock), space).unwrap();
+        let writer = OutputWriter::new(&Arc::new(files), &UserId::from("ann"), &ThreadId::from("thr_1"));
+        store.set_space(StorageSpace::Full);
+        let mut storing = Box::pin(writer.store_url("data:text/plain;base64,aGVsbG8=", None));
+        let early = tokio::time::timeout(Duration::from_millis(100), &mut storing).await;
+        assert!(early.is_err(), "it was given up: {early:?}");
+        store.set_space(StorageSpace::Available);
+        assert!(storing.await.unwrap().starts_with(BLOB_URL_PREFIX));
+    }
+}

@@ -277,5 +277,12 @@ async fn without_a_reserve_and_without_room_a_server_reads() {
     wait_ready(&server).await;
     let next = server.create_task(json!({"model": "assistant", "input": "hello"})).await;
     assert_eq!(server.wait_ended(next["task_id"].as_str().unwrap()).await["status"], "completed");
+
+    // A file that does not fit leaves nothing behind: `verify` would report it.
+    let (path, file) = ("/api/v1/agent/attachments?name=a.txt", Some(vec![b'a'; 20 << 20]));
+    let upload = server.request(Method::POST, path, &[("content-type", "application/octet-stream")], file).await;
+    assert_eq!(upload.problem(), (503, "storage_unavailable".to_owned()));
+    assert!(upload.text.contains("disk is full"), "{}", upload.text);
+    wait_ready(&server).await;
     stop_and_verify(&mut server);
 }

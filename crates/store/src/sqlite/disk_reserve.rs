@@ -8,8 +8,8 @@ use super::data_folder::OWNER_ONLY_FILE;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +23,6 @@ const LOW_SHARE: u64 = 4;
 const LOW_BYTES_MIN: u64 = 256 * 1024;
 /// A commit writes about so many bytes for each byte of its rows: pages, indexes, the write-ahead log.
 const WRITE_FACTOR: u64 = 2;
-/// The reserve is filled by writing where the file system cannot allocate.
-const FILL_STEP: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// The room on a disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +34,9 @@ pub struct DiskSpace {
 
 /// Reads the room on the disk of a folder. `None` if the file system does not tell.
 #[derive(Clone)]
-pub struct DiskSpaceProbe(Arc<dyn Fn(&Path) -> Option<DiskSpace> + Send + Sync>);
+pub struct DiskSpaceProbe(Arc<ReadDiskSpace>);
+
+type ReadDiskSpace = dyn Fn(&Path) -> Option<DiskSpace> + Send + Sync;
 
 impl DiskSpaceProbe {
     /// A probe for tests.
@@ -131,7 +131,8 @@ impl DiskReserve {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(false).mode(OWNER_ONLY_FILE).open(self.path())?;
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(&mut file, bytes),
+            // This file system cannot allocate.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop),
             allocated => Ok(allocated?),
         }
     }
@@ -151,16 +152,6 @@ impl DiskReserve {
     fn path(&self) -> PathBuf {
         self.folder.join(RESERVE_FILE)
     }
-}
-
-fn write_zeros(file: &mut File, bytes: u64) -> io::Result<()> {
-    let mut left = bytes;
-    while left > 0 {
-        let step = FILL_STEP.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        file.write_all(FILL_STEP.get(..step).unwrap_or_default())?;
-        left -= step as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
