@@ -3,7 +3,7 @@
 use crate::session::{NewThread, TermEnd, ThreadSession};
 use crate::shared::{StopMode, ThreadContext};
 use futures_util::FutureExt as _;
-use model::ports::StoreError;
+use model::ports::{StorageSpace, StoreError};
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -30,6 +30,9 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
     let mut backoff = BACKOFF_MIN;
     let (mut gives_up, mut panics) = (context.gives_up, 0);
     loop {
+        if !wait_for_space(context).await {
+            return ActorEnd::Halted;
+        }
         if new_thread.is_none() {
             context.wakeup.take_notified();
         }
@@ -71,6 +74,26 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
         }
         backoff = (backoff * 2).min(BACKOFF_MAX);
     }
+}
+
+/// A term whose records nobody can store would only cost model calls. Returns false when the process stops first.
+async fn wait_for_space(context: &ThreadContext) -> bool {
+    let journal = &context.shared.ports.journal;
+    let mut is_notified = false;
+    while journal.space() == StorageSpace::Full {
+        if context.shared.stop_mode() != StopMode::Running {
+            return false;
+        }
+        tokio::select! {
+            () = journal.space_changed(StorageSpace::Full) => {}
+            () = poll_fn(|cx| context.wakeup.poll_notified(cx)) => is_notified = true,
+        }
+    }
+    if is_notified {
+        // The term has to see it, too.
+        context.wakeup.notify();
+    }
+    true
 }
 
 /// One term: claim, fold, execute.

@@ -4,11 +4,13 @@
 //! has logged a record, or has nothing to do, is taken off the list. If the process crashes, the next one finds the threads
 //! that did not get that far. One of them may be the reason, so it resumes these one after the other, and counts each
 //! attempt before it begins. A run that was tried three times fails; its thread goes on. If the process crashes even then,
-//! the thread is parked: no command and no timer wakes it, whoever sends one is told so, and it can be read and deleted.
+//! the thread is parked: no command and no timer wakes it, whoever sends one is told so, and it can be read and deleted. On
+//! a full disk nothing is resumed, and nothing counted, before there is room.
 
 use crate::actor_registry::{ActorRegistry, WakeReason};
 use crate::recovery_tracker::RESUMES_MAX;
 use crate::shared::{Shared, StopMode};
+use model::ports::StorageSpace;
 use model::{ThreadId, UserId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +18,30 @@ use std::time::Duration;
 
 /// The list is saved at most this often while threads progress.
 const SAVE_INTERVAL: Duration = Duration::from_millis(200);
+/// How often recovery that waits for room looks whether the process stops.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Resumes threads: those that no process failed to resume at once, the others one after the other in the background.
 pub(crate) async fn recover_threads(registry: &Arc<ActorRegistry>, threads: Vec<(UserId, ThreadId)>) {
     if threads.is_empty() {
         return;
     }
+    let journal = &registry.shared.ports.journal;
+    if journal.space() == StorageSpace::Available {
+        return resume_threads(registry, threads).await;
+    }
+    let (mut has_room, registry) = (journal.space_changed(StorageSpace::Full), Arc::clone(registry));
+    tokio::spawn(async move {
+        while tokio::time::timeout(STOP_CHECK_INTERVAL, &mut has_room).await.is_err() {
+            if registry.shared.stop_mode() != StopMode::Running {
+                return;
+            }
+        }
+        resume_threads(&registry, threads).await;
+    });
+}
+
+async fn resume_threads(registry: &Arc<ActorRegistry>, threads: Vec<(UserId, ThreadId)>) {
     let tracker = &registry.shared.recovery;
     let attempts_port = Arc::clone(&registry.shared.ports.recovery_attempts);
     let failed = tokio::task::spawn_blocking(move || attempts_port.load()).await.unwrap_or_default();

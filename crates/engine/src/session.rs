@@ -2,8 +2,9 @@
 //!
 //! Inputs (commands, effect streams, timers) go through the machine one by one, and their records gather in a batch. One
 //! append is in flight at a time. When it is durable its records are published and its tools start; meanwhile the next
-//! batch gathers, up to a bound beyond which effect streams are not read. Any outcome but `Durable` ends the term, and so
-//! does a run that waits for people: it costs no memory until somebody answers or its time is up.
+//! batch gathers, up to a bound beyond which effect streams are not read. An append for which the disk has no room waits
+//! until it has. Any other outcome but `Durable` ends the term, and so does a run that waits for people: it costs no memory
+//! until somebody answers or its time is up.
 //!
 //! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `input_hook`
 //! runs before a run starts.
@@ -94,6 +95,8 @@ enum SessionEvent {
     Wakeup,
     Timer(TimerId),
     Hook,
+    /// The process stops while the append in flight waits for room.
+    HaltedWithoutSpace,
 }
 
 impl<'a> ThreadSession<'a> {
@@ -224,6 +227,10 @@ impl<'a> ThreadSession<'a> {
                 SessionEvent::AppendDone(AppendOutcome::Rejected(why) | AppendOutcome::Unknown(why)) => {
                     return TermEnd::Retry(why);
                 }
+                // An append that waits for room is not done; see `batch::append_when_there_is_room`.
+                SessionEvent::AppendDone(AppendOutcome::NoSpace) => {
+                    return TermEnd::Retry(StoreError::NoSpace.to_string());
+                }
                 SessionEvent::Inputs => {
                     for input in std::mem::take(&mut self.ready_inputs) {
                         self.step_beside_workers(input).await;
@@ -235,6 +242,8 @@ impl<'a> ThreadSession<'a> {
                     }
                 }
                 SessionEvent::Hook => {}
+                // What waited for room is recovered like after a crash.
+                SessionEvent::HaltedWithoutSpace => return TermEnd::Halted,
                 SessionEvent::Wakeup => {
                     if let Err(error) = self.read_inbox().await {
                         return TermEnd::Retry(error.to_string());
@@ -302,6 +311,10 @@ impl<'a> ThreadSession<'a> {
         if let Poll::Ready(verdict) = self.poll_append(cx) {
             return Poll::Ready(SessionEvent::AppendDone(verdict));
         }
+        let waits_for_space = self.in_flight.as_ref().is_some_and(InFlightAppend::waits_for_space);
+        if waits_for_space && self.context.shared.stop_mode() == StopMode::Halted {
+            return Poll::Ready(SessionEvent::HaltedWithoutSpace);
+        }
         if self.context.wakeup.poll_notified(cx).is_ready() {
             return Poll::Ready(SessionEvent::Wakeup);
         }
@@ -327,7 +340,11 @@ impl<'a> ThreadSession<'a> {
         if needs_outcome || !flight.tools.is_empty() {
             flight.outcome.as_mut().poll(cx)
         } else {
-            flight.outcome.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            match flight.outcome.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                // Nobody calls back when there is room again.
+                Poll::Pending if flight.waits_for_space() => flight.outcome.as_mut().poll(cx),
+                polled => polled,
+            }
         }
     }
 

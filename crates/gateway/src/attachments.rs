@@ -29,7 +29,7 @@ use files::{FileKey, FileStore, FileStoreError, FileStoreOpenError, UrlSigner, U
 use futures_util::stream::{self, StreamExt as _};
 use model::UserId;
 use model::error::ErrorCode;
-use model::ports::{AttachmentRow, Clock, Directory, StoreError};
+use model::ports::{AttachmentRow, Clock, Directory, SpaceWatch, StoreError};
 pub use receive::{IncomingFile, file_too_large};
 pub(crate) use resolve_for_model::FileResolvingModels;
 pub use settings::AttachmentSettings;
@@ -61,6 +61,7 @@ pub struct AttachmentStore {
     /// The whole store, not the one scoped to shares: a viewer of a share owns no files.
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) clock: Arc<dyn Clock>,
+    space: Arc<dyn SpaceWatch>,
     upload_permits: UserSemaphore,
     /// Memory for files in requests to models, in kibibytes.
     model_bytes: Arc<Semaphore>,
@@ -81,6 +82,7 @@ impl AttachmentStore {
         data_dir: &Path,
         directory: Arc<dyn Directory>,
         clock: Arc<dyn Clock>,
+        space: Arc<dyn SpaceWatch>,
     ) -> Result<Self, AttachmentStoreOpenError> {
         let location = settings.location.clone().unwrap_or_else(|| default_location(data_dir));
         let file_store = FileStore::open(&location, &settings.env_vars)?;
@@ -95,6 +97,7 @@ impl AttachmentStore {
             bucket,
             directory,
             clock,
+            space,
             upload_permits: UserSemaphore::new(UPLOADS_MAX, USER_UPLOADS_MAX),
             model_bytes: Arc::new(Semaphore::new(to_kibibytes(settings.models_bytes_max) as usize)),
             settings,

@@ -13,7 +13,7 @@ use engine::{CurrentDefinitions, Engine, Ports};
 use fetch::pdf_process::PdfProcess;
 use model::NodeId;
 use model::definition::Definitions;
-use model::ports::{Clock, Directory, HookRunner, Journal, ModelClient, StoreError, ToolRunner};
+use model::ports::{Clock, Directory, HookRunner, Journal, ModelClient, SpaceWatch, StoreError, ToolRunner};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -63,7 +63,9 @@ impl Gateway {
         let GatewayParts { journal, directory, clock, data_dir, attachments: settings, .. } = parts;
         let recovery_attempts = Arc::new(RecoveryFile::new(&data_dir));
         let (rows, file_clock) = (Arc::clone(&directory), Arc::clone(&clock));
-        let opening = tokio::task::spawn_blocking(move || AttachmentStore::open(settings, &data_dir, rows, file_clock));
+        let space: Arc<dyn SpaceWatch> = Arc::clone(&journal) as _;
+        let opening =
+            tokio::task::spawn_blocking(move || AttachmentStore::open(settings, &data_dir, rows, file_clock, space));
         let attachments = Arc::new(opening.await??);
         attachments.delete_unfinished().await.map_err(GatewayOpenError::UnfinishedUploads)?;
         let shares = Shares::load(&*directory, Arc::clone(&clock)).await.map_err(GatewayOpenError::Shares)?;

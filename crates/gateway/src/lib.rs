@@ -39,6 +39,7 @@ pub mod secret_token;
 pub mod share_commands;
 pub mod shares;
 pub mod start_run;
+pub mod storage_alarm;
 pub mod stream_limiter;
 pub mod stream_start;
 pub mod task_commands;

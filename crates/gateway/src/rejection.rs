@@ -72,6 +72,13 @@ impl Rejection {
         Self::invalid_query(format!("`{name}`: {reason}")).with_field(name)
     }
 
+    /// There is no room for what the request brings. The store logs it once, not for each request.
+    fn storage_full() -> Self {
+        let detail =
+            "the server's disk is full and nothing was stored: try again later; reading, deleting and cancelling work";
+        Self::new(ErrorCode::StorageUnavailable, detail)
+    }
+
     /// A fault of the server. The cause is in the log.
     pub fn internal() -> Self {
         Self::new(ErrorCode::Internal, "internal error; the server has logged it")
@@ -100,6 +107,7 @@ impl From<StoreError> for Rejection {
                 let rejection = Self::new(ErrorCode::StorageCorrupt, detail);
                 rejection.with_extension("thread_id", thread.as_str()).with_extension("seq", seq.0)
             }
+            StoreError::NoSpace => Self::storage_full(),
             StoreError::Unavailable(why) => {
                 tracing::error!(why, "the store is not available");
                 Self::new(ErrorCode::StorageUnavailable, "the store is unavailable: try again")
@@ -222,6 +230,7 @@ impl From<FileStoreError> for Rejection {
     fn from(error: FileStoreError) -> Self {
         match error {
             FileStoreError::NotFound => Self::not_found(),
+            FileStoreError::NoSpace => Self::storage_full(),
             FileStoreError::Unavailable(why) => {
                 tracing::error!(why, "the file store is not available");
                 Self::new(ErrorCode::FilesUnavailable, "the file storage is unavailable: try again")

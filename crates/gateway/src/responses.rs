@@ -235,7 +235,7 @@ pub async fn cancel_response(gateway: &Gateway, user: &UserId, id: &str) -> Resu
     }
     let response = ResolvedRun::existing(&run, segment);
     let stream = start_of_response(gateway, user, &response, 0).await?;
-    wait_for_end(gateway, user, stream).await
+    wait_for_end(gateway, user, &run.id, stream).await
 }
 
 /// Hides a response. Its thread keeps the log.

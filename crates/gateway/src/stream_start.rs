@@ -9,6 +9,7 @@ use crate::context::Gateway;
 use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
 use crate::run_lookup::{RunStart, find_run_start, for_each_record};
+use crate::storage_alarm::reject_when_full;
 use engine::{View, Viewer};
 use memchr::memmem;
 use model::cursor::{Cursor, CursorError};
@@ -384,8 +385,14 @@ pub enum StreamEnd {
     Interrupted,
 }
 
-/// Reads a stream to its end, and drops the frames.
-pub async fn wait_for_end(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Result<StreamEnd, Rejection> {
+/// Reads the stream of a run to its end, and drops the frames. Fails when the disk stays full.
+pub async fn wait_for_end(
+    gateway: &Gateway,
+    user: &UserId,
+    run: &TaskId,
+    stream: StreamStart,
+) -> Result<StreamEnd, Rejection> {
+    let mut full = pin!(reject_when_full(gateway, run));
     let mut cancelled = pin!(stream.cancelled_in_queue(gateway, user));
     let mut viewer = open_viewer(gateway, user, stream);
     loop {
@@ -401,6 +408,7 @@ pub async fn wait_for_end(gateway: &Gateway, user: &UserId, stream: StreamStart)
                 cancelled?;
                 return Ok(StreamEnd::Complete);
             }
+            rejection = &mut full => return Err(rejection),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::rejection::Rejection;
 use crate::run_lookup::{RECENT_RUNS_MAX, find_root_run, find_run_of_task};
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::{check_callable, check_request_size, check_web_file_count, start_run};
+use crate::storage_alarm::reject_when_full;
 use engine::{AnswerError, NewRun, StartError, StartedRun};
 use model::command::{CancelCause, CancelCommand, ClientToolResult};
 use model::content::ContentPart;
@@ -216,10 +217,13 @@ pub enum Settled {
     Interrupted,
 }
 
-/// Waits until a run has ended or paused.
+/// Waits until a run has ended or paused. Fails when the disk stays full.
 pub async fn wait_until_settled(gateway: &Gateway, user: &UserId, started: &StartedRun) -> Result<Settled, Rejection> {
     let StartedRun { task, thread } = started;
-    gateway.engine.wait_settled(user, task, thread).await?;
+    tokio::select! {
+        settled = gateway.engine.wait_settled(user, task, thread) => settled?,
+        rejection = reject_when_full(gateway, task) => return Err(rejection),
+    }
     let run = gateway.engine.run_of_task(user, task).await?.ok_or_else(Rejection::not_found)?;
     let is_settled = run.status.is_terminal() || run.status == TaskStatus::Paused;
     Ok(if is_settled { Settled::Yes } else { Settled::Interrupted })

@@ -85,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) shutdown_grace: Duration,
     /// Minimum time between two commits.
     pub(crate) commit_spacing: Duration,
+    /// What is kept for deletions on a full disk.
+    pub(crate) disk_reserve_bytes: u64,
     pub(crate) files: AttachmentSettings,
     /// The origin under which clients reach the server.
     pub(crate) public_url: Option<String>,

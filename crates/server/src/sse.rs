@@ -16,6 +16,7 @@ use futures_core::future::BoxFuture;
 use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::queue_cancel::QueueCancelFrames;
+use gateway::storage_alarm::StorageAlarm;
 use gateway::stream_limiter::StreamPermit;
 use gateway::stream_start::{self, StreamStart, StreamUntil};
 use model::error::ErrorCode;
@@ -98,6 +99,7 @@ pub(crate) fn sse_response_with_permit(
             .map(|_| -> QueueWatch { Box::pin(place.cancelled_in_queue(&app.gateway, &caller.user)) }),
         watches_queue: false,
         queue_cancel_frames: place.queue_cancel_frames.take(),
+        storage_alarm: StorageAlarm::new(&app.gateway),
         image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
         until: place.until,
@@ -153,6 +155,7 @@ struct SseStream {
     watches_queue: bool,
     /// Sent if the run is cancelled in the queue.
     queue_cancel_frames: Option<QueueCancelFrames>,
+    storage_alarm: StorageAlarm,
     image_inliner: Option<ImageInliner>,
     is_ended: bool,
     until: StreamUntil,
@@ -182,7 +185,7 @@ impl SseStream {
             if self.is_ended {
                 return Ok(None);
             }
-            let Self { viewer, tick, cancelled_in_queue, .. } = self;
+            let Self { app, viewer, tick, cancelled_in_queue, storage_alarm, .. } = self;
             let watched = cancelled_in_queue.as_mut().filter(|_| self.watches_queue);
             tokio::select! {
                 biased;
@@ -204,6 +207,11 @@ impl SseStream {
                     self.is_ended = true;
                     return Ok(self.take_queue_cancel_frames());
                 }
+                notice = storage_alarm.next_notice(&app.gateway) => {
+                    self.last_sent = Instant::now();
+                    self.schedule_tick();
+                    return Ok(Some(sse_comment(notice)));
+                }
                 () = tick.as_mut() => self.watches_queue = true,
             }
             if !self.caller.credential.is_valid() {
@@ -215,7 +223,7 @@ impl SseStream {
             }
             self.schedule_tick();
             if idle {
-                return Ok(Some(sse::keep_alive_comment()));
+                return Ok(Some(self.storage_alarm.heartbeat().map_or_else(sse::keep_alive_comment, sse_comment)));
             }
         }
     }
@@ -246,6 +254,12 @@ impl SseStream {
         let tick = self.caller.recheck_interval().map_or(tick, |interval| tick.min(Instant::now() + interval));
         self.tick.as_mut().reset(tick);
     }
+}
+
+fn sse_comment(text: &str) -> Bytes {
+    let mut out = BytesMut::new();
+    sse::write_comment(&mut out, text);
+    out.freeze()
 }
 
 async fn queue_cancel(watch: Option<&mut QueueWatch>) -> Result<(), StoreError> {

@@ -82,7 +82,7 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
     if stream {
         return Ok(sse::sse_response_with_permit(&app, &caller, start, protocol.sse_style, stream_permit));
     }
-    app.check_stream_end(wait_for_end(&app.gateway, &caller.user, start).await?)?;
+    app.check_stream_end(wait_for_end(&app.gateway, &caller.user, &resolved.run, start).await?)?;
     read_full_response(&app, &caller.user, &resolved, response, &protocol).await
 }
 

@@ -58,6 +58,12 @@ pub fn keep_alive_comment() -> Bytes {
     Bytes::from_static(b":\n\n")
 }
 
+/// A comment: the reader ignores it, and people who look at the stream can read it. One line of text.
+pub fn write_comment(out: &mut BytesMut, text: &str) {
+    write_field(out, b": ", text);
+    out.extend_from_slice(b"\n");
+}
+
 fn write_field(out: &mut BytesMut, name: &[u8], text: &str) {
     out.extend_from_slice(name);
     // JSON has no control characters, and excluding all of them takes one comparison.

@@ -65,6 +65,11 @@ fn frames_that_carry_no_event() {
     write_retry(&mut out, 1500);
     assert_eq!(&out[..], b"id: 7\n\nretry: 1500\n\n");
     assert_eq!(&keep_alive_comment()[..], b":\n\n");
+    out.clear();
+    write_comment(&mut out, "the disk is full");
+    assert_eq!(&out[..], b": the disk is full\n\n");
+    write_comment(&mut out, "no\ndata: event");
+    assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 4, "one line each");
 }
 
 /// Had the buffer grown more than once, it would have room left over.

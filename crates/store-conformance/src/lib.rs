@@ -3,7 +3,7 @@
 //!
 //! One module per trait, one public function per rule of its law; numbers in comments are those of the rules.
 //! [`conformance!`](crate::conformance!) makes a test of each, on a new backend every time. [`restart`] has the rules
-//! that need a restart, and [`random_walk`] compares a backend with a reference model. Functions panic on a violation.
+//! that need a restart, [`space`] those of a full disk, and [`random_walk`] compares a backend with a reference model. Functions panic on a violation.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,6 +28,7 @@ mod reference_store;
 pub mod restart;
 pub mod retention;
 pub mod shares;
+pub mod space;
 pub mod threads;
 
 use model::ports::{Accounts, Directory, DirectoryWriter};

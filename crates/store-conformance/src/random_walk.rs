@@ -355,7 +355,7 @@ impl RandomWalk {
                     AppendOutcome::Durable => ExpectedAppend::Durable,
                     AppendOutcome::Fenced => ExpectedAppend::Fenced,
                     AppendOutcome::Rejected(_) => ExpectedAppend::Rejected,
-                    AppendOutcome::Unknown(ref why) => panic!("{place}: {why}"),
+                    AppendOutcome::Unknown(_) | AppendOutcome::NoSpace => panic!("{place}: {verdict:?}"),
                 };
                 assert_eq!(kind, self.reference.append(batch), "{place}: {verdict:?}");
                 self.confirmed_records += if kind == ExpectedAppend::Durable { batch.records.len() } else { 0 };

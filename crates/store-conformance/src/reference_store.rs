@@ -418,6 +418,6 @@ pub(super) fn submit_outcome(answer: &Result<model::ports::Submitted, SubmitErro
         Err(SubmitError::LogQuotaExceeded { .. }) => panic!("the walk has no quota: {answer:?}"),
         Err(SubmitError::Store(StoreError::ThreadNotFound)) => ExpectedSubmit::ThreadNotFound,
         Err(SubmitError::Store(StoreError::Unavailable(_))) => ExpectedSubmit::IdTaken,
-        Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),
+        Err(SubmitError::Store(StoreError::Corrupt { .. } | StoreError::NoSpace)) => panic!("{answer:?}"),
     }
 }

@@ -9,10 +9,14 @@
 //! Invariant: payloads are opaque here. Only `verify` decodes an event, and nothing re-serialises one.
 
 pub mod memory;
+mod space_state;
 pub mod sqlite;
 mod validation;
 pub mod verify;
 
 pub use memory::MemoryStore;
-pub use sqlite::{LoggedRecords, LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, WriterStats, find_logged_run};
+pub use sqlite::{
+    DiskSpace, DiskSpaceProbe, LoggedRecords, LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, WriterStats,
+    find_logged_run,
+};
 pub use verify::{StoredFiles, VerifyReport, list_stored_files, verify_data_folder};

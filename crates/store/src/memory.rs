@@ -9,13 +9,14 @@ mod retention;
 mod shares;
 mod threads;
 
+use crate::space_state::SpaceState;
 use crate::validation;
 use async_trait::async_trait;
 use model::command::Command;
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
-    PageLimit, RecordPage, RunRow, ShareRow, Spend, StoreError, StoreResult, WriteAccess,
+    PageLimit, RecordPage, RunRow, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -31,6 +32,7 @@ pub struct MemoryStore {
     tables: Mutex<MemoryTables>,
     inbox_rows_max: usize,
     log_bytes_per_user_max: Option<u64>,
+    space: SpaceState,
 }
 
 #[derive(Debug, Default)]
@@ -85,11 +87,16 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     pub fn new() -> Self {
-        Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX, log_bytes_per_user_max: None }
+        Self {
+            tables: Mutex::default(),
+            inbox_rows_max: INBOX_ROWS_MAX,
+            log_bytes_per_user_max: None,
+            space: SpaceState::default(),
+        }
     }
 
     #[must_use]
-    pub const fn with_inbox_rows_max(mut self, rows_max: usize) -> Self {
+    pub fn with_inbox_rows_max(mut self, rows_max: usize) -> Self {
         self.inbox_rows_max = rows_max;
         self
     }
@@ -100,6 +107,16 @@ impl MemoryStore {
         self
     }
 
+    /// Pretends that the disk is full, or that it has room again.
+    pub fn set_space(&self, space: StorageSpace) {
+        self.space.set(space);
+    }
+
+    /// Fails while new data is refused.
+    fn check_space(&self) -> Result<(), StoreError> {
+        if self.space.is_full() { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+
     fn lock_tables(&self) -> MutexGuard<'_, MemoryTables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,6 +125,16 @@ impl MemoryStore {
 impl WriteAccess for MemoryStore {
     fn writer(&self, _user: &UserId) -> Result<&dyn DirectoryWriter, StoreError> {
         Ok(self)
+    }
+}
+
+impl SpaceWatch for MemoryStore {
+    fn space(&self) -> StorageSpace {
+        self.space.get()
+    }
+
+    fn space_changed(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+        self.space.changed_from(known)
     }
 }
 
@@ -124,7 +151,10 @@ impl Journal for MemoryStore {
     }
 
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        let outcome = self.lock_tables().append(batch).err().unwrap_or(AppendOutcome::Durable);
+        let outcome = match self.space.get() {
+            StorageSpace::Full => AppendOutcome::NoSpace,
+            StorageSpace::Available => self.lock_tables().append(batch).err().unwrap_or(AppendOutcome::Durable),
+        };
         on_commit.call(&outcome);
         Box::pin(std::future::ready(outcome))
     }

@@ -2,6 +2,7 @@
 //!
 //! - `data_folder`, `schema`: the folder's lock, the tables and their migrations.
 //! - `writer`, `write_task`, `transaction`: the writer thread, the closures that it executes, and appends.
+//! - `writer_space`, `disk_reserve`: what it does when the disk is full.
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
 //! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs are; `dead_rows`: which
@@ -20,6 +21,7 @@ mod columns;
 mod data_folder;
 mod dead_rows;
 mod definitions;
+mod disk_reserve;
 mod inbox;
 mod log_size;
 mod logged_runs;
@@ -38,11 +40,13 @@ mod threads;
 mod transaction;
 mod write_task;
 mod writer;
+mod writer_space;
 
 pub(crate) use attachment_links::owner_and_path;
 pub(crate) use attachments::attachment_row;
 pub(crate) use data_folder::DataFolder;
 pub use data_folder::StoreOpenError;
+pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
 pub use log_size::StorageUse;
 pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
 pub(crate) use page::{PageQuery, read_page};
@@ -52,12 +56,14 @@ pub(crate) use schema::{
     ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, open_offline, schema_version,
 };
 
+use crate::space_state::SpaceState;
 use crate::validation;
 use async_trait::async_trait;
+use disk_reserve::DiskReserve;
 use log_size::LogSizeCount;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, OnCommit, PageLimit, RecordPage,
-    StoreError, StoreResult, WriteAccess,
+    SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
@@ -67,7 +73,7 @@ use std::future::ready;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
@@ -94,6 +100,9 @@ pub struct SqliteOptions {
     pub log_bytes_per_user_max: Option<u64>,
     /// The maximum number of concurrent readers.
     pub readers_max: usize,
+    /// The size of the reserve for deletions on a full disk. By default a reserve that exists stays, and none is created.
+    pub disk_reserve_bytes: Option<u64>,
+    pub disk_space: DiskSpaceProbe,
 }
 
 impl Default for SqliteOptions {
@@ -106,6 +115,8 @@ impl Default for SqliteOptions {
             inbox_rows_max: 1_000,
             log_bytes_per_user_max: None,
             readers_max: 4,
+            disk_reserve_bytes: None,
+            disk_space: DiskSpaceProbe::default(),
         }
     }
 }
@@ -133,30 +144,29 @@ pub struct SqliteStore {
     index: Arc<RecordIndex>,
     readers: Arc<ReaderPool>,
     stats: Arc<Mutex<WriterStats>>,
+    space: Arc<SpaceState>,
 }
 
 impl SqliteStore {
     /// Opens a folder, or creates it. Blocks while it scans the live records. After an error the folder is unchanged.
+    /// On a full disk the store may start with [`StorageSpace::Full`], and if there is no room at all, read-only.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreOpenError> {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
         // After a crash, the write-ahead log may still hold deleted content.
         let scrub = schema::has_pending_wal(&database);
-        let (conn, boot, found) = open_database(&database)?;
-        let log_count = LogSizeCount::load(&conn).map_err(|error| StoreOpenError::from_sqlite(&database, &error))?;
+        let reserve = DiskReserve::new(dir, options.disk_reserve_bytes, options.disk_space.clone());
+        let (conn, boot, found) = open_within_reserve(&database, &reserve)?;
+        let log_count = conn.as_ref().map(LogSizeCount::load).transpose();
+        let log_count = log_count.map_err(|error| StoreOpenError::from_sqlite(&database, &error))?.unwrap_or_default();
         for row in &found.stray_rows {
             tracing::error!(?row, "a stored record fits nowhere: `headwater verify` lists all damage");
         }
-        let index = Arc::new(RecordIndex::default());
-        index.replace(found.threads);
-        let readers = Arc::new(ReaderPool::new(database, options.readers_max));
-        let stats = Arc::<Mutex<WriterStats>>::default();
+        let (index, stats, space) = (Arc::<RecordIndex>::default(), Arc::default(), Arc::default());
+        let readers = Arc::new(ReaderPool::new(database, options.readers_max, conn.is_none()));
         let state = WriterState {
             boot,
-            next_pos: found.next_pos,
             index: Arc::clone(&index),
-            ended_runs: found.ended_runs,
-            dead_rows: found.dead_rows,
             inbox_rows_max: options.inbox_rows_max,
             log_bytes_per_user_max: options.log_bytes_per_user_max,
             log_count,
@@ -167,8 +177,8 @@ impl SqliteStore {
             bytes_max: options.group_bytes_max.max(1),
             commit_spacing: options.commit_spacing,
         };
-        let writer = SqliteWriter {
-            conn: Some(conn),
+        let mut writer = SqliteWriter {
+            conn,
             folder,
             state,
             readers: Arc::clone(&readers),
@@ -180,11 +190,19 @@ impl SqliteStore {
             truncate_retry_at: None,
             backoff_commits: 0,
             maintenance_not_before: None,
+            space: Arc::clone(&space),
+            reserve,
+            space_probe_at: Instant::now(),
+            alarm_probe_interval: Duration::ZERO,
+            alarm_cleared_at: None,
+            space_needed: 0,
         };
+        writer.adopt_scan(found);
+        writer.restore_reserve_at_start();
         let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, stats })
+        Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, stats, space })
     }
 
     /// Counts since the store was opened.
@@ -281,6 +299,16 @@ impl WriteAccess for SqliteStore {
     }
 }
 
+impl SpaceWatch for SqliteStore {
+    fn space(&self) -> StorageSpace {
+        self.space.get()
+    }
+
+    fn space_changed(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+        self.space.changed_from(known)
+    }
+}
+
 #[async_trait]
 impl Journal for SqliteStore {
     async fn claim(&self, owner: &UserId, thread: &ThreadId, _node: &NodeId) -> StoreResult<ClaimOutcome> {
@@ -321,6 +349,45 @@ impl Journal for SqliteStore {
     ) -> StoreResult<RecordPage> {
         self.load_page(owner, thread, after, limit).await
     }
+}
+
+/// Opens the database; on a full disk with the space of the reserve, or if that is not enough, for reading alone.
+fn open_within_reserve(
+    database: &Path,
+    reserve: &DiskReserve,
+) -> Result<(Option<Connection>, u64, RecordScan), StoreOpenError> {
+    let has_room = reserve.has_room_for(0);
+    if !has_room {
+        reserve.release();
+    }
+    let is_want_of_space = |error: &StoreOpenError| match error {
+        StoreOpenError::DiskFull(_) => true,
+        // SQLite does not tell why it cannot create a file.
+        StoreOpenError::Denied { .. } => !reserve.has_room_for(0),
+        _ => false,
+    };
+    let mut opened = open_database(database);
+    if has_room && opened.as_ref().is_err_and(is_want_of_space) {
+        reserve.release();
+        opened = open_database(database);
+    }
+    match opened {
+        Ok((conn, boot, found)) => Ok((Some(conn), boot, found)),
+        Err(error) if is_want_of_space(&error) => {
+            let dir = database.parent().unwrap_or(database);
+            let found = scan_without_writer(database).ok_or_else(|| StoreOpenError::DiskFull(dir.to_owned()))?;
+            tracing::error!("the disk of the data folder is full, and so is its reserve: the database is only read");
+            Ok((None, 0, found))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The live records of a database that cannot be opened for writing; `None` if it cannot be read either.
+fn scan_without_writer(database: &Path) -> Option<RecordScan> {
+    let conn = open_offline(database).ok()?;
+    let version = schema_version(&conn, MIGRATIONS).ok()?;
+    (version as usize == MIGRATIONS.len()).then(|| scan_records(&conn).ok()).flatten()
 }
 
 /// Opens and migrates the database, increments the boot counter and scans for live records.

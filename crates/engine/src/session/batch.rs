@@ -7,7 +7,9 @@ use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};
 use model::item::{CallKind, Item};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
-use model::ports::{AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, OnCommit, Spend};
+use model::ports::{
+    AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, Journal, OnCommit, Spend, StorageSpace,
+};
 use model::record::RecordDraft;
 use model::task::TaskStatus;
 use model::tool::ToolRequest;
@@ -31,8 +33,16 @@ pub(crate) struct InFlightAppend {
     published: Arc<AtomicBool>,
     bytes: usize,
     consumed_rows: Vec<u64>,
+    waits_for_space: Arc<AtomicBool>,
     /// They start when the append is durable (law 10).
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
+}
+
+impl InFlightAppend {
+    /// Whether it was refused for want of space, and is repeated when there is room.
+    pub(crate) fn waits_for_space(&self) -> bool {
+        self.waits_for_space.load(Relaxed)
+    }
 }
 
 impl ThreadSession<'_> {
@@ -134,10 +144,12 @@ impl ThreadSession<'_> {
             changes,
         };
         self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
-        let on_commit = self.publish_on_commit(&records, &published, settled);
+        let waits_for_space = Arc::new(AtomicBool::new(false));
         let journal = Arc::clone(&context.shared.ports.journal);
-        let outcome = Box::pin(async move { journal.append_with_callback(batch, on_commit).await });
-        self.in_flight = Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, tools });
+        let on_commit = self.publish_on_commit(&records, &published, settled);
+        let outcome = Box::pin(append_when_there_is_room(journal, batch, on_commit, Arc::clone(&waits_for_space)));
+        self.in_flight =
+            Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, waits_for_space, tools });
     }
 
     /// The store publishes the records itself as soon as they are durable. It wakes the actor when that would take too long,
@@ -147,12 +159,12 @@ impl ThreadSession<'_> {
         records: &Arc<[Record]>,
         published: &Arc<AtomicBool>,
         settled: Vec<TaskId>,
-    ) -> OnCommit {
+    ) -> impl Fn(&AppendOutcome) + Clone + Send + 'static {
         let (hub, thread) = (Arc::clone(&self.context.shared.hub), self.context.thread.clone());
         let waiters = Arc::clone(&self.context.shared.run_waiters);
         let (wakeup, records, published) =
             (Arc::clone(&self.context.wakeup), Arc::clone(records), Arc::clone(published));
-        OnCommit::new(move |outcome| {
+        move |outcome| {
             let durable = *outcome == AppendOutcome::Durable;
             if durable {
                 waiters.wake_runs(&thread, &settled);
@@ -162,7 +174,7 @@ impl ThreadSession<'_> {
             } else {
                 wakeup.wake_only();
             }
-        })
+        }
     }
 
     /// The append in flight is durable: publishes its records and starts its tools.
@@ -185,6 +197,25 @@ impl ThreadSession<'_> {
             context.shared.wake_schedule.schedule(&context.owner, &context.thread, at);
         }
         self.start_tools(flight);
+    }
+}
+
+/// Appends a batch. While the store has no room for it, nothing of it is durable, nothing of it was shown, and its numbers
+/// are still free: it waits, and with it everything after it, while the tools that run go on.
+async fn append_when_there_is_room(
+    journal: Arc<dyn Journal>,
+    batch: AppendBatch,
+    on_commit: impl Fn(&AppendOutcome) + Clone + Send + 'static,
+    waits_for_space: Arc<AtomicBool>,
+) -> AppendOutcome {
+    loop {
+        let outcome = journal.append_with_callback(batch.clone(), OnCommit::new(on_commit.clone())).await;
+        if outcome != AppendOutcome::NoSpace {
+            return outcome;
+        }
+        waits_for_space.store(true, Relaxed);
+        journal.space_changed(StorageSpace::Full).await;
+        waits_for_space.store(false, Relaxed);
     }
 }
 

@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 
 /// The wait before a time-out is tried again whose approval request is not durable yet.
 const APPROVAL_TIMEOUT_RETRY_MS: u64 = 50;
+/// The same for one for which the disk has no room.
+const NO_SPACE_RETRY_MS: u64 = 1_000;
 
 impl ThreadSession<'_> {
     pub(crate) async fn read_inbox(&mut self) -> Result<(), StoreError> {
@@ -96,6 +98,13 @@ impl ThreadSession<'_> {
             // The request is not durable yet, so there is no other answer either.
             Err(SubmitError::ApprovalNotFound) if self.in_flight.is_some() => {
                 self.timers.arm(timer, at.saturating_add(APPROVAL_TIMEOUT_RETRY_MS), at);
+                Ok(())
+            }
+            // The session may end meanwhile, so the thread is woken as well.
+            Err(SubmitError::Store(StoreError::NoSpace)) => {
+                let again = at.saturating_add(NO_SPACE_RETRY_MS);
+                self.timers.arm(timer, again, at);
+                context.shared.wake_schedule.schedule(&context.owner, &context.thread, again);
                 Ok(())
             }
             Err(SubmitError::Store(error)) => Err(error),

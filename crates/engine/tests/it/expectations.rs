@@ -13,7 +13,7 @@ use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, StopReaso
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, Journal, ModelClient, OnCommit, PageLimit,
-    RecordPage, StoreResult,
+    RecordPage, SpaceWatch, StorageSpace, StoreResult,
 };
 use model::record::RECORD_FORMAT;
 use model::task::TaskStatus;
@@ -166,6 +166,16 @@ async fn a_decision_holds_after_everything_else_has_changed() {
 /// A log as a later version would write it.
 struct Later(Arc<dyn Journal>);
 
+impl SpaceWatch for Later {
+    fn space(&self) -> StorageSpace {
+        self.0.space()
+    }
+
+    fn space_changed(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+        self.0.space_changed(known)
+    }
+}
+
 #[async_trait]
 impl Journal for Later {
     async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
@@ -226,6 +236,16 @@ struct HeldJournal {
     inner: Arc<dyn Journal>,
     clock: Arc<dyn Clock>,
     refusals_left: AtomicUsize,
+}
+
+impl SpaceWatch for HeldJournal {
+    fn space(&self) -> StorageSpace {
+        self.inner.space()
+    }
+
+    fn space_changed(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+        self.inner.space_changed(known)
+    }
 }
 
 #[async_trait]

@@ -12,7 +12,7 @@ use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, FileReadOutcome, FileReadRequest,
     FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit, RecordPage,
-    StoreResult, ToolRunner,
+    SpaceWatch, StorageSpace, StoreResult, ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -121,6 +121,16 @@ impl GatedJournal {
             verdict
         });
         Box::pin(async { fate.await.expect("it does not panic") })
+    }
+}
+
+impl SpaceWatch for GatedJournal {
+    fn space(&self) -> StorageSpace {
+        self.inner.space()
+    }
+
+    fn space_changed(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+        self.inner.space_changed(known)
     }
 }
 

@@ -14,6 +14,7 @@ mod expectations;
 mod fake_ports;
 mod files;
 mod fixtures;
+mod full_disk;
 mod hooks;
 mod laws;
 mod queue;

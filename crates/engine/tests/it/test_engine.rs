@@ -11,14 +11,18 @@ use model::command::{CancelCause, CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
-use model::ports::{Directory, Frames, IdempotencyKey, InboxRow, Journal, PageLimit, Projection, RunRow, SubmitError};
+use model::ports::{
+    Directory, Frames, IdempotencyKey, InboxRow, Journal, PageLimit, Projection, RunRow, StorageSpace, SubmitError,
+};
 use model::task::TaskObject;
 use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::ProviderRouter;
 use providers::scripted::{Scenarios, ScriptedProvider};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use store::{MemoryStore, SqliteStore};
+use store::{DiskSpace, DiskSpaceProbe, MemoryStore, SqliteStore};
 
 /// Parsed once: some tests start hundreds of engines.
 static SCRIPTED: LazyLock<ScriptedProvider> = LazyLock::new(|| {
@@ -28,6 +32,8 @@ static SCRIPTED: LazyLock<ScriptedProvider> = LazyLock::new(|| {
 
 /// Longer than anything in these tests takes.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The size of an imagined disk.
+const DISK_BYTES: u64 = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
@@ -42,6 +48,8 @@ pub(crate) struct TestEnv {
     pub(crate) store_kind: StoreKind,
     pub(crate) folder: tempfile::TempDir,
     memory: Arc<MemoryStore>,
+    /// What the SQLite store takes for the free space of its disk.
+    disk_room: Arc<AtomicU64>,
     pub(crate) tools: Arc<CountingTools>,
     pub(crate) hooks: Arc<FakeHooks>,
     pub(crate) recovery_attempts: Arc<MemoryRecoveryAttempts>,
@@ -52,19 +60,36 @@ impl TestEnv {
     pub(crate) fn new(kind: StoreKind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (tools, hooks, shelf, recovery_attempts) = Default::default();
-        Self { store_kind: kind, folder, memory: Arc::default(), tools, hooks, recovery_attempts, documents: shelf }
+        Self {
+            store_kind: kind,
+            folder,
+            memory: Arc::default(),
+            disk_room: Arc::new(AtomicU64::new(DISK_BYTES)),
+            tools,
+            hooks,
+            recovery_attempts,
+            documents: shelf,
+        }
     }
 
     fn open_store(&self) -> (Arc<dyn Journal>, Arc<dyn Directory>) {
         match self.store_kind {
             StoreKind::Memory => (self.memory.clone(), self.memory.clone()),
             StoreKind::Sqlite => {
-                let sqlite =
-                    SqliteStore::open(self.folder.path(), &store::SqliteOptions::default()).expect("the folder opens");
-                let sqlite = Arc::new(sqlite);
+                let room = Arc::clone(&self.disk_room);
+                let read = move |_: &Path| Some(DiskSpace { available: room.load(SeqCst), total: DISK_BYTES });
+                let options =
+                    store::SqliteOptions { disk_space: DiskSpaceProbe::new(read), ..store::SqliteOptions::default() };
+                let sqlite = Arc::new(SqliteStore::open(self.folder.path(), &options).expect("the folder opens"));
                 (sqlite.clone(), sqlite)
             }
         }
+    }
+
+    /// Fills the disk or makes room; the memory store follows at once, SQLite when it looks.
+    pub(crate) fn set_space(&self, space: StorageSpace) {
+        self.memory.set_space(space);
+        self.disk_room.store(if space == StorageSpace::Full { 0 } else { DISK_BYTES }, SeqCst);
     }
 }
 
@@ -214,6 +239,16 @@ impl TestEngine {
             }
             assert!(more.is_some(), "it never looked so: {object:?}");
         }
+    }
+
+    /// Waits until the condition holds.
+    pub(crate) async fn wait_for(&self, so: impl Fn() -> bool) {
+        let holds = async {
+            while !so() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TEST_TIMEOUT, holds).await.expect("it is so some time");
     }
 
     /// Waits until no actor is live.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use files::{FileKey, FileKeyError, FileStoreError, FileType, UploadError, content_disposition};
 use model::blob;
 use model::error::ErrorCode;
-use model::ports::{AttachmentOutcome, AttachmentRow, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentRow, StorageSpace, StoreError};
 use model::{ThreadId, UserId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,20 @@ impl AttachmentStore {
         let (files, owner, thread) = (Arc::clone(self), owner.clone(), thread.clone());
         let kept = tokio::spawn(async move { files.find_or_store_blob(&owner, &thread, blob).await });
         kept.await.unwrap_or(Err(BlobError::Aborted))
+    }
+
+    /// Waits for room if this error is a full disk, and returns whether to try again: the output of a run came and must not
+    /// get lost, and the run cannot record anything before that either.
+    pub(super) async fn waits_for_room(&self, error: BlobError) -> bool {
+        match error {
+            BlobError::Store(StoreError::NoSpace) => {}
+            // A file may also be larger than all the room that there is.
+            BlobError::Upload(UploadError::Store(FileStoreError::NoSpace))
+                if self.space.space() == StorageSpace::Full => {}
+            _ => return false,
+        }
+        self.space.space_changed(StorageSpace::Full).await;
+        true
     }
 
     async fn find_or_store_blob(&self, owner: &UserId, thread: &ThreadId, blob: NewBlob) -> Result<String, BlobError> {
@@ -184,7 +198,10 @@ mod tests {
     fn files(dir: &Path) -> Arc<AttachmentStore> {
         let directory = Arc::new(MemoryStore::default());
         let settings = AttachmentSettings::default();
-        Arc::new(AttachmentStore::open(settings, dir, directory, Arc::new(SystemClock)).unwrap())
+        Arc::new(
+            AttachmentStore::open(settings, dir, directory, Arc::new(SystemClock), Arc::new(MemoryStore::new()))
+                .unwrap(),
+        )
     }
 
     fn blob(text: &'static str, origin: BlobOrigin) -> NewBlob {

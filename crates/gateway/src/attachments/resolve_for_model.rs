@@ -233,8 +233,8 @@ impl FileResolver<'_> {
         match self.attachments.read_bytes(row).await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(FileStoreError::NotFound) => Ok(None),
-            Err(FileStoreError::Unavailable(why)) => {
-                tracing::error!(why, "the file store is not available");
+            Err(why @ (FileStoreError::Unavailable(_) | FileStoreError::NoSpace)) => {
+                tracing::error!(%why, "the file store is not available");
                 Err(FilesUnavailable)
             }
         }

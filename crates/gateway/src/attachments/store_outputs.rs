@@ -103,16 +103,33 @@ impl OutputWriter {
     async fn link_attachment(&self, bucket: &str, path: &str) -> bool {
         let Ok(key) = self.attachments.parse_key(bucket, path) else { return false };
         let Ok(writer) = self.attachments.directory.writer(&self.user) else { return false };
-        let linked = writer.link_attachment(&self.user, &self.thread, key.as_str()).await;
-        linked.is_ok_and(|row| row.is_some())
+        loop {
+            match writer.link_attachment(&self.user, &self.thread, key.as_str()).await {
+                Ok(row) => return row.is_some(),
+                Err(error) => {
+                    if !self.attachments.waits_for_room(error.into()).await {
+                        return false;
+                    }
+                }
+            }
+        }
     }
 
     /// Stores the bytes of a `data:` URL and returns their URL; `None` if that fails.
     async fn store_url(&self, url: &str, name: Option<&str>) -> Option<String> {
         if url.starts_with(BLOB_URL_PREFIX) {
             let writer = self.attachments.directory.writer(&self.user).ok()?;
-            let linked = writer.link_blob(&self.user, &self.thread, blob_hash(url)?).await;
-            return linked.ok().flatten().map(|_| url.to_owned());
+            let hash = blob_hash(url)?;
+            loop {
+                match writer.link_blob(&self.user, &self.thread, hash).await {
+                    Ok(row) => return row.map(|_| url.to_owned()),
+                    Err(error) => {
+                        if !self.attachments.waits_for_room(error.into()).await {
+                            return None;
+                        }
+                    }
+                }
+            }
         }
         let decoded = data_url::parse_data_url(url);
         let warn =
@@ -124,10 +141,18 @@ impl OutputWriter {
     async fn store_bytes(&self, declared: String, bytes: Bytes, name: Option<&str>) -> Option<String> {
         let name = name.map_or_else(|| default_file_name(&declared), str::to_owned);
         let blob = NewBlob { name, declared_type: Some(declared), bytes, origin: BlobOrigin::RunOutput };
-        let stored = self.attachments.store_blob(&self.user, &self.thread, blob).await;
-        stored
-            .inspect_err(|error| tracing::warn!(thread = %self.thread, %error, "an output file cannot be stored"))
-            .ok()
+        loop {
+            match self.attachments.store_blob(&self.user, &self.thread, blob.clone()).await {
+                Ok(url) => return Some(url),
+                Err(error) => {
+                    let why = error.to_string();
+                    if !self.attachments.waits_for_room(error).await {
+                        tracing::warn!(thread = %self.thread, error = why, "an output file cannot be stored");
+                        return None;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -264,5 +289,31 @@ async fn store_tool_output(writer: &OutputWriter, output: &mut ToolOutput) {
             Some(url) => image.image_url.url = url,
             None => *block = Block::Text(TextBlock { id: image.id, ..TextBlock::new(NOT_STORED_NOTE) }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachments::AttachmentSettings;
+    use engine::SystemClock;
+    use model::ports::{SpaceWatch, StorageSpace};
+    use std::time::Duration;
+    use store::MemoryStore;
+
+    #[tokio::test]
+    async fn a_file_that_a_tool_returns_waits_for_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(MemoryStore::new());
+        let space = Arc::clone(&store) as Arc<dyn SpaceWatch>;
+        let (settings, directory) = (AttachmentSettings::default(), Arc::clone(&store));
+        let files = AttachmentStore::open(settings, dir.path(), directory, Arc::new(SystemClock), space).unwrap();
+        let writer = OutputWriter::new(&Arc::new(files), &UserId::from("ann"), &ThreadId::from("thr_1"));
+        store.set_space(StorageSpace::Full);
+        let mut storing = Box::pin(writer.store_url("data:text/plain;base64,aGVsbG8=", None));
+        let early = tokio::time::timeout(Duration::from_millis(100), &mut storing).await;
+        assert!(early.is_err(), "it was given up: {early:?}");
+        store.set_space(StorageSpace::Available);
+        assert!(storing.await.unwrap().starts_with(BLOB_URL_PREFIX));
     }
 }

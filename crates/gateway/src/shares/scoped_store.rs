@@ -12,8 +12,8 @@ use model::ports::{
     AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox,
     InboxRow, Journal, ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, Retention, RunFilter, RunRow,
-    ScheduledWakeup, ShareRow, Spend, StoreError, StoreResult, SubmitError, Submitted, ThreadRow, ThreadShares,
-    Threads, UsageLedger, WriteAccess,
+    ScheduledWakeup, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, SubmitError, Submitted,
+    ThreadRow, ThreadShares, Threads, UsageLedger, WriteAccess,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
@@ -37,6 +37,16 @@ impl WriteAccess for ScopedStore {
             StoreUser::User => self.directory.writer(user),
             StoreUser::Viewer(_) | StoreUser::FormerViewer => Err(StoreError::ThreadNotFound),
         }
+    }
+}
+
+impl SpaceWatch for ScopedStore {
+    fn space(&self) -> StorageSpace {
+        self.journal.space()
+    }
+
+    fn space_changed(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+        self.journal.space_changed(known)
     }
 }
 

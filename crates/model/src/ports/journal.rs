@@ -1,6 +1,6 @@
 //! The log of every thread.
 
-use super::{ApprovalRow, BoxFuture, Checkpoint, Day, Spend, StoreResult};
+use super::{ApprovalRow, BoxFuture, Checkpoint, Day, SpaceWatch, Spend, StoreResult};
 use crate::event::{ApprovalDecision, Initiator};
 use crate::id::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use crate::record::Record;
@@ -29,11 +29,13 @@ use std::sync::Arc;
 /// 6. A page contains the records after `after` without a gap, and is empty only at the head.
 /// 7. A read returns the bytes that were written, or an error that names the damaged record; never a wrong record.
 /// 8. A thread of another owner does not exist.
+/// 9. An append for which there is no room is [`AppendOutcome::NoSpace`]: it changed nothing and may be repeated as it
+///    is ([`SpaceWatch`]).
 ///
 /// `store_conformance` contains this law as tests; every backend runs them.
 #[warn(missing_docs)]
 #[async_trait]
-pub trait Journal: Send + Sync {
+pub trait Journal: SpaceWatch {
     /// Takes the thread over for this node: the previous holder can no longer append.
     async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome>;
 
@@ -144,6 +146,8 @@ pub enum AppendOutcome {
     Fenced,
     /// The batch does not fit the log, or there is no such thread. Nothing changed.
     Rejected(String),
+    /// There is no room for it. Nothing changed, and the same batch may be appended again when there is.
+    NoSpace,
     /// The batch may or may not be durable. The caller has to read the log before it continues.
     Unknown(String),
 }
@@ -221,6 +225,9 @@ pub enum StoreError {
         /// The first record that cannot be trusted.
         seq: Seq,
     },
+    /// There is no room for new data. Nothing changed.
+    #[error("the disk is full")]
+    NoSpace,
     /// The disk or the database failed.
     #[error("the store is not available: {0}")]
     Unavailable(String),

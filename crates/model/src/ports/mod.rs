@@ -15,6 +15,7 @@ mod projection;
 mod questions;
 mod retention;
 mod shares;
+mod space;
 mod threads;
 
 pub use accounts::*;
@@ -29,6 +30,7 @@ pub use projection::*;
 pub use questions::*;
 pub use retention::*;
 pub use shares::*;
+pub use space::*;
 pub use threads::*;
 
 use std::future::Future;

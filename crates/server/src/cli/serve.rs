@@ -27,7 +27,7 @@ use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::NodeId;
-use model::ports::{Accounts, DefinitionWriter as _, Directory};
+use model::ports::{Accounts, DefinitionWriter as _, Directory, SpaceWatch as _, StorageSpace, StoreError};
 use reload::{CurrentProviders, Reloader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,6 +73,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let options = store::SqliteOptions {
         commit_spacing: config.commit_spacing,
         log_bytes_per_user_max: config.http_limits.log_bytes_per_user_max,
+        disk_reserve_bytes: Some(config.disk_reserve_bytes),
         ..store::SqliteOptions::default()
     };
     let dir = config.data_dir.clone();
@@ -143,8 +144,14 @@ async fn build_app(
     };
     // Before anything runs: a run that pauses today may resume under another config.
     let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be serialized")?;
-    let stored = store.put_definitions(&config.definitions.digest, &definitions).await;
-    stored.context("cannot store the definitions")?;
+    match store.put_definitions(&config.definitions.digest, &definitions).await {
+        // Until then no run can start either.
+        Err(StoreError::NoSpace) => {
+            let (store, digest) = (Arc::clone(&store), config.definitions.digest.clone());
+            tokio::spawn(async move { put_definitions_later(&store, &digest, &definitions).await });
+        }
+        stored => stored.context("cannot store the definitions")?,
+    }
     let rules = UrlRules {
         ports: config.fetch.ports,
         own_addresses: own_addresses(address, &config.hosts, config.public_url.as_deref()),
@@ -189,6 +196,18 @@ async fn build_app(
         metrics_token_digest: config.metrics_token_digest,
         shutting_down: AtomicBool::new(false),
     }))
+}
+
+/// Stores the definitions of a server that has started on a full disk.
+async fn put_definitions_later(store: &SqliteStore, digest: &str, definitions: &str) {
+    loop {
+        store.space_changed(StorageSpace::Full).await;
+        match store.put_definitions(digest, definitions).await {
+            Err(StoreError::NoSpace) => {}
+            Err(error) => return tracing::error!(%error, "cannot store the definitions"),
+            Ok(()) => return,
+        }
+    }
 }
 
 /// Opens the control socket. The server starts without one if the folder does not allow sockets.

@@ -35,7 +35,9 @@ const KEYS: [&str; 12] = [
 const AUTH_KEYS: [&str; 2] = ["mode", "models"];
 const METRICS_KEYS: [&str; 1] = ["token"];
 const SERVER_KEYS: [&str; 5] = ["listen", "data_dir", "hosts", "origins", "stop_grace_ms"];
-const STORE_KEYS: [&str; 1] = ["commit_spacing_ms"];
+const STORE_KEYS: [&str; 2] = ["commit_spacing_ms", "disk_reserve_bytes"];
+/// What is kept for deletions on a full disk.
+const DISK_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
 pub(super) fn build_config(
     source: &ConfigSource,
@@ -99,6 +101,7 @@ fn read_settings(
     }
     let auth = auth.unwrap_or(AuthMode::None);
     let files = file.table("files", &files::KEYS);
+    let store = file.table("store", &STORE_KEYS);
     let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
     Config {
         listen,
@@ -107,7 +110,8 @@ fn read_settings(
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
-        commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
+        commit_spacing: ms(&store, "commit_spacing_ms").unwrap_or_default(),
+        disk_reserve_bytes: store.number("disk_reserve_bytes", 0..=u64::MAX).unwrap_or(DISK_RESERVE_BYTES),
         public_url: files::read_public_url(&files),
         files: files::read_files(&files, findings, overrides.env, auth),
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),

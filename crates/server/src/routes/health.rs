@@ -9,5 +9,9 @@ pub(crate) async fn alive() -> &'static str {
 }
 
 pub(crate) async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
-    if app.is_shutting_down() { Err(Problem::shutting_down()) } else { Ok("ready\n") }
+    if app.is_shutting_down() {
+        return Err(Problem::shutting_down());
+    }
+    app.gateway.check_storage()?;
+    Ok("ready\n")
 }

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::IntoResponse;
 use gateway::secret_token::secret_digest;
 use model::error::ErrorCode;
+use model::ports::{SpaceWatch as _, StorageSpace};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -31,6 +32,8 @@ pub(crate) async fn handle(
         metrics::gauge!("headwater_log_bytes").set(gauge_value(used.log_bytes));
         metrics::gauge!("headwater_file_bytes").set(gauge_value(used.file_bytes));
     }
+    let is_full = app.store.space() == StorageSpace::Full;
+    metrics::gauge!("headwater_storage_full").set(if is_full { 1.0 } else { 0.0 });
     app.metrics.run_upkeep();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()))
 }

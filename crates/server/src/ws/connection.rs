@@ -117,8 +117,9 @@ impl WsConnection {
         self.flush().await
     }
 
-    pub(crate) async fn ping(&mut self) -> Result<(), WsError> {
-        self.feed(Message::Ping(Bytes::new())).await?;
+    /// Sends a ping. Its payload is for people; clients return it and need not look at it.
+    pub(crate) async fn ping(&mut self, payload: &'static str) -> Result<(), WsError> {
+        self.feed(Message::Ping(Bytes::from_static(payload.as_bytes()))).await?;
         self.flush().await
     }
 

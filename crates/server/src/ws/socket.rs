@@ -12,6 +12,7 @@ use bytes::Bytes;
 use gateway::attachments::{BlobUrlSigner, BlobUrls};
 use gateway::blocks_session::{self, BlocksSession, SessionOutput};
 use gateway::body_budget::BodyReservation;
+use gateway::storage_alarm::StorageAlarm;
 use gateway::stream_start::blob_url_signer;
 use model::UserId;
 use model::error::ErrorCode;
@@ -48,6 +49,7 @@ pub(crate) struct BlocksSocket {
     handle: Option<ConnectionHandle>,
     session: Option<BlocksSession>,
     url_signer: Option<BlobUrlSigner>,
+    storage_alarm: StorageAlarm,
     missed_pongs: u32,
 }
 
@@ -56,12 +58,15 @@ enum SocketEvent {
     Outgoing(Result<SessionOutput, Problem>),
     Tick,
     Recheck,
+    /// The disk is full, or has room again.
+    StorageNotice(&'static str),
     Shutdown,
 }
 
 impl BlocksSocket {
     pub(crate) fn new(app: App, caller: Caller, connection: WsConnection, handle: Option<ConnectionHandle>) -> Self {
-        Self { app, caller, connection, handle, session: None, url_signer: None, missed_pongs: 0 }
+        let storage_alarm = StorageAlarm::new(&app.gateway);
+        Self { app, caller, connection, handle, session: None, url_signer: None, storage_alarm, missed_pongs: 0 }
     }
 
     pub(crate) fn with_blob_urls(mut self, form: BlobUrls) -> Self {
@@ -77,13 +82,14 @@ impl BlocksSocket {
         let recheck_interval = self.caller.recheck_interval();
         let close = loop {
             let event = {
-                let Self { app, caller, connection, session, handle, .. } = &mut self;
+                let Self { app, caller, connection, session, handle, storage_alarm, .. } = &mut self;
                 let handle = handle.as_mut().filter(|_| session.is_none());
                 tokio::select! {
                     message = connection.next() => SocketEvent::Incoming(message),
                     output = next_output(app, &caller.user, session.as_mut()) => SocketEvent::Outgoing(output),
                     _ = ticks.tick() => SocketEvent::Tick,
                     () = recheck_due(recheck_interval) => SocketEvent::Recheck,
+                    notice = storage_alarm.next_notice(&app.gateway) => SocketEvent::StorageNotice(notice),
                     () = wait_for_shutdown(handle) => SocketEvent::Shutdown,
                 }
             };
@@ -120,11 +126,13 @@ impl BlocksSocket {
             SocketEvent::Outgoing(Err(problem)) => self.drop_session(problem).await,
             SocketEvent::Shutdown => Ok(Some(GOING_AWAY)),
             SocketEvent::Recheck => Ok(None),
+            SocketEvent::StorageNotice(notice) => self.connection.ping(notice).await.map(|()| None),
             SocketEvent::Tick if !self.caller.credential.is_valid() => Ok(Some(REVOKED)),
             SocketEvent::Tick if self.missed_pongs >= MISSED_PONGS_MAX => Ok(Some(PING_TIMEOUT)),
             SocketEvent::Tick => {
                 self.missed_pongs += 1;
-                self.connection.ping().await.map(|()| None)
+                let payload = self.storage_alarm.heartbeat().unwrap_or_default();
+                self.connection.ping(payload).await.map(|()| None)
             }
         }
     }

@@ -30,6 +30,7 @@ mod expectations;
 mod fake_provider;
 mod fatal_runs;
 mod framing;
+mod full_disk;
 mod gateway;
 mod guard;
 mod harness;

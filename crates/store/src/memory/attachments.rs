@@ -39,6 +39,7 @@ impl Attachments for MemoryStore {
 #[async_trait]
 impl AttachmentWriter for MemoryStore {
     async fn reserve_attachment(&self, owner: &UserId, path: &str, _at: Millis) -> StoreResult<()> {
+        self.check_space()?;
         self.lock_tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(AttachmentEntry::Reserved);
         Ok(())
     }
@@ -49,6 +50,7 @@ impl AttachmentWriter for MemoryStore {
         row: AttachmentRow,
         bytes_max: Option<u64>,
     ) -> StoreResult<AttachmentOutcome> {
+        self.check_space()?;
         if row.hash.is_some() {
             return Err(validation::blob_without_thread_error(&row.path));
         }
@@ -68,6 +70,7 @@ impl AttachmentWriter for MemoryStore {
         thread: &ThreadId,
         path: &str,
     ) -> StoreResult<Option<AttachmentRow>> {
+        self.check_space()?;
         let mut tables = self.lock_tables();
         let found = tables.find_attachment(owner, path).cloned();
         Ok(tables.add_link(owner, thread, found))
@@ -80,6 +83,7 @@ impl AttachmentWriter for MemoryStore {
         row: AttachmentRow,
         bytes_max: Option<u64>,
     ) -> StoreResult<AttachmentOutcome> {
+        self.check_space()?;
         let Some(hash) = row.hash.clone() else {
             return Err(validation::blob_without_hash_error(&row.path));
         };
@@ -104,6 +108,7 @@ impl AttachmentWriter for MemoryStore {
     }
 
     async fn link_blob(&self, owner: &UserId, thread: &ThreadId, hash: &str) -> StoreResult<Option<AttachmentRow>> {
+        self.check_space()?;
         let mut tables = self.lock_tables();
         let found = tables.find_blob(owner, hash).cloned();
         Ok(tables.add_link(owner, thread, found))

@@ -75,6 +75,9 @@ impl Inbox for MemoryStore {
 #[async_trait]
 impl InboxWriter for MemoryStore {
     async fn submit(&self, owner: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
+        if !matches!(submission.command, Command::Cancel(_)) {
+            self.check_space()?;
+        }
         self.lock_tables().submit(owner, submission, self)
     }
 }

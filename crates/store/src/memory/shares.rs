@@ -28,6 +28,7 @@ impl ThreadShares for MemoryStore {
 #[async_trait]
 impl ShareWriter for MemoryStore {
     async fn create_share(&self, share: ShareRow) -> StoreResult<()> {
+        self.check_space()?;
         let mut tables = self.lock_tables();
         tables.thread(&share.owner, &share.thread).ok_or(StoreError::ThreadNotFound)?;
         if tables.shares.iter().any(|known| known.id == share.id) {

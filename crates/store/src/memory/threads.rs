@@ -38,6 +38,7 @@ impl ThreadWriter for MemoryStore {
     }
 
     async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow> {
+        self.check_space()?;
         let key = (owner.clone(), row.data.kind(), row.name.clone());
         Ok(self.lock_tables().aliases.entry(key).or_insert(row).clone())
     }
@@ -48,6 +49,7 @@ impl ThreadWriter for MemoryStore {
         current: &AliasRow,
         data: ConversationData,
     ) -> StoreResult<AliasUpdate> {
+        self.check_space()?;
         let mut tables = self.lock_tables();
         let key = (owner.clone(), AliasKind::Conversation, current.name.clone());
         let Some(row) = tables.aliases.get_mut(&key) else { return Ok(AliasUpdate::NotFound) };

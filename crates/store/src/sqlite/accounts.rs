@@ -21,12 +21,12 @@ impl Accounts for SqliteStore {
     }
 
     async fn create_access_key(&self, key: AccessKeyRow) -> StoreResult<()> {
-        self.call_writer(TaskCost::ROW, move |tx| insert_access_key(tx.conn, &key)).await
+        self.call_writer(TaskCost::Relief, move |tx| insert_access_key(tx.conn, &key)).await
     }
 
     async fn revoke_access_key(&self, id: &str, at: Millis) -> StoreResult<bool> {
         let id = id.to_owned();
-        self.call_writer(TaskCost::ROW, move |tx| {
+        self.call_writer(TaskCost::Relief, move |tx| {
             let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
             Ok(Ok(tx.conn.prepare_cached(sql)?.execute((id, at.cast_signed()))? > 0))
         })

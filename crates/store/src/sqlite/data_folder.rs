@@ -5,6 +5,7 @@
 //! whatever the umask is: they hold conversations, keys and what tools returned.
 
 use super::schema::{APPLICATION_ID, DATABASE_FILE, MIGRATIONS, MigrateError};
+use super::writer_space::is_disk_full;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const LOCK_FILE: &str = "lock";
 const OWNER_ONLY_FOLDER: u32 = 0o700;
-const OWNER_ONLY_FILE: u32 = 0o600;
+pub(crate) const OWNER_ONLY_FILE: u32 = 0o600;
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// Layout of the SQLite file header.
 const HEADER_BYTES: u64 = 100;
@@ -33,6 +34,9 @@ pub enum StoreOpenError {
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("{0} is not a database of Headwater: use another data folder")]
     Foreign(PathBuf),
+    /// Neither the disk nor the reserve has room for what opening writes, and the database cannot be read without it.
+    #[error("the disk of data folder {0} is full: delete other files on it or enlarge it, then start again")]
+    DiskFull(PathBuf),
     #[error("{path} is damaged ({reason}): restore it from a backup")]
     Damaged { path: PathBuf, reason: String },
 }
@@ -45,6 +49,7 @@ impl StoreOpenError {
     pub(crate) fn from_sqlite(database: &Path, error: &rusqlite::Error) -> Self {
         let path = database.to_owned();
         match error.sqlite_error_code() {
+            _ if is_want_of_space(error) => Self::DiskFull(database.parent().unwrap_or(database).to_owned()),
             Some(rusqlite::ErrorCode::NotADatabase) => Self::Foreign(path),
             Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, reason: error.to_string().replace('\n', " ") }
@@ -63,6 +68,12 @@ impl StoreOpenError {
             MigrateError::Sql(error) => Self::from_sqlite(database, error),
         }
     }
+}
+
+/// Whether SQLite could not write, or could not create the index of its write-ahead log.
+fn is_want_of_space(error: &rusqlite::Error) -> bool {
+    let extended = error.sqlite_error().map(|failure| failure.extended_code);
+    is_disk_full(error) || extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 /// A data folder, locked until this is dropped.

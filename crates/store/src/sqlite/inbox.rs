@@ -101,7 +101,9 @@ impl Inbox for SqliteStore {
 impl InboxWriter for SqliteStore {
     async fn submit(&self, owner: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
         let owner = owner.clone();
-        self.call_writer(TaskCost::ROW, move |tx| tx.submit(&owner, &submission)).await
+        let is_cancel = matches!(submission.command, Command::Cancel(_));
+        let cost = if is_cancel { TaskCost::Relief } else { TaskCost::ROW };
+        self.call_writer(cost, move |tx| tx.submit(&owner, &submission)).await
     }
 }
 

@@ -1,5 +1,5 @@
 //! A pool of read-only connections for blocking threads. Readers see a snapshot and neither block the writer nor wait
-//! for it.
+//! for it. As long as a full disk keeps the writer from opening the database, they read it without one.
 
 use super::{lock, schema};
 use model::ports::StoreError;
@@ -7,20 +7,36 @@ use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 #[derive(Debug)]
 pub(crate) struct ReaderPool {
     database: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    readers_max: u32,
+    /// No writer has opened the database yet.
+    is_offline: AtomicBool,
     closed: AtomicBool,
 }
 
 impl ReaderPool {
-    pub(crate) fn new(database: PathBuf, readers_max: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(readers_max.max(1)));
-        Self { database, idle: Mutex::default(), permits, closed: AtomicBool::new(false) }
+    pub(crate) fn new(database: PathBuf, readers_max: usize, is_offline: bool) -> Self {
+        let readers_max = u32::try_from(readers_max.max(1)).unwrap_or(u32::MAX);
+        let permits = Arc::new(Semaphore::new(readers_max as usize));
+        let (is_offline, closed) = (AtomicBool::new(is_offline), AtomicBool::new(false));
+        Self { database, idle: Mutex::default(), permits, readers_max, is_offline, closed }
+    }
+
+    /// Keeps everybody from reading until the result is dropped; `None` while somebody reads.
+    pub(crate) fn try_pause(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_many_owned(self.readers_max).ok()
+    }
+
+    /// A writer has opened the database.
+    pub(crate) fn follow_writer(&self) {
+        self.is_offline.store(false, Ordering::SeqCst);
+        lock(&self.idle).clear();
     }
 
     pub(crate) async fn with_connection<T: Send + 'static>(
@@ -53,7 +69,9 @@ impl ReaderPool {
         if let Some(conn) = lock(&self.idle).pop() {
             return Ok(conn);
         }
-        schema::open_reader(&self.database).map_err(|error| super::record_row::unavailable_error(&error))
+        let is_offline = self.is_offline.load(Ordering::SeqCst);
+        let open = if is_offline { schema::open_offline } else { schema::open_reader };
+        open(&self.database).map_err(|error| super::record_row::unavailable_error(&error))
     }
 
     fn release(&self, conn: Connection) {

@@ -5,6 +5,7 @@
 
 use super::transaction::WriteTransaction;
 use model::ports::{AppendOutcome, StoreError, SubmitError, Submitted};
+use std::fmt;
 use tokio::sync::oneshot;
 
 pub(crate) type ReplySender<T> = oneshot::Sender<T>;
@@ -22,10 +23,33 @@ pub(crate) enum WriterMessage {
 
 impl WriterMessage {
     /// Replies that the task was not executed.
-    pub(crate) fn fail(self, why: &str) {
+    pub(crate) fn fail(self, why: &'static str) {
         match self {
-            Self::Run { task, .. } => task.finish(Err(why)),
+            Self::Run { task, .. } => task.finish(Err(&WriteFailure::from(why))),
             Self::Close { reply } => drop(reply),
+        }
+    }
+}
+
+/// Why a group was not committed.
+#[derive(Debug)]
+pub(crate) enum WriteFailure {
+    /// There is no room. Nothing of the group is in the database.
+    NoSpace,
+    Failed(String),
+}
+
+impl From<&'static str> for WriteFailure {
+    fn from(why: &'static str) -> Self {
+        Self::Failed(why.to_owned())
+    }
+}
+
+impl fmt::Display for WriteFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpace => f.write_str("the disk is full"),
+            Self::Failed(why) => f.write_str(why),
         }
     }
 }
@@ -33,6 +57,8 @@ impl WriterMessage {
 /// How much a task adds to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskCost {
+    /// A row at most, in order to delete, revoke or stop something: it is executed also when the disk is full.
+    Relief,
     /// Nothing: the task only reads and does not wait for commit spacing.
     Query,
     /// About this many bytes.
@@ -48,9 +74,14 @@ impl TaskCost {
         Self::Bytes(256 + text.len())
     }
 
+    /// Whether the task is executed while new data is refused.
+    pub(crate) const fn is_allowed_when_full(self) -> bool {
+        matches!(self, Self::Query | Self::Relief)
+    }
+
     pub(crate) const fn estimated_bytes(self) -> usize {
         match self {
-            Self::Query => 256,
+            Self::Query | Self::Relief => 256,
             Self::Bytes(bytes) => bytes,
         }
     }
@@ -62,7 +93,7 @@ pub(crate) trait WriteTask: Send {
     fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()>;
 
     /// Replies with the result after the commit, or with the error.
-    fn finish(self: Box<Self>, committed: Result<(), &str>);
+    fn finish(self: Box<Self>, committed: Result<(), &WriteFailure>);
 }
 
 /// A closure with the channel for its result, in one allocation.
@@ -87,12 +118,12 @@ where
         Ok(())
     }
 
-    fn finish(self: Box<Self>, committed: Result<(), &str>) {
+    fn finish(self: Box<Self>, committed: Result<(), &WriteFailure>) {
         let Self { result, callback, reply, .. } = *self;
         let result = match (committed, result) {
             (Ok(()), Some(result)) => result,
-            (Ok(()), None) => T::from_writer_error("the operation was not executed"),
-            (Err(why), _) => T::from_writer_error(why),
+            (Ok(()), None) => T::from_write_failure(&"the operation was not executed".into()),
+            (Err(failure), _) => T::from_write_failure(failure),
         };
         callback(&result);
         // The caller may have stopped waiting.
@@ -101,24 +132,38 @@ where
 }
 
 /// Conversion of a writer failure to the result type of an operation.
-pub(crate) trait FromWriterError {
-    fn from_writer_error(why: &str) -> Self;
+pub(crate) trait FromWriterError: Sized {
+    fn from_write_failure(failure: &WriteFailure) -> Self;
+
+    fn from_writer_error(why: &'static str) -> Self {
+        Self::from_write_failure(&why.into())
+    }
 }
 
 impl FromWriterError for AppendOutcome {
-    fn from_writer_error(why: &str) -> Self {
-        Self::Unknown(why.to_owned())
+    fn from_write_failure(failure: &WriteFailure) -> Self {
+        match failure {
+            WriteFailure::NoSpace => Self::NoSpace,
+            WriteFailure::Failed(why) => Self::Unknown(why.clone()),
+        }
     }
 }
 
 impl<T> FromWriterError for Result<T, StoreError> {
-    fn from_writer_error(why: &str) -> Self {
-        Err(StoreError::Unavailable(why.to_owned()))
+    fn from_write_failure(failure: &WriteFailure) -> Self {
+        Err(store_error(failure))
     }
 }
 
 impl FromWriterError for Result<Submitted, SubmitError> {
-    fn from_writer_error(why: &str) -> Self {
-        Err(SubmitError::Store(StoreError::Unavailable(why.to_owned())))
+    fn from_write_failure(failure: &WriteFailure) -> Self {
+        Err(SubmitError::Store(store_error(failure)))
+    }
+}
+
+fn store_error(failure: &WriteFailure) -> StoreError {
+    match failure {
+        WriteFailure::NoSpace => StoreError::NoSpace,
+        WriteFailure::Failed(why) => StoreError::Unavailable(why.clone()),
     }
 }

@@ -3,16 +3,19 @@
 //! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The
 //! next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of
 //! ended runs. After an SQLite error it drops the connection and scans the database again before the next task, because
-//! a sync that failed once may report success the next time.
+//! a sync that failed once may report success the next time. A full disk is no such error: see `writer_space`.
 
 use super::data_folder::DataFolder;
 use super::dead_rows::SweepScope;
+use super::disk_reserve::DiskReserve;
 use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
 use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackedBlocks, pack_ended_runs};
 use super::transaction::{WriteTransaction, WriterState};
-use super::write_task::{ReplySender, TaskCost, WriteTask, WriterMessage};
+use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
+use super::writer_space::is_disk_full;
 use super::{WriterStats, lock, record_row, record_scan, schema};
+use crate::space_state::SpaceState;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -35,7 +38,7 @@ const BACKOFF_COMMITS: u32 = 1_000;
 const WAL_TRUNCATE_RETRY: Duration = Duration::from_secs(1);
 
 /// Sends the replies. Catches panics, because the callbacks of appends run here.
-fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &str>) {
+fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &WriteFailure>) {
     for task in tasks {
         if catch_unwind(AssertUnwindSafe(|| task.finish(committed))).is_err() {
             tracing::error!("a callback of an append panicked");
@@ -87,6 +90,14 @@ pub(crate) struct SqliteWriter {
     pub(crate) backoff_commits: u32,
     /// Earliest time of the next maintenance step while tasks may arrive.
     pub(crate) maintenance_not_before: Option<Instant>,
+    pub(crate) space: Arc<SpaceState>,
+    pub(crate) reserve: DiskReserve,
+    /// When to look for room again.
+    pub(crate) space_probe_at: Instant,
+    pub(crate) alarm_probe_interval: Duration,
+    pub(crate) alarm_cleared_at: Option<Instant>,
+    /// The size of the commit for which there was no room.
+    pub(crate) space_needed: u64,
 }
 
 impl SqliteWriter {
@@ -96,7 +107,7 @@ impl SqliteWriter {
         while let Some(message) = self.next_message(&mut messages) {
             let mut group = Vec::new();
             let is_change = matches!(message, WriterMessage::Run { cost: TaskCost::Bytes(_), .. });
-            if self.avg_group_size < GROUP_SIZE_TARGET && is_change {
+            if self.avg_group_size < GROUP_SIZE_TARGET && is_change && !self.is_full() {
                 self.wait_commit_spacing();
             }
             let mut bytes = 0;
@@ -109,13 +120,15 @@ impl SqliteWriter {
                     }
                     WriterMessage::Run { task, cost } => {
                         bytes += cost.estimated_bytes();
-                        group.push(task);
+                        group.push((task, cost));
                     }
                 }
                 if group.len() < self.limits.ops_max && bytes < self.limits.bytes_max {
                     next = messages.try_recv().ok();
                 }
             }
+            self.check_space(bytes);
+            let group = self.refuse_new_data(group);
             self.commit_group(group);
             if self.state.ended_runs.len() > UNPACKED_RUNS_MAX {
                 self.run_maintenance(MaintenancePace::Idle);
@@ -129,6 +142,7 @@ impl SqliteWriter {
     fn next_message(&mut self, messages: &mut mpsc::Receiver<WriterMessage>) -> Option<WriterMessage> {
         let mut pace = MaintenancePace::Yielding;
         loop {
+            self.probe_space_if_due();
             match messages.try_recv() {
                 Ok(message) => return Some(message),
                 Err(mpsc::error::TryRecvError::Disconnected) => return None,
@@ -144,9 +158,9 @@ impl SqliteWriter {
             }
             let begun = Instant::now();
             if !self.run_maintenance(pace) && !self.truncate_wal() {
-                let Some(again) = self.truncate_retry_at else { return messages.blocking_recv() };
-                // The retry of a truncation cannot rely on a further write.
-                match recv_until(again, messages) {
+                // Neither the retry of a truncation nor the end of a full disk can rely on a further write.
+                let probe_at = self.space_probe_at;
+                match recv_until(self.truncate_retry_at.map_or(probe_at, |again| again.min(probe_at)), messages) {
                     Some(message) => return message,
                     None => continue,
                 }
@@ -165,6 +179,15 @@ impl SqliteWriter {
         }
     }
 
+    /// While the disk is full, refuses the tasks of a group that would add data, and returns the others.
+    fn refuse_new_data(&self, group: Vec<(Box<dyn WriteTask>, TaskCost)>) -> Vec<Box<dyn WriteTask>> {
+        let is_full = self.is_full();
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            group.into_iter().partition(|(_, cost)| !is_full || cost.is_allowed_when_full());
+        send_replies(refused.into_iter().map(|(task, _)| task).collect(), Err(&WriteFailure::NoSpace));
+        allowed.into_iter().map(|(task, _)| task).collect()
+    }
+
     /// Executes a group in one transaction, commits it and replies.
     fn commit_group(&mut self, mut tasks: Vec<Box<dyn WriteTask>>) {
         if tasks.is_empty() {
@@ -172,10 +195,12 @@ impl SqliteWriter {
         }
         self.avg_group_size = self.avg_group_size - self.avg_group_size / 8 + tasks.len();
         let Some(conn) = self.take_connection() else {
-            send_replies(tasks, Err("the database could not be opened again"));
+            let failure =
+                if self.is_full() { WriteFailure::NoSpace } else { "the database could not be opened".into() };
+            send_replies(tasks, Err(&failure));
             return;
         };
-        let changes_before = conn.total_changes();
+        let (changes_before, first_pos) = (conn.total_changes(), self.state.next_pos);
         let committed = in_transaction(&conn, |conn| {
             let mut transaction = WriteTransaction::new(conn, &mut self.state);
             tasks.iter_mut().try_for_each(|task| task.apply(&mut transaction))?;
@@ -200,9 +225,8 @@ impl SqliteWriter {
                 send_replies(tasks, Ok(()));
             }
             Err(error) => {
-                drop(conn);
-                self.handle_failure(&error);
-                send_replies(tasks, Err(&error.to_string()));
+                let failure = self.undo_transaction(conn, first_pos, &error);
+                send_replies(tasks, Err(&failure));
             }
         }
         self.last_commit = Some(Instant::now());
@@ -211,7 +235,7 @@ impl SqliteWriter {
 
     /// Packs some records of ended runs or deletes some dead rows. Returns whether it did anything.
     fn run_maintenance(&mut self, pace: MaintenancePace) -> bool {
-        if self.backoff_commits > 0 {
+        if self.backoff_commits > 0 || self.is_full() {
             return false;
         }
         if !self.state.ended_runs.is_empty() {
@@ -282,9 +306,10 @@ impl SqliteWriter {
 
     /// Postpones maintenance after a failure.
     fn back_off(&mut self, conn: Connection, error: &rusqlite::Error) -> bool {
-        drop(conn);
-        self.backoff_commits = BACKOFF_COMMITS;
-        self.handle_failure(error);
+        let first_pos = self.state.next_pos;
+        if let WriteFailure::Failed(_) = self.undo_transaction(conn, first_pos, error) {
+            self.backoff_commits = BACKOFF_COMMITS;
+        }
         false
     }
 
@@ -303,15 +328,21 @@ impl SqliteWriter {
                 false
             }
             Some(Err(error)) => {
-                self.conn = None;
-                self.handle_failure(&error);
+                if is_disk_full(&error) {
+                    (self.wal_needs_truncate, self.truncate_retry_at) =
+                        (true, Instant::now().checked_add(WAL_TRUNCATE_RETRY));
+                    self.raise_alarm();
+                } else {
+                    self.conn = None;
+                    self.handle_failure(&error);
+                }
                 false
             }
         }
     }
 
     /// Reopens the database after an error; the connection was dropped.
-    fn handle_failure(&mut self, error: &rusqlite::Error) {
+    pub(crate) fn handle_failure(&mut self, error: &rusqlite::Error) {
         tracing::error!(%error, "a write failed; the database is opened again");
         lock(&self.stats).failures += 1;
         self.conn = self.take_connection();
@@ -321,8 +352,16 @@ impl SqliteWriter {
         if let Some(conn) = self.conn.take() {
             return Some(conn);
         }
+        // A database that was never opened is opened when there is room.
+        if self.state.boot == 0 {
+            return None;
+        }
         match self.reopen() {
             Ok(conn) => Some(conn),
+            Err(ReopenError::Sql(error)) if is_disk_full(&error) => {
+                self.raise_alarm();
+                None
+            }
             Err(error) => {
                 tracing::error!(%error, "the database cannot be opened again");
                 None
@@ -342,12 +381,8 @@ impl SqliteWriter {
             return Err(ReopenError::Replaced);
         }
         let found = record_scan::scan_records(&conn)?;
-        self.state.threads.clear();
         self.state.log_count = LogSizeCount::load(&conn)?;
-        self.state.next_pos = self.state.next_pos.max(found.next_pos);
-        self.state.ended_runs = found.ended_runs;
-        self.state.dead_rows = found.dead_rows;
-        self.state.index.replace(found.threads);
+        self.adopt_scan(found);
         Ok(conn)
     }
 

@@ -9,4 +9,5 @@ mod laws;
 mod log_size;
 mod logged;
 mod restarts;
+mod space;
 mod writer;

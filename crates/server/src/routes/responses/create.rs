@@ -60,7 +60,7 @@ pub(crate) async fn handle(
         if stream {
             return Ok(sse::sse_response_with_permit(&app, &caller, start, SseStyle::OPENAI, permit));
         }
-        app.check_stream_end(wait_for_end(&app.gateway, &caller.user, start).await?)?;
+        app.check_stream_end(wait_for_end(&app.gateway, &caller.user, &resolved.run, start).await?)?;
     }
     let object = read_resolved_response(&app.gateway, &caller.user, &resolved, echo.as_ref()).await?;
     Ok(json_response_with_images(&app, &caller.user, &resolved.thread, &object))

@@ -12,6 +12,8 @@ pub(crate) struct Socket {
     bytes: Vec<u8>,
     /// Whether pings are answered.
     pub(crate) answers_pings: bool,
+    /// The payload of the last ping.
+    pub(crate) last_ping: Vec<u8>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -55,7 +57,7 @@ impl Socket {
         }
         assert!(head.to_lowercase().contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
         bytes.drain(..end);
-        Ok(Self { stream, bytes, answers_pings: true })
+        Ok(Self { stream, bytes, answers_pings: true, last_ping: Vec::new() })
     }
 
     pub(crate) async fn send_json(&mut self, message: &Value) {
@@ -124,11 +126,13 @@ impl Socket {
                 match opcode {
                     1 => return Received::Event(serde_json::from_slice(&payload).unwrap()),
                     8 => return Received::Closed(u16::from_be_bytes(payload[..2].try_into().unwrap())),
-                    9 if self.answers_pings => {
-                        self.send_frame(0x8a, &payload).await;
+                    9 => {
+                        if self.answers_pings {
+                            self.send_frame(0x8a, &payload).await;
+                        }
+                        self.last_ping = payload;
                         return Received::Ping;
                     }
-                    9 => return Received::Ping,
                     other => panic!("a frame with opcode {other}"),
                 }
             }

@@ -1,0 +1,203 @@
+//! The free space of the data folder's disk, and the part of it that is kept for deletions.
+//!
+//! The reserve is a file with allocated blocks. When the disk is nearly full, the writer deletes the file, refuses new
+//! data, and deletions use the space; when there is room again, the file comes back first. It has no content, so it need
+//! not survive a crash: a start that does not find it looks for room as if it had just been released.
+
+use super::data_folder::OWNER_ONLY_FILE;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const RESERVE_FILE: &str = "reserve";
+/// The reserve takes at most this part of a disk.
+const DISK_SHARE: u64 = 8;
+/// The part of the reserve below which free space is low.
+const LOW_SHARE: u64 = 4;
+/// The least free space with which the database can work.
+const LOW_BYTES_MIN: u64 = 256 * 1024;
+/// A commit writes about so many bytes for each byte of its rows: pages, indexes, the write-ahead log.
+const WRITE_FACTOR: u64 = 2;
+
+/// The room on a disk, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// What this process may still write.
+    pub available: u64,
+    pub total: u64,
+}
+
+/// Reads the room on the disk of a folder. `None` if the file system does not tell.
+#[derive(Clone)]
+pub struct DiskSpaceProbe(Arc<ReadDiskSpace>);
+
+type ReadDiskSpace = dyn Fn(&Path) -> Option<DiskSpace> + Send + Sync;
+
+impl DiskSpaceProbe {
+    /// A probe for tests.
+    pub fn new(read: impl Fn(&Path) -> Option<DiskSpace> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+}
+
+impl Default for DiskSpaceProbe {
+    fn default() -> Self {
+        Self::new(|dir| {
+            let found = statvfs(dir).ok().filter(|found| found.f_blocks > 0)?;
+            let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+            Some(DiskSpace { available: bytes(found.f_bavail), total: bytes(found.f_blocks) })
+        })
+    }
+}
+
+impl fmt::Debug for DiskSpaceProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiskSpaceProbe")
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct DiskReserve {
+    folder: PathBuf,
+    /// What the reserve should have; less on a small disk.
+    wanted: u64,
+    probe: DiskSpaceProbe,
+}
+
+impl DiskReserve {
+    /// `wanted` is the size of the reserve; the one that exists by default.
+    pub(crate) fn new(folder: &Path, wanted: Option<u64>, probe: DiskSpaceProbe) -> Self {
+        let mut reserve = Self { folder: folder.to_owned(), wanted: 0, probe };
+        let held = reserve.held();
+        reserve.wanted = wanted.unwrap_or(held);
+        if held > reserve.wanted {
+            reserve.release();
+        }
+        reserve
+    }
+
+    /// Whether a commit of so many bytes leaves enough for deletions.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        let Some(found) = self.disk_space() else { return true };
+        found.available >= self.low_water(found).saturating_add(bytes.saturating_mul(WRITE_FACTOR))
+    }
+
+    /// Fills the reserve. Returns false, and fills nothing, unless there is room for it and for a commit of so many bytes:
+    /// on the disk, or in pages that the database has freed.
+    pub(crate) fn try_fill(&self, bytes: u64, free_page_bytes: u64) -> bool {
+        let Some(found) = self.disk_space() else { return true };
+        let missing = self.goal(found).saturating_sub(self.held());
+        let low = self.low_water(found);
+        let commit = bytes.saturating_mul(WRITE_FACTOR);
+        // More than what raises the alarm, so that it does not come back at once.
+        let kept = low.saturating_add(if missing == 0 { commit } else { commit.max(low) });
+        let Some(spare) = found.available.checked_sub(kept) else { return false };
+        if spare.saturating_add(free_page_bytes) < missing {
+            return false;
+        }
+        match self.fill(self.held() + missing.min(spare)) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "the disk reserve cannot be filled");
+                self.release();
+                // Without a reserve the server works; a disk that is full is another matter.
+                error.kind() != io::ErrorKind::StorageFull
+            }
+        }
+    }
+
+    /// Gives the reserve's space back to the disk.
+    pub(crate) fn release(&self) {
+        if let Err(error) = fs::remove_file(self.path())
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "the disk reserve cannot be released");
+        }
+    }
+
+    pub(crate) fn disk_space(&self) -> Option<DiskSpace> {
+        (self.probe.0)(&self.folder)
+    }
+
+    fn fill(&self, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(false).mode(OWNER_ONLY_FILE).open(self.path())?;
+        match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // This file system cannot allocate.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop),
+            allocated => Ok(allocated?),
+        }
+    }
+
+    fn held(&self) -> u64 {
+        fs::metadata(self.path()).map_or(0, |found| found.len())
+    }
+
+    fn goal(&self, found: DiskSpace) -> u64 {
+        self.wanted.min(found.total / DISK_SHARE)
+    }
+
+    fn low_water(&self, found: DiskSpace) -> u64 {
+        (self.goal(found) / LOW_SHARE).max(LOW_BYTES_MIN)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(RESERVE_FILE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn reserve(dir: &Path) -> (Arc<AtomicU64>, DiskReserve) {
+        let room = Arc::new(AtomicU64::new(0));
+        let read = Arc::clone(&room);
+        let probe = DiskSpaceProbe::new(move |_| Some(DiskSpace { available: read.load(SeqCst), total: 1024 * MIB }));
+        (room, DiskReserve::new(dir, Some(MIB), probe))
+    }
+
+    #[test]
+    fn the_reserve_comes_back_whole_or_freed_pages_make_up_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (room, reserve) = reserve(dir.path());
+        for (available, freed, is_room, held) in [
+            (2 * LOW_BYTES_MIN - 1, 100 * MIB, false, 0),
+            (2 * LOW_BYTES_MIN, MIB - 1, false, 0),
+            (2 * LOW_BYTES_MIN, MIB, true, 0),
+            (2 * LOW_BYTES_MIN + MIB / 2, MIB / 2, true, MIB / 2),
+            (2 * LOW_BYTES_MIN + MIB, 0, true, MIB),
+        ] {
+            reserve.release();
+            room.store(available, SeqCst);
+            assert_eq!((reserve.try_fill(0, freed), reserve.held()), (is_room, held), "{available} {freed}");
+        }
+        // The commit that found no room has to fit.
+        reserve.release();
+        assert!(!reserve.try_fill(MIB, 0));
+        room.store(LOW_BYTES_MIN + 3 * MIB, SeqCst);
+        assert!(reserve.try_fill(MIB, 0));
+    }
+
+    #[test]
+    fn a_reserve_stays_as_it_is_unless_its_size_is_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let (room, reserve) = reserve(dir.path());
+        room.store(100 * MIB, SeqCst);
+        assert!(reserve.try_fill(0, 0));
+        let same = |wanted| DiskReserve::new(dir.path(), wanted, reserve.probe.clone());
+        assert_eq!((same(None).held(), same(None).wanted), (MIB, MIB));
+        assert_eq!(same(Some(0)).held(), 0);
+    }
+}
