@@ -320,7 +320,7 @@ impl<'a> LogWriter<'a> {
             epoch: self.lease.epoch,
             head: self.lease.head,
             records: self.records.as_slice().into(),
-            changes: self.changes.clone(),
+            changes: self.changes.as_slice().into(),
         }
     }
 

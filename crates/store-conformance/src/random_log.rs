@@ -70,7 +70,8 @@ impl<'a> RandomLogWriter<'a> {
             }
         }
         let (owner, thread, head) = (self.owner.clone(), self.thread.clone(), Seq(self.head as u64));
-        let batch = AppendBatch { owner, thread, epoch: self.epoch, head, records: records.into(), changes };
+        let batch =
+            AppendBatch { owner, thread, epoch: self.epoch, head, records: records.into(), changes: changes.into() };
         assert_eq!(self.journal.append(batch).await, AppendOutcome::Durable);
         self.head = end;
     }

@@ -250,7 +250,7 @@ impl RandomWalk {
         }
         let last = Seq(head + records.len() as u64);
         let changes = self.random_changes(&thread, known.as_ref(), last);
-        AppendBatch { owner, thread, epoch, head: Seq(head), records: records.into(), changes }
+        AppendBatch { owner, thread, epoch, head: Seq(head), records: records.into(), changes: changes.into() }
     }
 
     /// Mostly valid changes.

@@ -206,7 +206,7 @@ impl ReferenceStore {
             }
             after.records.push(record.clone());
         }
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             if !self.apply_change(&mut after, change, batch.head) {
                 return ExpectedAppend::Rejected;
             }

@@ -206,14 +206,14 @@ impl MemoryTables {
             return Err(AppendOutcome::Rejected(reason));
         }
         let mut runs = thread.runs.clone();
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             self.apply_run_change(thread, &batch, change, &mut runs)?;
         }
         for id in validation::runs_in_batch(&batch) {
             runs.iter().find(|run| run.id == *id).ok_or_else(|| validation::unknown_run(id))?;
         }
         self.check_approvals(thread, &batch)?;
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             if let DirectoryChange::AddSpend { day, spent } = change {
                 let sum = self.spend.entry((batch.owner.clone(), *day)).or_default();
                 *sum = sum.saturating_add(*spent);
@@ -275,7 +275,7 @@ impl MemoryTables {
     /// Checks that every question that the batch opens or closes belongs to the thread.
     fn check_approvals(&self, thread: &MemoryThread, batch: &AppendBatch) -> Result<(), AppendOutcome> {
         let mut known: Vec<&ApprovalKey> = thread.approvals.iter().map(|question| &question.key).collect();
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             match change {
                 DirectoryChange::ApprovalRequested(question) if known.contains(&&question.key) => {}
                 DirectoryChange::ApprovalRequested(question)
@@ -326,7 +326,7 @@ impl MemoryThread {
     fn commit(&mut self, batch: AppendBatch, runs: Vec<RunRow>) {
         self.records.extend(batch.records.iter().cloned());
         self.runs = runs;
-        for change in batch.changes {
+        for change in batch.changes.iter().cloned() {
             match change {
                 DirectoryChange::ConsumeInboxRow { row } => self.inbox.retain(|waiting| waiting.id != row),
                 DirectoryChange::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),

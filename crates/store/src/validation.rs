@@ -39,7 +39,7 @@ pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
     }
     let new = batch.head.next()..=seq;
     let mut consumed = Vec::new();
-    for change in &batch.changes {
+    for change in batch.changes.iter() {
         match change {
             DirectoryChange::RunStarted { run, first: at, .. } | DirectoryChange::RunStatus { run, last: at, .. }
                 if !new.contains(at) =>

@@ -1,6 +1,7 @@
 //! Records on their way into the log: gathered, appended together, published when they are durable.
 
-use super::{ThreadSession, failure_log};
+use super::{HEAVY_STATE_BYTES, ThreadSession, failure_log};
+use crate::heavy_work::run_in_place;
 use crate::run_waiters::settled_runs;
 use machine::EffectId;
 use model::defects::Defect;
@@ -141,12 +142,12 @@ impl ThreadSession<'_> {
             epoch: self.lease.epoch,
             head: self.submitted_seq,
             records: Arc::clone(&records),
-            changes,
+            changes: changes.into(),
         };
         self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
         let waits_for_space = Arc::new(AtomicBool::new(false));
         let journal = Arc::clone(&context.shared.ports.journal);
-        let on_commit = self.publish_on_commit(&records, &published, settled);
+        let on_commit = Arc::new(self.publish_on_commit(&records, &published, settled));
         let outcome = Box::pin(append_when_there_is_room(journal, batch, on_commit, Arc::clone(&waits_for_space)));
         self.in_flight =
             Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, waits_for_space, tools });
@@ -159,22 +160,28 @@ impl ThreadSession<'_> {
         records: &Arc<[Record]>,
         published: &Arc<AtomicBool>,
         settled: Vec<TaskId>,
-    ) -> impl Fn(&AppendOutcome) + Clone + Send + 'static {
+    ) -> impl Fn(&AppendOutcome) + Send + Sync + 'static {
         let (hub, thread) = (Arc::clone(&self.context.shared.hub), self.context.thread.clone());
         let waiters = Arc::clone(&self.context.shared.run_waiters);
         let (wakeup, records, published) =
             (Arc::clone(&self.context.wakeup), Arc::clone(records), Arc::clone(published));
+        let is_quick = !self.has_long_frames(&records);
         move |outcome| {
             let durable = *outcome == AppendOutcome::Durable;
             if durable {
                 waiters.wake_runs(&thread, &settled);
             }
-            if durable && (published.load(Relaxed) || hub.try_publish_inline(&thread, &records)) {
+            if durable && (published.load(Relaxed) || (is_quick && hub.try_publish_inline(&thread, &records))) {
                 published.store(true, Relaxed);
             } else {
                 wakeup.wake_only();
             }
         }
+    }
+
+    /// Whether the frames of these records may repeat a long run, which the thread that commits for all must not wait for.
+    fn has_long_frames(&self, records: &[Record]) -> bool {
+        self.state_bytes >= HEAVY_STATE_BYTES && !records.iter().all(|record| record.event_type().ends_with(".delta"))
     }
 
     /// The append in flight is durable: publishes its records and starts its tools.
@@ -189,7 +196,8 @@ impl ThreadSession<'_> {
         }
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
         if !flight.published.load(Relaxed) {
-            context.shared.hub.publish(&context.thread, &flight.records);
+            let publish = || context.shared.hub.publish(&context.thread, &flight.records);
+            if self.has_long_frames(&flight.records) { run_in_place(publish) } else { publish() }
         }
         if self.is_paused()
             && let Some(at) = self.next_wake_at()
@@ -205,11 +213,13 @@ impl ThreadSession<'_> {
 async fn append_when_there_is_room(
     journal: Arc<dyn Journal>,
     batch: AppendBatch,
-    on_commit: impl Fn(&AppendOutcome) + Clone + Send + 'static,
+    on_commit: Arc<impl Fn(&AppendOutcome) + Send + Sync + 'static>,
     waits_for_space: Arc<AtomicBool>,
 ) -> AppendOutcome {
     loop {
-        let outcome = journal.append_with_callback(batch.clone(), OnCommit::new(on_commit.clone())).await;
+        let on_commit = Arc::clone(&on_commit);
+        let callback = OnCommit::new(move |outcome| on_commit(outcome));
+        let outcome = journal.append_with_callback(batch.clone(), callback).await;
         if outcome != AppendOutcome::NoSpace {
             return outcome;
         }

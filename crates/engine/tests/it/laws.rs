@@ -95,7 +95,7 @@ async fn law_8_an_executor_that_lost_its_thread_appends_nothing() {
             epoch: old,
             head: lease.head,
             records: Arc::default(),
-            changes: Vec::new(),
+            changes: Arc::default(),
         };
         assert_eq!(journal.append(batch).await, AppendOutcome::Fenced, "{kind:?}");
         test_engine.cancel(&run.task, Default::default()).await;

@@ -76,7 +76,7 @@ pub(crate) async fn append_log(test_engine: &TestEngine, thread: &ThreadId, log:
             epoch: lease.epoch,
             head,
             records: records.into(),
-            changes,
+            changes: changes.into(),
         };
         assert_eq!(ports.journal.append(batch).await, AppendOutcome::Durable, "SEED={seed}");
         head = records.last().expect("not empty").seq;

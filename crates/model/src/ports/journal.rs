@@ -100,7 +100,8 @@ pub struct AppendBatch {
     pub head: Seq,
     /// The records. Empty when only the directory changes.
     pub records: Arc<[Record]>,
-    pub changes: Vec<DirectoryChange>,
+    /// Shared like the records: an append for which there is no room is repeated.
+    pub changes: Arc<[DirectoryChange]>,
 }
 
 /// A change to the directory that is part of an append.

@@ -68,7 +68,7 @@ pub(super) fn check_approvals(
     batch: &AppendBatch,
 ) -> rusqlite::Result<Result<(), AppendOutcome>> {
     let mut asked = Vec::new();
-    for change in &batch.changes {
+    for change in batch.changes.iter() {
         let (key, is_asked) = match change {
             DirectoryChange::ApprovalRequested(question) => (&question.key, true),
             DirectoryChange::ApprovalResolved { key, .. } => (key, false),

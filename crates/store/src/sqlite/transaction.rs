@@ -222,7 +222,7 @@ impl<'a> WriteTransaction<'a> {
         batch: &AppendBatch,
     ) -> rusqlite::Result<Result<Vec<CachedRun>, AppendOutcome>> {
         let mut runs = live.runs.clone();
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             if let DirectoryChange::ConsumeInboxRow { row } = change
                 && !self.is_in_inbox(live.num, *row)?
             {
@@ -263,7 +263,7 @@ impl<'a> WriteTransaction<'a> {
             bytes += record.size_bytes() as u64;
         }
         self.effects.bytes += bytes;
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             self.apply_change(live, change)?;
             match change {
                 DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
@@ -292,7 +292,7 @@ impl<'a> WriteTransaction<'a> {
 
     /// Inserts the runs that start without having been queued.
     fn insert_started_runs(&self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
-        for change in &batch.changes {
+        for change in batch.changes.iter() {
             let DirectoryChange::RunStarted { run, agent, at, .. } = change else { continue };
             let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == RUN_NOT_INSERTED) else {
                 continue;

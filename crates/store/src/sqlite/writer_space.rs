@@ -9,6 +9,8 @@
 //!
 //! [`SpaceWatch`]: model::ports::SpaceWatch
 
+use super::data_folder::StoreOpenError;
+use super::log_size::LogSizeCount;
 use super::record_scan::RecordScan;
 use super::write_task::WriteFailure;
 use super::writer::SqliteWriter;

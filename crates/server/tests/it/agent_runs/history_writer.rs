@@ -140,7 +140,7 @@ impl HistoryWriter {
             epoch: lease.epoch,
             head: lease.head,
             records: records.into(),
-            changes: std::mem::take(&mut self.changes),
+            changes: std::mem::take(&mut self.changes).into(),
         };
         assert_eq!(self.store.append(batch).await, AppendOutcome::Durable);
         self.lease = Some(Lease { head, ..lease });
