@@ -18,7 +18,7 @@ use model::ports::StoreResult;
 use model::seq::Seq;
 use rusqlite::{Connection, OptionalExtension};
 
-/// Blocks that one step measures.
+/// Blocks and threads that one step counts.
 const BLOCKS_PER_STEP: u32 = 64;
 const UNCOUNTED_MAX: &str = "uncounted_max";
 
@@ -46,25 +46,35 @@ impl LogSizeCount {
         thread > self.uncounted_max
     }
 
-    /// Counts some blocks of the newest thread that is not counted yet. The caller keeps the result after the commit.
+    /// Counts some blocks of the newest threads that are not counted yet. The caller keeps the result after the commit.
     pub(crate) fn step(&self, conn: &Connection) -> rusqlite::Result<Self> {
+        let (mut next, mut blocks_left) = (self.clone(), BLOCKS_PER_STEP);
+        while blocks_left > 0 && !next.is_done() {
+            blocks_left = next.count_blocks(conn, blocks_left)?;
+        }
+        let mut update = conn.prepare_cached("UPDATE meta SET value = ?2 WHERE name = ?1")?;
+        update.execute((UNCOUNTED_MAX, next.uncounted_max))?;
+        Ok(next)
+    }
+
+    /// Counts at most so many blocks of one thread. Returns how many may follow; a thread costs as much as a block.
+    fn count_blocks(&mut self, conn: &Connection, blocks_max: u32) -> rusqlite::Result<u32> {
         let sql = "SELECT num FROM threads WHERE num <= ?1 ORDER BY num DESC LIMIT 1";
         let newest =
             conn.prepare_cached(sql)?.query_row([self.uncounted_max], |row| row.get::<_, i64>(0)).optional()?;
-        let Some(thread) = newest else { return self.finish(conn, 0) };
+        let Some(thread) = newest else {
+            self.uncounted_max = 0;
+            return Ok(0);
+        };
         let known = self.progress.filter(|(num, ..)| *num == thread);
         let (_, after, bytes) = known.unwrap_or((thread, Seq::ZERO, 0));
-        if let Some((last, more)) = RecordBlock::measure(conn, thread, after, BLOCKS_PER_STEP)? {
-            let progress = Some((thread, last, bytes.saturating_add(more)));
-            return Ok(Self { uncounted_max: self.uncounted_max, progress });
+        if let Some(measured) = RecordBlock::measure(conn, thread, after, blocks_max)? {
+            self.progress = Some((thread, measured.last, bytes.saturating_add(measured.record_bytes)));
+            return Ok(blocks_max.saturating_sub(measured.blocks));
         }
         add_to_thread(conn, thread, bytes)?;
-        self.finish(conn, thread - 1)
-    }
-
-    fn finish(&self, conn: &Connection, uncounted_max: i64) -> rusqlite::Result<Self> {
-        conn.prepare_cached("UPDATE meta SET value = ?2 WHERE name = ?1")?.execute((UNCOUNTED_MAX, uncounted_max))?;
-        Ok(Self { uncounted_max, progress: None })
+        (self.uncounted_max, self.progress) = (thread - 1, None);
+        Ok(blocks_max - 1)
     }
 }
 

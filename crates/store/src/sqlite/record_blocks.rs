@@ -70,27 +70,28 @@ impl RecordBlock {
         Ok(Seq(last.map_or(0, i64::cast_unsigned)))
     }
 
-    /// The first blocks of a thread after this record, at most `blocks_max`: the number of the last record in them, and the
-    /// size of their records as their headers say it. `None` when there are none.
+    /// The size of the first blocks of a thread after this record, at most `blocks_max`, as their headers say it. `None` when
+    /// there are none.
     pub(crate) fn measure(
         conn: &Connection,
         thread: i64,
         after: Seq,
         blocks_max: u32,
-    ) -> rusqlite::Result<Option<(Seq, u64)>> {
+    ) -> rusqlite::Result<Option<MeasuredBlocks>> {
         let sql = "SELECT first_seq, last_seq, substr(data, 1, 5) FROM blocks WHERE thread = ?1 AND first_seq > ?2
                    ORDER BY first_seq LIMIT ?3";
         let mut select = conn.prepare_cached(sql)?;
         let mut rows = select.query((thread, after.0.cast_signed(), blocks_max))?;
-        let mut measured = None;
+        let mut measured: Option<MeasuredBlocks> = None;
         while let Some(row) = rows.next()? {
             let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
             let (first, last, head): (u64, u64, Vec<u8>) = (number(0)?, number(1)?, row.get(2)?);
             let length = head.get(1..BLOCK_HEADER_BYTES).and_then(|length| length.try_into().ok());
             let length = length.map_or(0, |length| u32::from_le_bytes(length) as usize);
             let bytes = record_bytes(length, last.saturating_add(1).saturating_sub(first));
-            let (_, sum) = measured.unwrap_or((after, 0));
-            measured = Some((Seq(last), bytes.saturating_add(sum)));
+            let (blocks, sum) = measured.map_or((0, 0), |before| (before.blocks, before.record_bytes));
+            measured =
+                Some(MeasuredBlocks { last: Seq(last), blocks: blocks + 1, record_bytes: bytes.saturating_add(sum) });
         }
         Ok(measured)
     }
@@ -203,6 +204,14 @@ pub(crate) struct PackedBlocks {
     pub(crate) index_updates: Vec<IndexUpdate>,
     /// The uncompressed size.
     pub(crate) bytes: usize,
+}
+
+/// Blocks whose headers were read.
+pub(crate) struct MeasuredBlocks {
+    /// The last record in them.
+    pub(crate) last: Seq,
+    pub(crate) blocks: u32,
+    pub(crate) record_bytes: u64,
 }
 
 /// A block that was written.
