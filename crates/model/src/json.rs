@@ -5,9 +5,9 @@ mod exact_value;
 mod tagged;
 mod unique_keys;
 
-pub use exact_value::{ExactObject, ExactValue, NumberText, to_exact_object, to_exact_value, to_json_object};
+pub use exact_value::{ExactObject, ExactValue, NumberText, to_exact_object, to_exact_value};
 pub(crate) use tagged::{read_tag, unknown_tag};
-pub use unique_keys::{JsonLimits, parse_unique_json, reject_duplicate_keys};
+pub use unique_keys::{JsonLimits, parse_unique_json};
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -64,15 +64,11 @@ impl ExactValue {
             Self::Number(number) => number.nearest().map_or(Value::Null, Value::Number),
             Self::String(text) => Value::String(text.clone()),
             Self::Array(list) => Value::Array(list.iter().map(Self::to_value).collect()),
-            Self::Object(members) => Value::Object(to_json_object(members)),
+            Self::Object(members) => {
+                members.iter().map(|(name, value)| (name.clone(), value.to_value())).collect::<JsonObject>().into()
+            }
         }
     }
-}
-
-/// The members with each number as the nearest one of 64 bits.
-#[must_use]
-pub fn to_json_object(members: &ExactObject) -> JsonObject {
-    members.iter().map(|(name, value)| (name.clone(), value.to_value())).collect()
 }
 
 /// What the value is as JSON. `null` if it has no JSON, such as a map whose keys are not strings.
@@ -142,8 +138,8 @@ impl<'de> Visitor<'de> for SourceTextVisitor {
     }
 
     /// From the deserializer of an [`ExactValue`].
-    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<ExactValue, E> {
-        ExactValue::parse(&text).map_err(E::custom)
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ExactValue, E> {
+        ExactValue::parse(text).map_err(E::custom)
     }
 }
 

@@ -49,7 +49,7 @@ impl<'de> Deserializer<'de> for ExactValue {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         if name == EXACT_VALUE_TOKEN {
-            return visitor.visit_string(self.to_string());
+            return visitor.visit_str(&self.to_string());
         }
         visitor.visit_newtype_struct(self)
     }

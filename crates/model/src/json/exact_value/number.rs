@@ -4,7 +4,6 @@ use serde::{Serialize, Serializer};
 use serde_json::Number;
 use serde_json::value::RawValue;
 use std::cmp::Ordering;
-use std::fmt;
 
 /// A JSON number as it was written. Finite, also as a `f64`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,10 +13,6 @@ impl NumberText {
     /// The caller has checked that it is a JSON number.
     pub(crate) fn from_checked(text: &str) -> Self {
         Self(text.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 
     /// The number itself if it is an integer of 64 bits, else the `f64` next to it.
@@ -75,12 +70,6 @@ impl<'a> Decimal<'a> {
 impl From<Number> for NumberText {
     fn from(number: Number) -> Self {
         Self(number.to_string().into())
-    }
-}
-
-impl fmt::Display for NumberText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
