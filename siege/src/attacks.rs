@@ -2,6 +2,7 @@
 
 mod clock_jumps;
 mod crashes;
+mod half_open;
 mod heavy_files;
 mod hostile_requests;
 mod long_threads;
@@ -42,7 +43,7 @@ impl SiegeForm {
 
     /// How long the probe is watched under an attack.
     pub(crate) fn window(self) -> Duration {
-        self.choose(Duration::from_millis(800), Duration::from_secs(8))
+        self.choose(Duration::from_millis(600), Duration::from_secs(8))
     }
 }
 
@@ -187,6 +188,7 @@ pub(crate) const ATTACKS: &[&dyn Attack] = &[
     &slow_requests::UnfinishedMessages,
     &slow_requests::SlowLargeBodies,
     &open_connections::IdleConnections,
+    &half_open::HalfOpenConnections,
     &open_connections::IdleViewers,
     &long_threads::WaitingRequests,
     &long_threads::LargeReads,

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long interrupted runs may take to end after the last start.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
-const READERS: usize = 8;
+const READERS: usize = 16;
 
 /// What was checked, and what was wrong.
 #[derive(Debug, Default)]

@@ -12,8 +12,8 @@ pub(crate) enum Need {
     SmallDisk,
     /// A C compiler, for a library that shifts the clock.
     Compiler,
-    /// `ip netns`.
-    NetworkNamespace,
+    /// The right to change the machine's routes, on its loopback network.
+    Routes,
 }
 
 impl Need {
@@ -23,9 +23,7 @@ impl Need {
             Self::Strace => (is_root() && succeeds("strace", &["-o", "/dev/null", "true"]), "needs root and strace"),
             Self::SmallDisk => (is_root() && can_mount(), "needs the right to mount a file system"),
             Self::Compiler => (succeeds("cc", &["--version"]), "needs a C compiler"),
-            Self::NetworkNamespace => {
-                (is_root() && succeeds("ip", &["netns", "list"]), "needs root and network namespaces (`ip netns`)")
-            }
+            Self::Routes => (is_root() && succeeds("ip", &["route", "show"]), "needs root and `ip route`"),
         };
         (!is_there).then_some(why)
     }

@@ -58,7 +58,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match lay_siege(Cli::parse()) {
+    match lay_siege(&Cli::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 /// True when nothing is broken.
-fn lay_siege(cli: Cli) -> anyhow::Result<bool> {
+fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     let attacks = choose_attacks(&cli.only)?;
     raise_open_files_limit()?;
     let form = if cli.full { SiegeForm::Full } else { SiegeForm::Quick };
@@ -83,9 +83,10 @@ fn lay_siege(cli: Cli) -> anyhow::Result<bool> {
         upstream_port: upstream::start_upstream()?,
         stop_grace: form.choose(Duration::from_millis(500), Duration::from_secs(5)),
         memory: memory.clone(),
+        users: None,
     };
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let siege = Siege { form, seed, plan, load: load.handle().clone() };
+    let mut siege = Siege { form, seed, plan, load: load.handle().clone() };
     let report = control.block_on(siege.run(&attacks));
     drop(siege);
     load.shutdown_background();

@@ -56,18 +56,20 @@ impl AttackedSite {
 
 impl Siege {
     /// Runs the attacks, one after the other.
-    pub(crate) async fn run(&self, attacks: &[&'static dyn Attack]) -> anyhow::Result<SiegeReport> {
+    pub(crate) async fn run(&mut self, attacks: &[&'static dyn Attack]) -> anyhow::Result<SiegeReport> {
         let begun = Instant::now();
         let shared = AttackedSite::create(&self.plan, AttackPlace::Shared)?;
+        self.plan.users = Some(Arc::new(shared.site.copy_users()?));
         let idle = self.measure_idle(&shared).await.context("the server does not even serve without an attack")?;
         let idle_median = median_of(&idle.probe.first_tokens).context("no first token without an attack")?;
         let bounds = Bounds::new(idle_median, self.plan.stop_grace);
         let mut report =
             SiegeReport { bounds, idle, rows: Vec::new(), checks: CheckReport::default(), took: begun.elapsed() };
         for (attack, number) in attacks.iter().zip(1_u64..) {
+            let attack_begun = Instant::now();
             let row = self.run_row(*attack, number, &shared, &mut report.checks).await;
             let row = AttackRow { name: attack.name(), description: attack.describe(self.form), result: row };
-            println!("{}", row.describe(&bounds));
+            println!("{} [{:.1} s]", row.describe(&bounds), attack_begun.elapsed().as_secs_f64());
             report.rows.push(row);
         }
         report.checks.add(shared.check(FolderState::Whole).await?);

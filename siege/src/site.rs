@@ -8,8 +8,10 @@ use anyhow::{Context, bail};
 use rustix::process::Signal;
 use std::fmt::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -51,6 +53,16 @@ pub(crate) struct SitePlan {
     pub(crate) upstream_port: u16,
     pub(crate) stop_grace: Duration,
     pub(crate) memory: Option<MemoryLimit>,
+    /// Users that were created before, so that not every site has to.
+    pub(crate) users: Option<Arc<SiteUsers>>,
+}
+
+/// The keys of both users, and a data folder that knows them.
+#[derive(Debug)]
+pub(crate) struct SiteUsers {
+    data: TempDir,
+    probe_key: String,
+    attacker_key: String,
 }
 
 impl Site {
@@ -78,9 +90,22 @@ impl Site {
             attacker,
         };
         site.write_config(&ServerSettings::default())?;
-        site.probe.key = site.create_key(PROBE_USER)?;
-        site.attacker.key = site.create_key(ATTACKER)?;
+        if let Some(users) = &plan.users {
+            copy_files(users.data.path(), &site.data)?;
+            site.probe.key.clone_from(&users.probe_key);
+            site.attacker.key.clone_from(&users.attacker_key);
+        } else {
+            site.probe.key = site.create_key(PROBE_USER)?;
+            site.attacker.key = site.create_key(ATTACKER)?;
+        }
         Ok(site)
+    }
+
+    /// Copies the data folder, whose server was not started yet, for further sites.
+    pub(crate) fn copy_users(&self) -> anyhow::Result<SiteUsers> {
+        let data = tempfile::Builder::new().prefix("siege-users-").tempdir()?;
+        copy_files(&self.data, data.path())?;
+        Ok(SiteUsers { data, probe_key: self.probe.key.clone(), attacker_key: self.attacker.key.clone() })
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -218,4 +243,16 @@ parameters = {{ type = "object", properties.mark.type = "string" }}
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(LOG_TAIL_LINES)..).unwrap_or_default().join("\n")
     }
+}
+
+/// Copies the files directly in a folder, with their permissions.
+fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
 }

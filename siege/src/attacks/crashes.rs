@@ -1,6 +1,6 @@
 //! The server dies, is stopped, or is held up.
 
-use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm};
+use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm, StatusCounts};
 use crate::history::History;
 use crate::http_client::ApiUser;
 use crate::site::{ServerSettings, Site};
@@ -18,8 +18,17 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const PROGRAM_END_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+const STARTED: &str = "started";
+const COMPLETE: &str = "complete";
+const GIVEN_UP: &str = "given up";
+
 /// Starts a run, follows it, and resumes after each interruption until it has ended.
-async fn follow_to_the_end(user: &ApiUser, history: &History, input: &str) -> anyhow::Result<()> {
+async fn follow_to_the_end(
+    user: &ApiUser,
+    history: &History,
+    statuses: &StatusCounts,
+    input: &str,
+) -> anyhow::Result<()> {
     let mut stream = user.start_stream(&json!({"model": "writer", "input": input, "stream": true})).await?;
     let (mut task, mut cursor) = (String::new(), None);
     let mut interrupted: Option<Instant> = None;
@@ -28,8 +37,11 @@ async fn follow_to_the_end(user: &ApiUser, history: &History, input: &str) -> an
             let data = history.read_event(user.name, &event);
             cursor = Some(event.id);
             interrupted = None;
-            if let Some(id) = data.get("task_id").and_then(Value::as_str) {
+            if let Some(id) = data.get("task_id").and_then(Value::as_str)
+                && task.is_empty()
+            {
                 id.clone_into(&mut task);
+                statuses.add(STARTED);
             }
             let kind = data.get("type").and_then(Value::as_str).unwrap_or_default();
             if matches!(kind, "task.completed" | "task.incomplete" | "task.failed" | "task.cancelled") {
@@ -58,9 +70,9 @@ fn start_streams(context: &AttackContext, outcome: &mut AttackOutcome, count: us
         let (user, history): (ApiUser, Arc<History>) = (context.site.attacker.clone(), context.history.clone());
         let statuses = context.statuses.clone();
         context.spawn(outcome, async move {
-            match follow_to_the_end(&user, &history, input).await {
-                Ok(()) => statuses.add("complete"),
-                Err(_) => statuses.add("given up"),
+            match follow_to_the_end(&user, &history, &statuses, input).await {
+                Ok(()) => statuses.add(COMPLETE),
+                Err(_) => statuses.add(GIVEN_UP),
             }
         });
     }
@@ -222,17 +234,22 @@ impl Attack for StopWithStreams {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        start_streams(context, &mut outcome, 100, context.form.choose("story 80 every 20", "story 400 every 20"));
-        tokio::time::sleep(context.form.choose(Duration::from_millis(800), Duration::from_secs(2))).await;
+        start_streams(context, &mut outcome, 100, context.form.choose("story 80 every 20", "story 160 every 50"));
+        let begun = Instant::now();
+        while context.statuses.count(STARTED) < 100 {
+            anyhow::ensure!(begun.elapsed() < COMPLETE_TIMEOUT, "100 streams do not start");
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
         context.probe.expect_interruption();
         outcome.stop.push(context.site.stop().await.context("under 100 streams")?);
         outcome.ready.push(context.site.restart(&context.settings).await?);
         context.probe.expect_service();
         let begun = Instant::now();
-        while context.statuses.total() < 100 && begun.elapsed() < 2 * COMPLETE_TIMEOUT {
+        let ended = || context.statuses.count(COMPLETE) + context.statuses.count(GIVEN_UP);
+        while ended() < 100 && begun.elapsed() < 2 * COMPLETE_TIMEOUT {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        let complete = context.statuses.count("complete");
+        let complete = context.statuses.count(COMPLETE);
         if complete < 100 {
             outcome.problems.push(format!("of 100 streams {complete} were resumed to their ends"));
         }

@@ -72,7 +72,7 @@ fn heavy_pdf() -> Vec<u8> {
     let table = text.len();
     let _ = write!(text, "xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1);
     for place in &places {
-        let _ = write!(text, "{place:010} 00000 n \n");
+        let _ = writeln!(text, "{place:010} 00000 n ");
     }
     let _ = write!(text, "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{table}\n%%EOF\n", objects.len() + 1);
     text.into_bytes()

@@ -115,14 +115,15 @@ impl Attack for ManyValues {
         "many-values"
     }
 
-    fn describe(&self, _form: SiegeForm) -> String {
-        "Sends bodies of 500,000 values and bodies of 859 KB of keys, from 2 clients each.".to_owned()
+    fn describe(&self, form: SiegeForm) -> String {
+        let (values, keys) = form.choose(("50,000", "85"), ("500,000", "850"));
+        format!("Sends bodies of {values} values and bodies of {keys} KB of keys, from 2 clients each.")
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-        let values = "0,".repeat(499_999);
+        let values = "0,".repeat(context.form.choose(49_999, 499_999));
         let mut keys = String::new();
-        for n in 0..86_000 {
+        for n in 0..context.form.choose(8_600, 86_000) {
             let _ = write!(keys, "\"{n}\":0,");
         }
         let body = |inner: String| {
@@ -174,16 +175,17 @@ impl Attack for RequestFlood {
         "request-flood"
     }
 
-    fn describe(&self, _form: SiegeForm) -> String {
-        "Reads lists and starts runs as fast as it is answered, from 32 clients.".to_owned()
+    fn describe(&self, form: SiegeForm) -> String {
+        format!("Reads lists and starts runs as fast as it is answered, from {} clients.", form.choose(8, 32))
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
         let user = &context.site.attacker;
-        RepeatedRequest::get(user, "/v1/tasks?limit=100").repeat(context, &mut outcome, 16);
+        let clients = context.form.choose(4, 16);
+        RepeatedRequest::get(user, "/v1/tasks?limit=100").repeat(context, &mut outcome, clients);
         let run = json!({"model": "writer", "input": "story 3"});
-        RepeatedRequest::post(user, "/v1/tasks", &run).repeat(context, &mut outcome, 16);
+        RepeatedRequest::post(user, "/v1/tasks", &run).repeat(context, &mut outcome, clients);
         context.hold().await;
         Ok(outcome)
     }

@@ -17,7 +17,7 @@ const STARTERS: usize = 32;
 /// A run of the attacker with this many deltas, ended.
 async fn build_long_run(context: &AttackContext) -> anyhow::Result<Value> {
     let user = &context.site.attacker;
-    let deltas = context.form.choose(3_000, 200_000);
+    let deltas = context.form.choose(1_500, 200_000);
     let body = json!({"model": "writer", "input": format!("story {deltas}"), "wait": true});
     let run = user.post("/v1/tasks", &body, BUILD_TIMEOUT).await?.expect_status(200)?.json()?;
     context.history.acknowledge_response(user.name, &run);
@@ -39,7 +39,7 @@ impl Attack for WaitingRequests {
     }
 
     fn describe(&self, form: SiegeForm) -> String {
-        let (count, events) = form.choose(("100", "3,000"), ("900", "200,000"));
+        let (count, events) = form.choose(("60", "1,500"), ("900", "200,000"));
         format!("Waits with {count} requests (`wait: true`) for runs in the queue of a thread of {events} events.")
     }
 
@@ -57,7 +57,7 @@ impl Attack for WaitingRequests {
         context.history.acknowledge_response(user.name, &hold);
         let waiting = json!({"model": "writer", "input": "story 1", "thread_id": thread, "wait": true});
         let request = RepeatedRequest::post(user, "/v1/tasks", &waiting);
-        request.repeat(context, &mut outcome, context.form.choose(100, 900));
+        request.repeat(context, &mut outcome, context.form.choose(60, 900));
         context.hold().await;
         Ok(outcome)
     }
@@ -73,7 +73,7 @@ impl Attack for LargeReads {
     }
 
     fn describe(&self, form: SiegeForm) -> String {
-        let events = form.choose("3,000", "200,000");
+        let events = form.choose("1,500", "200,000");
         format!("Reads a run of {events} events as an object and as a stream, from 8 clients each.")
     }
 
@@ -102,7 +102,7 @@ impl Attack for LiveRuns {
     }
 
     fn describe(&self, form: SiegeForm) -> String {
-        format!("Keeps {} runs alive, each with a delta per second.", form.choose("150", "2,000"))
+        format!("Keeps {} runs alive, each with a delta per second.", form.choose("60", "2,000"))
     }
 
     fn place(&self) -> AttackPlace {
@@ -115,7 +115,7 @@ impl Attack for LiveRuns {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let (count, places) = (context.form.choose(150, 2_000), Arc::new(Semaphore::new(STARTERS)));
+        let (count, places) = (context.form.choose(60, 2_000), Arc::new(Semaphore::new(STARTERS)));
         for _ in 0..count {
             let (user, history) = (context.site.attacker.clone(), context.history.clone());
             let (statuses, places) = (context.statuses.clone(), places.clone());

@@ -66,7 +66,7 @@ impl Attack for IdleViewers {
     }
 
     fn describe(&self, form: SiegeForm) -> String {
-        format!("Opens {} streams of a run that says nothing.", form.choose("500", "10,000"))
+        format!("Opens {} streams of a run that says nothing.", form.choose("300", "10,000"))
     }
 
     fn place(&self) -> AttackPlace {
@@ -86,7 +86,7 @@ impl Attack for IdleViewers {
         let run = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(202)?.json()?;
         context.history.acknowledge_response(user.name, &run);
         let task = run.get("task_id").and_then(Value::as_str).context("no task")?.to_owned();
-        let (count, places) = (context.form.choose(500, 10_000), Arc::new(Semaphore::new(64)));
+        let (count, places) = (context.form.choose(300, 10_000), Arc::new(Semaphore::new(64)));
         for _ in 0..count {
             let (user, path) = (user.clone(), format!("/v1/tasks/{task}/events"));
             let (statuses, places) = (context.statuses.clone(), places.clone());
