@@ -4,6 +4,7 @@
 //! streams and measures the first token, the other calls a tool, uploads and downloads a file, cuts a stream and resumes
 //! it, and reads a run. While an attack stops the server on purpose, failures do not count; what was acknowledged does.
 
+use crate::bounds::FIRST_TOKEN_MAX;
 use crate::history::{AcknowledgedUpload, History};
 use crate::http_client::{ApiUser, EventStream};
 use anyhow::{Context, bail};
@@ -71,7 +72,8 @@ impl ProbeControl {
         {
             // It has waited at least that long; a stall must not hide behind the end of the attack.
             let waited = since.elapsed();
-            if state.figures.first_tokens.iter().max().is_some_and(|worst| waited > *worst) {
+            let worst = state.figures.first_tokens.iter().max().copied().unwrap_or(FIRST_TOKEN_MAX);
+            if waited > worst {
                 state.figures.first_tokens.push(waited);
             }
         }

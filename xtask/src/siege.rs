@@ -44,19 +44,24 @@ pub(crate) fn run_siege(repo: &Repo, args: &SiegeArgs) -> anyhow::Result<StepRep
 /// Returns the folder of the programs.
 fn build_programs(repo: &Repo, args: &SiegeArgs) -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe()?.parent().context("xtask has no folder")?.to_owned();
-    let mut command = Command::new("cargo");
+    if args.full {
+        // One after the other: together, the server would get features that it does not have alone.
+        for program in ["headwater --package server", "siege --package siege"] {
+            run_cargo(repo, &format!("build --locked --release --bin {program}"))?;
+        }
+        return Ok(beside.with_file_name("release"));
+    }
     // The same features as in the step `test`: other ones would build everything once more.
-    let features = defects::TEST_ARGUMENTS.split(' ').skip(1);
-    command.current_dir(&repo.root).arg("build").args(["--bin", "headwater", "--bin", "siege"]);
-    let folder = if args.full {
-        command.args(["--locked", "--release", "--package", "server", "--package", "siege"]);
-        beside.with_file_name("release")
-    } else {
-        command.args(features);
-        beside
-    };
-    anyhow::ensure!(command.status().context("cannot start cargo")?.success(), "the siege does not build");
-    Ok(folder)
+    let options = defects::TEST_ARGUMENTS.split_once(' ').map_or("", |(_, options)| options);
+    run_cargo(repo, &format!("build {options} --bin headwater --bin siege"))?;
+    Ok(beside)
+}
+
+fn run_cargo(repo: &Repo, arguments: &str) -> anyhow::Result<()> {
+    let mut command = Command::new("cargo");
+    let status = command.current_dir(&repo.root).args(arguments.split(' ')).status().context("cannot start cargo")?;
+    anyhow::ensure!(status.success(), "the siege does not build: cargo {arguments}");
+    Ok(())
 }
 
 fn program_arguments(folder: &Path, args: &SiegeArgs) -> Vec<String> {

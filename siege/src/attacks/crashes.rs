@@ -78,6 +78,16 @@ fn start_streams(context: &AttackContext, outcome: &mut AttackOutcome, count: us
     }
 }
 
+/// Waits until so many runs have been acknowledged since the attack began.
+async fn wait_for_started(context: &AttackContext, count: usize) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while context.statuses.count(STARTED) < count {
+        anyhow::ensure!(begun.elapsed() < COMPLETE_TIMEOUT, "the streams do not start");
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+    Ok(())
+}
+
 /// `kill -9` at random moments.
 pub(super) struct Kills;
 
@@ -93,9 +103,10 @@ impl Attack for Kills {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        for _ in 0..context.form.choose(3, 20) {
+        for round in 1..=context.form.choose(3, 20) {
             start_streams(context, &mut outcome, 20, "story 60 every 5");
-            let moment = context.random_between(50, 600);
+            wait_for_started(context, 20 * round).await?;
+            let moment = context.random_between(0, 400);
             tokio::time::sleep(Duration::from_millis(moment.into())).await;
             context.probe.expect_interruption();
             context.site.kill().await?;
@@ -201,7 +212,7 @@ impl Attack for PausedServer {
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
         start_streams(context, &mut outcome, 20, "story 60 every 10");
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        wait_for_started(context, 20).await?;
         context.probe.expect_interruption();
         context.site.signal(Signal::STOP).await?;
         tokio::time::sleep(Duration::from_secs(context.form.choose(1, 15))).await;
@@ -235,11 +246,7 @@ impl Attack for StopWithStreams {
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
         start_streams(context, &mut outcome, 100, context.form.choose("story 80 every 20", "story 160 every 50"));
-        let begun = Instant::now();
-        while context.statuses.count(STARTED) < 100 {
-            anyhow::ensure!(begun.elapsed() < COMPLETE_TIMEOUT, "100 streams do not start");
-            tokio::time::sleep(RETRY_PAUSE).await;
-        }
+        wait_for_started(context, 100).await?;
         context.probe.expect_interruption();
         outcome.stop.push(context.site.stop().await.context("under 100 streams")?);
         outcome.ready.push(context.site.restart(&context.settings).await?);

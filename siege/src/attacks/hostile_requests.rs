@@ -116,14 +116,14 @@ impl Attack for ManyValues {
     }
 
     fn describe(&self, form: SiegeForm) -> String {
-        let (values, keys) = form.choose(("50,000", "85"), ("500,000", "850"));
+        let (values, keys) = form.choose(("110,000", "220"), ("500,000", "850"));
         format!("Sends bodies of {values} values and bodies of {keys} KB of keys, from 2 clients each.")
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-        let values = "0,".repeat(context.form.choose(49_999, 499_999));
+        let values = "0,".repeat(context.form.choose(109_999, 499_999));
         let mut keys = String::new();
-        for n in 0..context.form.choose(8_600, 86_000) {
+        for n in 0..context.form.choose(24_000, 86_000) {
             let _ = write!(keys, "\"{n}\":0,");
         }
         let body = |inner: String| {

@@ -7,11 +7,14 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long it may take until all viewers are there.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// More connections than the server has descriptors, on which nothing is sent.
 pub(super) struct IdleConnections;
@@ -74,8 +77,7 @@ impl Attack for IdleViewers {
     }
 
     fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
-        let limits =
-            vec![("streams_per_user_max", 10_000), ("requests_per_user_minute_max", 0), ("heartbeat_ms", 2_000)];
+        let limits = vec![("streams_per_user_max", 10_000), ("requests_per_user_minute_max", 0)];
         Ok(ServerSettings { limits, ..ServerSettings::default() })
     }
 
@@ -92,16 +94,22 @@ impl Attack for IdleViewers {
             let (statuses, places) = (context.statuses.clone(), places.clone());
             context.spawn(&mut outcome, async move {
                 let place = places.acquire().await;
-                let stream = user.follow(&path, None).await;
+                let mut stream = loop {
+                    match user.follow(&path, None).await {
+                        Ok(stream) => break stream,
+                        Err(_) => statuses.add("refused"),
+                    }
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                };
                 drop(place);
-                statuses.add(if stream.is_ok() { "stream" } else { "refused" });
-                let Ok(mut stream) = stream else { return };
+                statuses.add("stream");
                 while let Ok(Some(_)) = stream.next().await {}
             });
         }
         // All of them are open before the window begins.
-        while places.available_permits() < 64 || context.statuses.total() < count {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        let begun = Instant::now();
+        while context.statuses.count("stream") < count && begun.elapsed() < OPEN_TIMEOUT {
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
         if context.statuses.count("stream") < count {
             outcome.problems.push(format!("of {count} viewers {} have a stream", context.statuses.count("stream")));
