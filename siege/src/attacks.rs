@@ -43,9 +43,14 @@ impl SiegeForm {
 
     /// How long the probe is watched under an attack.
     pub(crate) fn window(self) -> Duration {
-        self.choose(Duration::from_millis(600), Duration::from_secs(8))
+        self.choose(Duration::from_millis(600), Duration::from_secs(5))
     }
 }
+
+/// Streams that the probe has to have tried before an attack ends.
+pub(crate) const TOKENS_MIN: usize = 4;
+/// How long to wait for a probe that gets no answers; its failures count.
+pub(crate) const ROUNDS_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Where an attack takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +87,12 @@ impl AttackContext {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).between(min, max)
     }
 
-    /// Lets the attack last.
+    /// Lets the attack last, until the probe has been through everything from here on.
     pub(crate) async fn hold(&self) {
+        let (tokens, rounds) = self.probe.counts();
         tokio::time::sleep(self.form.window()).await;
+        // The first of two rounds may have begun before.
+        self.probe.wait_for_rounds(tokens + TOKENS_MIN, rounds + 2, ROUNDS_TIMEOUT).await;
     }
 }
 

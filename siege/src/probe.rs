@@ -99,6 +99,12 @@ impl ProbeControl {
         }
     }
 
+    /// First tokens and whole rounds so far.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.figures.first_tokens.len(), state.figures.rounds)
+    }
+
     fn phase(&self) -> u64 {
         self.lock().phase
     }

@@ -1,6 +1,8 @@
 //! The order of a siege: the idle server, each attack with a server process of its own, and the check at the end.
 
-use crate::attacks::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm, StatusCounts};
+use crate::attacks::{
+    Attack, AttackContext, AttackOutcome, AttackPlace, ROUNDS_TIMEOUT, SiegeForm, StatusCounts, TOKENS_MIN,
+};
 use crate::bounds::{Bounds, median_of};
 use crate::checker::{CheckReport, FolderState, check_site};
 use crate::figures::{AttackFigures, AttackResult, AttackRow};
@@ -16,10 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// What the probe has to have done under an attack before the attack ends.
-const TOKENS_MIN: usize = 4;
+/// Whole rounds of the probe before an attack ends, for attacks that wait for something else.
 const ROUNDS_MIN: usize = 1;
-const ROUNDS_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One siege.
 pub(crate) struct Siege {

@@ -206,7 +206,7 @@ impl Attack for PausedServer {
     }
 
     fn describe(&self, form: SiegeForm) -> String {
-        format!("Suspends the server (SIGSTOP) for {} s with 20 streams, and lets it continue.", form.choose(1, 15))
+        format!("Suspends the server (SIGSTOP) for {} s with 20 streams, and lets it continue.", form.choose(1, 10))
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
@@ -215,7 +215,7 @@ impl Attack for PausedServer {
         wait_for_started(context, 20).await?;
         context.probe.expect_interruption();
         context.site.signal(Signal::STOP).await?;
-        tokio::time::sleep(Duration::from_secs(context.form.choose(1, 15))).await;
+        tokio::time::sleep(Duration::from_secs(context.form.choose(1, 10))).await;
         context.site.signal(Signal::CONT).await?;
         let begun = Instant::now();
         context.site.probe.get("/v1/threads", REQUEST_TIMEOUT).await?.expect_status(200)?;

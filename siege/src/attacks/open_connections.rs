@@ -54,6 +54,10 @@ impl Attack for IdleConnections {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
+        let begun = Instant::now();
+        while context.statuses.total() < 1_300 && begun.elapsed() < OPEN_TIMEOUT {
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
         context.hold().await;
         Ok(outcome)
     }

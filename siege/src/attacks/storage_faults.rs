@@ -93,7 +93,7 @@ impl Attack for FsyncErrors {
         context.probe.expect_interruption();
         let first = context.random_between(1, 5);
         let strace = inject_fault(context, &format!("error=EIO:when={first}+5")).await?;
-        context.hold().await;
+        tokio::time::sleep(context.form.window()).await;
         end_fault(strace).await?;
         if !context.site.is_running().await {
             outcome.ready.push(context.site.restart(&context.settings).await?);
@@ -178,7 +178,7 @@ impl Attack for DiskFull {
         if refused.status < 300 {
             context.history.acknowledge_response(user.name, &refused.json()?);
         }
-        context.hold().await;
+        tokio::time::sleep(context.form.window()).await;
         let task = kept.get("task_id").and_then(Value::as_str).unwrap_or_default();
         for path in [format!("/v1/tasks/{task}"), format!("/v1/tasks/{task}/events")] {
             let read = user.get(&path, REQUEST_TIMEOUT).await?;
