@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How much lower the attacker's priority is: its load would come from other machines.
 const LOAD_NICENESS: i32 = 10;
@@ -76,6 +77,7 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     let seed = cli.seed.unwrap_or_else(|| RandomState::new().hash_one("siege") % 1_000_000_000);
     println!("seed {seed}: repeat with `cargo xtask siege{} --seed {seed}`", if cli.full { " --full" } else { "" });
     let binary = cli.headwater.canonicalize().with_context(|| format!("no {}", cli.headwater.display()))?;
+    let is_debug = binary.parent().is_some_and(|folder| folder.ends_with("debug"));
     let memory = cli.full.then(MemoryLimit::create);
     let load = load_runtime()?;
     let plan = SitePlan {
@@ -87,7 +89,15 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     };
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut siege = Siege { form, seed, plan, load: load.handle().clone() };
-    let report = control.block_on(siege.run(&attacks));
+    let report = control.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        // Dropping the siege also ends its server and takes back what it changed on the machine.
+        tokio::select! {
+            report = siege.run(&attacks) => report,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+        }
+    });
     drop(siege);
     load.shutdown_background();
     if let Some(memory) = &memory {
@@ -97,10 +107,11 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     let limit = memory.map_or_else(|| "no memory limit".to_owned(), |memory| memory.describe().to_owned());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let origin = format!(
-        "{}, commit {}, {}, {limit}, seed {seed}, {} s, `cargo xtask siege{}`:",
+        "{}, commit {}, {}, {}, {limit}, seed {seed}, {} s, `cargo xtask siege{}`:",
         machine::today(),
         machine::describe_revision(&root),
         machine::describe_machine(),
+        if is_debug { "a build without optimisation" } else { "an optimised build" },
         report.took.as_secs(),
         if cli.full { " --full --write" } else { "" },
     );

@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 
 const MIB: usize = 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
-/// The answer to an unfinished request is read with this pause, so that the client itself takes little.
+/// Whoever is refused comes again after this time; sooner it would be a test of the machine's loopback.
+const RETURN_PAUSE: Duration = Duration::from_secs(3);
 const DRIP_PAUSE: Duration = Duration::from_millis(500);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -55,7 +56,7 @@ fn keep_unfinished(context: &AttackContext, outcome: &mut AttackOutcome, count: 
                     Ok(mut socket) => statuses.add(&read_status(&mut socket).await),
                     Err(_) => statuses.add("closed"),
                 }
-                tokio::time::sleep(DRIP_PAUSE).await;
+                tokio::time::sleep(RETURN_PAUSE).await;
             }
         });
     }
@@ -110,7 +111,7 @@ impl Attack for UnfinishedMessages {
                 loop {
                     let ended = send_unfinished_message(&address, &head).await.unwrap_or("closed");
                     statuses.add(ended);
-                    tokio::time::sleep(DRIP_PAUSE).await;
+                    tokio::time::sleep(RETURN_PAUSE).await;
                 }
             });
         }
