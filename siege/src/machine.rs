@@ -44,13 +44,15 @@ pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The cores and the memory, for the report.
+/// The cores, what they had to do already, and the memory, for the report.
 pub(crate) fn describe_machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or_default();
     let memory: u64 = memory.trim().trim_end_matches("kB").trim().parse().unwrap_or_default();
-    format!("{cores} cores, {} GiB of memory", memory.div_ceil(1024 * 1024))
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    format!("{cores} cores with a load of {load} before, {} GiB of memory", memory.div_ceil(1024 * 1024))
 }
 
 /// The revision of the source, if it is a git repository.

@@ -79,6 +79,7 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     let binary = cli.headwater.canonicalize().with_context(|| format!("no {}", cli.headwater.display()))?;
     let is_debug = binary.parent().is_some_and(|folder| folder.ends_with("debug"));
     let memory = cli.full.then(MemoryLimit::create);
+    let machine_facts = machine::describe_machine();
     let load = load_runtime()?;
     let plan = SitePlan {
         binary,
@@ -101,7 +102,7 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     drop(siege);
     load.shutdown_background();
     if let Some(memory) = &memory {
-        memory.remove();
+        control.block_on(memory.remove());
     }
     let report = report?;
     let limit = memory.map_or_else(|| "no memory limit".to_owned(), |memory| memory.describe().to_owned());
@@ -110,7 +111,7 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
         "{}, commit {}, {}, {}, {limit}, seed {seed}, {} s, `cargo xtask siege{}`:",
         machine::today(),
         machine::describe_revision(&root),
-        machine::describe_machine(),
+        machine_facts,
         if is_debug { "a build without optimisation" } else { "an optimised build" },
         report.took.as_secs(),
         if cli.full { " --full --write" } else { "" },

@@ -1,9 +1,13 @@
 //! A limit on the server's memory: a control group where one can be made, else a limit on its data segment.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The limit of the full form.
 pub(crate) const LIMIT_BYTES: u64 = 1024 * 1024 * 1024;
+
+const REMOVE_TRIES: u32 = 40;
+const REMOVE_PAUSE: Duration = Duration::from_millis(50);
 
 const GROUPS_V1: &str = "/sys/fs/cgroup/memory";
 const GROUPS_V2: &str = "/sys/fs/cgroup";
@@ -39,11 +43,14 @@ impl MemoryLimit {
         }
     }
 
-    /// Removes the group. Its processes must have ended.
-    pub(crate) fn remove(&self) {
-        if let Self::ControlGroup(group) = self {
-            // An empty group that stays costs nothing.
-            let _ = std::fs::remove_dir(group);
+    /// Removes the group once its processes have ended; one that stays costs nothing.
+    pub(crate) async fn remove(&self) {
+        let Self::ControlGroup(group) = self else { return };
+        for _ in 0..REMOVE_TRIES {
+            if std::fs::remove_dir(group).is_ok() {
+                return;
+            }
+            tokio::time::sleep(REMOVE_PAUSE).await;
         }
     }
 }

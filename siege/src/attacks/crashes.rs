@@ -245,7 +245,7 @@ impl Attack for StopWithStreams {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        start_streams(context, &mut outcome, 100, context.form.choose("story 80 every 20", "story 160 every 50"));
+        start_streams(context, &mut outcome, 100, context.form.choose("story 20 every 100", "story 160 every 50"));
         wait_for_started(context, 100).await?;
         context.probe.expect_interruption();
         outcome.stop.push(context.site.stop().await.context("under 100 streams")?);
