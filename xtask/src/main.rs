@@ -1,4 +1,4 @@
-//! The repository's own chores: `cargo xtask tidy`, `defects`, `mutants`, `test [--full]`.
+//! The repository's own chores: `cargo xtask tidy`, `defects`, `siege [--full]`, `mutants`, `test [--full]`.
 //!
 //! One file or folder per subcommand. A check is a pure function from text to findings, so that its tests need a few
 //! lines in memory; [`workspace`] reads the repository and [`process`] starts processes. Nothing here is linked into
@@ -9,6 +9,7 @@ mod finding;
 mod fuzz;
 mod mutants;
 mod process;
+mod siege;
 mod test;
 mod test_output;
 mod tidy;
@@ -28,7 +29,7 @@ struct Cli {
     command: XtaskCommand,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 enum XtaskCommand {
     /// Checks what the compiler does not: map, floors, licences, promises, names, import cycles, sizes
     Tidy {
@@ -38,6 +39,8 @@ enum XtaskCommand {
     },
     /// Plants each known defect and requires that its test fails
     Defects,
+    /// Attacks the real binary while a second user works, and checks what it has acknowledged
+    Siege(siege::SiegeArgs),
     /// Changes `machine` and `model` one line at a time and requires that a test fails; takes hours
     Mutants,
     /// Runs every check and test in order, and stops at the first that fails
@@ -66,6 +69,7 @@ fn run_command(command: XtaskCommand) -> anyhow::Result<bool> {
         XtaskCommand::Tidy { figures: true } => tidy::print_figures(&repo).map(|()| true),
         XtaskCommand::Tidy { figures: false } => tidy::run_tidy(&repo),
         XtaskCommand::Defects => Ok(defects::run_defects(&repo)?.failure.is_none()),
+        XtaskCommand::Siege(args) => Ok(siege::run_siege(&repo, &args)?.failure.is_none()),
         XtaskCommand::Mutants => Ok(mutants::run_mutants(&repo)?.failure.is_none()),
         XtaskCommand::Test { full } => {
             let effort = if full { test::TestEffort::Full } else { test::TestEffort::Quick };

@@ -12,7 +12,7 @@ use crate::process::{OutputMode, ProcessOutcome, run_process};
 use crate::test_output::{self, TestCounts};
 use crate::tidy::promises;
 use crate::workspace::Repo;
-use crate::{defects, fuzz, mutants, tidy};
+use crate::{defects, fuzz, mutants, siege, tidy};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TestEffort {
@@ -55,6 +55,7 @@ const STEPS: &[TestStep] = &[
     TestStep { name: "defects", repro_command: "cargo xtask defects", run: |repo, _| defects::run_defects(repo) },
 ];
 const STEP_E2E: TestStep = TestStep { name: "e2e", repro_command: E2E, run: e2e_step };
+const STEP_SIEGE: TestStep = TestStep { name: "siege", repro_command: "cargo xtask siege", run: siege_step };
 const STEP_FUZZ: TestStep =
     TestStep { name: "fuzz", repro_command: "cargo +nightly fuzz run <target>", run: |repo, _| fuzz::run_fuzz(repo) };
 const STEP_MUTANTS: TestStep =
@@ -66,6 +67,7 @@ pub(crate) fn run_all_steps(repo: &Repo, effort: TestEffort) -> bool {
     if repo.root.join(E2E).is_file() {
         steps.push(&STEP_E2E);
     }
+    steps.push(&STEP_SIEGE);
     if effort == TestEffort::Full && fuzz::has_fuzz_targets(repo) {
         steps.push(&STEP_FUZZ);
     }
@@ -168,6 +170,10 @@ fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     let ran = run_process(&mut clients, OutputMode::Show, None)?;
     let failure = (ran.outcome != ProcessOutcome::Success).then(|| "see the output above".to_owned());
     Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })
+}
+
+fn siege_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
+    siege::run_siege(repo, &siege::SiegeArgs { full: effort == TestEffort::Full, ..siege::SiegeArgs::default() })
 }
 
 fn new_command(program: &str, repo: &Repo, effort: TestEffort) -> Command {

@@ -40,7 +40,7 @@ const LIBRARIES: &[&str] = &[
 const GATEWAY_DEPENDENCIES: &[&str] = &["model", "sse", "schema", "protocol", "upstream", "fetch", "files", "engine"];
 const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
 
-/// From the ground up. No crate depends on `bench` or `xtask`. `bench` knows the server from outside, except for the
+/// From the ground up. No crate depends on `bench`, `siege` or `xtask`. `bench` knows the server from outside, except for the
 /// store, whose appends it compares with a bare disk.
 const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor { name: "model", floor: 0, depends_on: &[], tests_depend_on: &[] },
@@ -71,6 +71,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
         tests_depend_on: &["store"],
     },
     CrateFloor { name: "bench", floor: 6, depends_on: &["model", "store", "store-conformance"], tests_depend_on: &[] },
+    CrateFloor { name: "siege", floor: 6, depends_on: &["model-testing"], tests_depend_on: &[] },
     CrateFloor { name: "xtask", floor: 6, depends_on: &[], tests_depend_on: &[] },
 ];
 

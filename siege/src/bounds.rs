@@ -1,0 +1,81 @@
+//! What is promised to another user under every attack, and how a measured value compares with it.
+
+use crate::memory_limit::LIMIT_BYTES;
+use std::time::Duration;
+
+/// The first token of another user: its median is at most so many times the median without an attack.
+pub(crate) const MEDIAN_FACTOR: u32 = 3;
+/// A median without an attack below this counts as this: less is the noise of the machine's scheduler.
+pub(crate) const IDLE_MEDIAN_MIN: Duration = Duration::from_millis(10);
+pub(crate) const FIRST_TOKEN_MAX: Duration = Duration::from_secs(1);
+pub(crate) const READY_MAX: Duration = Duration::from_secs(2);
+/// What the server may take beyond its grace: connections have two seconds to close, and then its files are closed.
+pub(crate) const STOP_MARGIN: Duration = Duration::from_millis(2_500);
+/// `[limits] connections_max` × 64 KiB.
+pub(crate) const MEMORY_MAX_MIB: u64 = LIMIT_BYTES / 1024 / 1024;
+/// A time alone fails the siege only far beyond its bound: the machine may be busy with something else.
+const FAILURE_FACTOR: u32 = 5;
+
+/// How a value compares with its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BoundVerdict {
+    Kept,
+    Missed,
+    /// So far beyond the bound that the siege fails.
+    Broken,
+}
+
+/// The bounds of a siege, which depend on its idle figures and on the server's grace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) median_max: Duration,
+    pub(crate) stop_max: Duration,
+}
+
+impl Bounds {
+    pub(crate) fn new(idle_median: Duration, stop_grace: Duration) -> Self {
+        Self { median_max: idle_median.max(IDLE_MEDIAN_MIN) * MEDIAN_FACTOR, stop_max: stop_grace + STOP_MARGIN }
+    }
+}
+
+pub(crate) fn compare_time(value: Duration, bound: Duration) -> BoundVerdict {
+    match value {
+        _ if value <= bound => BoundVerdict::Kept,
+        _ if value <= bound * FAILURE_FACTOR => BoundVerdict::Missed,
+        _ => BoundVerdict::Broken,
+    }
+}
+
+/// Memory is no matter of speed: beyond its bound it is broken.
+pub(crate) const fn compare_memory(mib: u64) -> BoundVerdict {
+    if mib <= MEMORY_MAX_MIB { BoundVerdict::Kept } else { BoundVerdict::Broken }
+}
+
+/// The middle one of the values; none of none.
+pub(crate) fn median_of(values: &[Duration]) -> Option<Duration> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_fails_at_five_times_its_bound() {
+        let second = Duration::from_secs(1);
+        assert_eq!(compare_time(second, second), BoundVerdict::Kept);
+        assert_eq!(compare_time(second * 2, second), BoundVerdict::Missed);
+        assert_eq!(compare_time(second * 5 + Duration::from_millis(1), second), BoundVerdict::Broken);
+        assert_eq!(compare_memory(MEMORY_MAX_MIB + 1), BoundVerdict::Broken);
+    }
+
+    #[test]
+    fn the_bound_of_the_median_follows_the_idle_server() {
+        let bounds = |idle| Bounds::new(Duration::from_millis(idle), Duration::from_secs(5)).median_max;
+        assert_eq!(bounds(20), Duration::from_millis(60));
+        assert_eq!(bounds(1), Duration::from_millis(30));
+        assert_eq!(median_of(&[3, 1, 2].map(Duration::from_millis)), Some(Duration::from_millis(2)));
+    }
+}
