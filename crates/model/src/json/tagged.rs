@@ -1,5 +1,5 @@
 //! Reads enums that are tagged by a member, in two steps: the tag, then the variant from the same text. Serde's own reader
-//! buffers the members, which loses the texts of numbers and takes three times as long.
+//! buffers the members, which loses the texts of numbers and takes up to twice as long.
 
 use serde::Deserialize;
 use serde::de::Error as _;
