@@ -5,7 +5,6 @@
 //! - `read_records`: a log page by page; `load_thread`: the state of a thread from its log.
 //! - `effect_streams`: models, tools and files as streams of inputs; `timers`: the timers of a run.
 //! - `recovery`, `recovery_tracker`: resuming what an earlier process left.
-//! - `heavy_work`: what may not hold an async worker; [`UserSemaphore`]: permits of which no user can have all.
 //! - `wake_schedule`: threads that wait for people, and until when.
 //! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer; `run_waiters`: requests that wait for a run.
 //!
@@ -18,7 +17,6 @@ mod clock;
 mod documents;
 mod effect_streams;
 mod engine;
-mod heavy_work;
 mod hub;
 mod load_thread;
 mod ports;
@@ -30,7 +28,6 @@ mod session;
 mod shared;
 mod sync;
 mod timers;
-mod user_semaphore;
 mod viewer;
 mod wake_schedule;
 mod wakeup;
@@ -40,11 +37,9 @@ pub use documents::NoDocuments;
 pub use engine::{
     AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError,
 };
-pub use heavy_work::{HeavyWorkError, run_heavy, run_in_place};
 pub use ports::{CurrentDefinitions, Ports, RecoveryAttempts};
 pub use read_records::{for_each_record, log_head};
 pub use shared::StopMode;
-pub use user_semaphore::{UserPermit, UserSemaphore};
 pub use viewer::{View, Viewer};
 
 #[cfg(all(test, feature = "shuttle"))]

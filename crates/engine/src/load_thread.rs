@@ -1,6 +1,5 @@
 //! Loads the state of a thread from its log. With a checkpoint at most one run is read; without one the result is the same.
 
-use crate::heavy_work;
 use crate::ports::Ports;
 use crate::read_records::for_each_record;
 use model::ports::StoreError;

@@ -1,6 +1,5 @@
 //! Reads logs page by page.
 
-use crate::heavy_work;
 use model::ports::{Journal, PageLimit, StoreError};
 use model::{Record, Seq, ThreadId, UserId};
 use std::ops::ControlFlow;

@@ -15,7 +15,6 @@ mod inbox;
 mod input_hook;
 
 use crate::effect_streams::{self, EffectStreams};
-use crate::heavy_work;
 use crate::load_thread;
 use crate::recovery_tracker::recovery_error;
 use crate::shared::{StopMode, ThreadContext};

@@ -5,7 +5,7 @@ use crate::rejection::Rejection;
 use crate::run_lookup::find_run_of_task;
 use crate::run_to_completion::run_to_completion;
 use crate::start_run::check_request_size;
-use engine::run_heavy;
+use heavy_work::run_heavy;
 use model::error::ErrorCode;
 use model::event::{ApprovalDecision, Initiator};
 use model::id::is_valid_id;

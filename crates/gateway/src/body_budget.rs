@@ -4,7 +4,7 @@
 //! nothing. Three limits apply: bytes in all, bytes of one user, and the number of large bodies in all and of one user.
 //! The last eighth of all bytes is for bodies of up to [`SMALL_BODY_BYTES`]: large ones cannot lock them out.
 
-use engine::{UserPermit, UserSemaphore};
+use heavy_work::{UserPermit, UserSemaphore};
 use model::UserId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

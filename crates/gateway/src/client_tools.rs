@@ -4,7 +4,7 @@ use crate::context::Gateway;
 use crate::json_schema::compile_object_schema;
 use crate::limits::InputLimits;
 use crate::rejection::Rejection;
-use engine::run_heavy;
+use heavy_work::run_heavy;
 use model::UserId;
 use model::event::ClientTool;
 use model::id::is_valid_id;

@@ -9,12 +9,12 @@ mod signed_attachment;
 use crate::attachments::{AttachmentStore, BlobError, BlobOrigin, NewBlob};
 use ::files::{FileType, ImageHeaderScanner};
 use bytes::Bytes;
-use engine::UserSemaphore;
 use fetch::document_text::is_html_file;
 use fetch::pdf_process::PdfProcess;
 use fetch::{
     DocumentContent, DocumentReader, FetchError, FetchLimits, FetchedFile, Fetcher, PdfReader, ReadLimits, UrlRules,
 };
+use heavy_work::UserSemaphore;
 use model::content::{ContentPart, FileRef};
 use model::ports::{BoxFuture, FileReadOutcome, FileReadRequest, FileReader};
 use model::reference;

@@ -47,6 +47,6 @@ pub mod thread_names;
 mod web_images;
 
 pub use context::{Gateway, GatewayOpenError, GatewayParts};
-pub use engine::UserPermit;
+pub use heavy_work::UserPermit;
 pub use rejection::{Rejection, truncate_id};
 pub use run_to_completion::run_to_completion;

@@ -5,8 +5,8 @@
 //! byte: also one that waits, and one of which nothing more arrives.
 
 use crate::body_budget::{BodyBudget, BodyBudgetError, BodyReservation, LARGE_BODY_BYTES, SMALL_BODY_BYTES};
-use engine::UserPermit;
 use futures_core::future::BoxFuture;
+use heavy_work::UserPermit;
 use model::UserId;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;

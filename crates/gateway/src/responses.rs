@@ -10,7 +10,7 @@ use crate::stream_start::{StreamEnd, StreamPosition, StreamStart, StreamView, wa
 use crate::task_commands::submit_cancel;
 use crate::thread_names::create_alias;
 use bytes::BytesMut;
-use engine::run_in_place;
+use heavy_work::run_in_place;
 use model::UserId;
 use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::error::ErrorCode;

@@ -10,7 +10,7 @@ use crate::sse::{self, SseStyle};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
-use engine::{NewRun, run_in_place};
+use engine::NewRun;
 use gateway::attachments::uploads::{self, Uploads};
 use gateway::client_tools::check_client_tools;
 use gateway::resent_history::{
@@ -18,6 +18,7 @@ use gateway::resent_history::{
 };
 use gateway::resolve_run::{RequestInput, ResolvedRun, resolve_run};
 use gateway::stream_start::wait_for_end;
+use heavy_work::run_in_place;
 use model::error::ErrorCode;
 use model::json::{ExactValue, JsonObject};
 use model::ports::Projection;

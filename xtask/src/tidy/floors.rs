@@ -25,6 +25,7 @@ const LIBRARIES: &[&str] = &[
     "model",
     "sse",
     "schema",
+    "heavy-work",
     "protocol",
     "upstream",
     "machine",
@@ -37,7 +38,8 @@ const LIBRARIES: &[&str] = &[
     "engine",
     "gateway",
 ];
-const GATEWAY_DEPENDENCIES: &[&str] = &["model", "sse", "schema", "protocol", "upstream", "fetch", "files", "engine"];
+const GATEWAY_DEPENDENCIES: &[&str] =
+    &["model", "sse", "schema", "protocol", "upstream", "heavy-work", "fetch", "files", "engine"];
 const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
 
 /// From the ground up. No crate depends on `bench`, `siege` or `xtask`. `bench` knows the server from outside, except for the
@@ -46,11 +48,17 @@ const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor { name: "model", floor: 0, depends_on: &[], tests_depend_on: &[] },
     CrateFloor { name: "sse", floor: 0, depends_on: &[], tests_depend_on: &[] },
     CrateFloor { name: "schema", floor: 0, depends_on: &[], tests_depend_on: &[] },
+    CrateFloor { name: "heavy-work", floor: 1, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "protocol", floor: 1, depends_on: &["model", "sse"], tests_depend_on: &["upstream"] },
     CrateFloor { name: "upstream", floor: 1, depends_on: &["model", "sse"], tests_depend_on: &[] },
     CrateFloor { name: "machine", floor: 1, depends_on: &["model", "schema"], tests_depend_on: REAL_BACKENDS },
     CrateFloor { name: "store", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
-    CrateFloor { name: "providers", floor: 2, depends_on: &["model", "sse", "upstream"], tests_depend_on: &[] },
+    CrateFloor {
+        name: "providers",
+        floor: 2,
+        depends_on: &["model", "sse", "upstream", "heavy-work"],
+        tests_depend_on: &[],
+    },
     CrateFloor { name: "tools", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "files", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "client", floor: 2, depends_on: &["model", "sse", "protocol"], tests_depend_on: &[] },
@@ -58,7 +66,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor {
         name: "engine",
         floor: 3,
-        depends_on: &["model", "schema", "machine"],
+        depends_on: &["model", "schema", "machine", "heavy-work"],
         tests_depend_on: REAL_BACKENDS,
     },
     CrateFloor { name: "gateway", floor: 4, depends_on: GATEWAY_DEPENDENCIES, tests_depend_on: &["store"] },

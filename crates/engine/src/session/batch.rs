@@ -1,8 +1,8 @@
 //! Records on their way into the log: gathered, appended together, published when they are durable.
 
 use super::{HEAVY_STATE_BYTES, ThreadSession, failure_log};
-use crate::heavy_work::run_in_place;
 use crate::run_waiters::settled_runs;
+use heavy_work::run_in_place;
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};

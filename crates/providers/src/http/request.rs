@@ -5,6 +5,7 @@ use super::failure::FailureSource;
 use super::retry_after::parse_retry_after_ms;
 use super::secrets::TurnSecrets;
 use super::turn_timeouts::TurnTimeouts;
+use heavy_work::run_in_place;
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -55,7 +56,8 @@ pub(super) async fn prepare_request(
     turn.history =
         shared.refused_history.strip_refused(&turn.thread, &origin, &turn.history, settings.dialect.refusal_scope());
     let target = RequestTarget { model, origin: &origin, store: false };
-    let body = settings.dialect.build_request(turn, &target);
+    // The history may be long, and its images are in it.
+    let body = run_in_place(|| settings.dialect.build_request(turn, &target));
     let exact_inputs = settings.dialect.exact_inputs(turn, &target);
     Ok(PreparedRequest { headers, body, exact_inputs, origin })
 }
@@ -122,7 +124,7 @@ pub(super) async fn send_request(
     let source = FailureSource::from_inner(shared);
     let mut request = Request::new(Method::POST, shared.endpoint.clone());
     *request.headers_mut() = prepared.headers.clone();
-    *request.body_mut() = Some(write_body(&prepared.body, &prepared.exact_inputs).into());
+    *request.body_mut() = Some(run_in_place(|| write_body(&prepared.body, &prepared.exact_inputs)).into());
     let response = timeouts.timeout(&source, Box::pin(shared.client.0.execute(request))).await?;
     let response = response.map_err(|error| source.request_failed(&error))?;
     let status = response.status();

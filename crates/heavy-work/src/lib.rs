@@ -1,12 +1,15 @@
 //! Work that takes longer than a task may hold an async worker: compiling schemas, validating arguments, folding and
-//! serialising long histories, parsing large bodies.
+//! serialising long histories, parsing large bodies, building long requests to models.
 //!
 //! It runs on blocking threads, and only as much of it at once as there are processors: what waits for its turn costs
 //! nothing, and the workers are never all behind it. One user may use all processors, but one more permit is left to
 //! others, and a user's other pieces wait outside of the common queue: so nobody waits for more than one piece of each other
 //! user.
 
-use crate::user_semaphore::{UserPermit, UserSemaphore};
+mod user_semaphore;
+
+pub use user_semaphore::{UserPermit, UserSemaphore};
+
 use model::UserId;
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
@@ -46,7 +49,7 @@ pub async fn run_heavy<T: Send + 'static>(
 }
 
 /// Waits until it is the user's turn.
-pub(crate) async fn acquire_permit(user: &UserId) -> Option<UserPermit> {
+pub async fn acquire_permit(user: &UserId) -> Option<UserPermit> {
     PERMITS.acquire_in_turn(user).await
 }
 
