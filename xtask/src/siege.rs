@@ -17,7 +17,7 @@ use crate::workspace::Repo;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SiegeArgs {
-    /// The numbers of the table, with an optimised build, under a memory limit of 1 GiB; takes up to 25 minutes
+    /// The numbers of the table, with an optimised build, under a memory limit of 1 GiB; takes five minutes and the build
     #[arg(long)]
     pub(crate) full: bool,
     /// Repeats the random choices of an earlier siege
