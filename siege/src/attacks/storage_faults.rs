@@ -15,8 +15,6 @@ use tokio::process::{Child, Command};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Whether the server raises an alarm on a full disk: `/readyz` says so, and deleting works from a reserve.
-const HAS_DISK_ALARM: bool = false;
 
 /// Attaches `strace` to the server and injects faults into its calls of `fsync`.
 async fn inject_fault(context: &AttackContext, fault: &str) -> anyhow::Result<Child> {
@@ -148,10 +146,9 @@ impl Attack for DiskFull {
     }
 
     fn describe(&self, _form: SiegeForm) -> String {
-        let alarm = if HAS_DISK_ALARM { ", `/readyz` and deleting" } else { "" };
-        format!(
-            "Fills the disk of the data folder, and frees it. Reads{alarm} work on the full disk; then everything works again."
-        )
+        "Fills the disk of the data folder, and frees it. On the full disk `/readyz` is 503, and reading and deleting work; \
+         then everything works again."
+            .to_owned()
     }
 
     fn needs(&self) -> &'static [Need] {
@@ -186,17 +183,15 @@ impl Attack for DiskFull {
                 outcome.problems.push(format!("on a full disk {path} is {}: {}", read.status, read.text()));
             }
         }
-        if HAS_DISK_ALARM {
-            let ready = user.get("/readyz", REQUEST_TIMEOUT).await?;
-            if ready.status != 503 {
-                outcome.problems.push(format!("on a full disk /readyz is {}", ready.status));
-            }
-            let thread = doomed.get("thread_id").and_then(Value::as_str).unwrap_or_default();
-            let path = format!("/v1/threads/{thread}");
-            let deleted = user.send(Method::DELETE, &path, bytes::Bytes::new(), REQUEST_TIMEOUT).await?;
-            if deleted.status >= 300 {
-                outcome.problems.push(format!("on a full disk a thread cannot be deleted: {}", deleted.text()));
-            }
+        let ready = user.get("/readyz", REQUEST_TIMEOUT).await?;
+        if ready.status != 503 {
+            outcome.problems.push(format!("on a full disk /readyz is {}", ready.status));
+        }
+        let thread = doomed.get("thread_id").and_then(Value::as_str).unwrap_or_default();
+        let path = format!("/v1/threads/{thread}");
+        let deleted = user.send(Method::DELETE, &path, bytes::Bytes::new(), REQUEST_TIMEOUT).await?;
+        if deleted.status >= 300 {
+            outcome.problems.push(format!("on a full disk a thread cannot be deleted: {}", deleted.text()));
         }
         std::fs::remove_file(&filler)?;
         outcome.ready.push(wait_for_service(context).await?);
