@@ -9,8 +9,8 @@ pub(crate) const MEDIAN_FACTOR: u32 = 3;
 pub(crate) const IDLE_MEDIAN_MIN: Duration = Duration::from_millis(10);
 pub(crate) const FIRST_TOKEN_MAX: Duration = Duration::from_secs(1);
 pub(crate) const READY_MAX: Duration = Duration::from_secs(2);
-/// What the server may take beyond its grace: connections have two seconds to close, and then its files are closed.
-pub(crate) const STOP_MARGIN: Duration = Duration::from_millis(2_500);
+/// What a process may take to end, and the siege to notice it, beyond the grace.
+pub(crate) const STOP_MARGIN: Duration = Duration::from_millis(500);
 /// `[limits] connections_max` × 64 KiB.
 pub(crate) const MEMORY_MAX_MIB: u64 = LIMIT_BYTES / 1024 / 1024;
 /// A time alone fails the siege only far beyond its bound: the machine may be busy with something else.

@@ -34,16 +34,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tools::Toolbox;
 
+/// The part of the grace that is left for connections and the store once the runs have stopped.
+const CLOSING_SHARE: u32 = 5;
 /// How long connections may take to close once their streams have ended.
 const CONNECTIONS_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the store may take to close.
-const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long connections and the store may take at least, however short the grace is.
+const CLOSE_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -105,19 +107,21 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     app.start_shutdown();
     retention.abort();
     closing.send_replace(true);
+    let deadline = Instant::now() + grace;
+    let remaining = || deadline.saturating_duration_since(Instant::now()).max(CLOSE_TIMEOUT_MIN);
     tokio::select! {
-        () = app.gateway.engine.stop(grace) => {}
+        () = app.gateway.engine.stop(grace - grace / CLOSING_SHARE) => {}
         () = signals.next_stop() => app.gateway.engine.stop(Duration::ZERO).await,
     }
-    // Every stream has ended. Connections that are still open have a client that does not read.
-    if tokio::time::timeout(CONNECTIONS_CLOSE_TIMEOUT, serving).await.is_err() {
+    // Every stream has ended. Connections that are still open have a client that does not read, or an unfinished request.
+    if tokio::time::timeout(CONNECTIONS_CLOSE_TIMEOUT.min(remaining() / 2), serving).await.is_err() {
         tracing::debug!("some connections were cut");
     }
     if let Some(task) = control_socket {
         task.abort();
         let _aborted = task.await;
     }
-    if tokio::time::timeout(STORE_CLOSE_TIMEOUT, store.close()).await.is_err() {
+    if tokio::time::timeout(remaining(), store.close()).await.is_err() {
         tracing::warn!("the store did not close in time; nothing is lost");
     }
     Ok(ExitCode::SUCCESS)
