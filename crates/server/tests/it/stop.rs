@@ -1,7 +1,9 @@
 //! Shutdown: short runs finish, longer ones are interrupted without a terminal event, and nothing is lost.
 
 use crate::harness::{Server, parse_frames};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn a_run_that_ends_within_the_grace_period_finishes() {
@@ -47,7 +49,7 @@ async fn a_second_signal_stops_at_once() {
     let began = Instant::now();
     hw.signal("-TERM");
     // The first signal was handled when new connections are refused.
-    while tokio::net::TcpStream::connect(&hw.address).await.is_ok() {
+    while TcpStream::connect(&hw.address).await.is_ok() {
         tokio::task::yield_now().await;
     }
     hw.signal("-TERM");
@@ -63,7 +65,7 @@ async fn idle_connections_and_streams_do_not_delay_shutdown() {
     hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let mut watcher = hw.open_stream(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
     watcher.read_until("task.completed").await;
-    let _idle = tokio::net::TcpStream::connect(&hw.address).await.unwrap();
+    let _idle = TcpStream::connect(&hw.address).await.unwrap();
     let began = Instant::now();
     hw.signal("-TERM");
     assert!(watcher.read_to_end().await.is_err());
@@ -72,4 +74,26 @@ async fn idle_connections_and_streams_do_not_delay_shutdown() {
     hw.restart();
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
     assert!(!parse_frames(&hw.get(&path).await.text).is_empty());
+}
+
+/// The grace is all that a stop takes: turns, connections and files.
+#[tokio::test]
+async fn a_stop_takes_no_longer_than_its_grace() {
+    const GRACE: Duration = Duration::from_millis(300);
+    let mut hw = Server::demo_with(&format!("[server]\nstop_grace_ms = {}", GRACE.as_millis()));
+    let task = hw.start_run("story 50000").await;
+    let mut watcher = hw.open_stream(&format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap())).await;
+    watcher.read_until("task.text.delta").await;
+    let mut unfinished = Vec::new();
+    for start in ["POST /v1/tasks HT", "POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"] {
+        let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+        stream.write_all(start.as_bytes()).await.unwrap();
+        unfinished.push(stream);
+    }
+    // The server has read them, as it has answered what came later.
+    hw.get("/healthz").await;
+    let began = Instant::now();
+    hw.signal("-TERM");
+    assert!(hw.wait_exit().success());
+    assert!(began.elapsed() < 5 * GRACE, "{:?}", began.elapsed());
 }
