@@ -178,12 +178,18 @@ async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
         }
         socket.last_ping.len()
     });
-    let waiter = {
-        let (client, url) = (server.client.clone(), server.url("/v1/tasks"));
-        let body = json!({"model": "assistant", "input": "work", "wait": true});
+    let wait_at = |path: &str, body: Value| {
+        let (client, url) = (server.client.clone(), server.url(path));
         tokio::spawn(async move { client.post(url).json(&body).send().await.unwrap() })
     };
-    server.wait_until("the second tool runs", async || count_lines(&server, "started") == 2).await;
+    let waiter = wait_at("/v1/tasks", json!({"model": "assistant", "input": "work", "wait": true}));
+    let messages = json!([{"role": "user", "content": "work"}]);
+    let vendor_waiters = [
+        wait_at("/v1/responses", json!({"model": "assistant", "input": "work"})),
+        wait_at("/v1/chat/completions", json!({"model": "assistant", "messages": messages})),
+        wait_at("/v1/messages", json!({"model": "assistant", "max_tokens": 9, "messages": messages})),
+    ];
+    server.wait_until("all tools run", async || count_lines(&server, "started") == 5).await;
 
     disk.fill();
     check_not_ready(&server).await;
@@ -191,12 +197,19 @@ async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
     assert!(pinged.await.unwrap() <= 125, "a ping has no more");
     // The tools end while nothing can be recorded, and the log does not show more than the disk has.
     fs::write(server.path("go"), "").unwrap();
-    server.wait_until("both tools end", async || count_lines(&server, "ended") == 2).await;
+    server.wait_until("all tools end", async || count_lines(&server, "ended") == 5).await;
     let waited = waiter.await.unwrap();
     assert_eq!((waited.status().as_u16(), waited.headers().contains_key("retry-after")), (503, true));
     let told: Value = waited.json().await.unwrap();
     let waiting_task = told["task_id"].as_str().unwrap().to_owned();
     assert!(told["detail"].as_str().unwrap().contains("goes on when there is room"), "{told}");
+    // Anthropic's clients know 529 for a server that cannot serve now.
+    for (waiter, status) in vendor_waiters.into_iter().zip([503, 503, 529]) {
+        let waited = waiter.await.unwrap();
+        assert_eq!((waited.status().as_u16(), waited.headers().contains_key("retry-after")), (status, true));
+        let told: Value = waited.json().await.unwrap();
+        assert!(told["error"]["message"].as_str().unwrap().contains("goes on when there is room"), "{told}");
+    }
     let running = server.get(&format!("/v1/tasks/{task}")).await;
     assert_eq!((running.status, &running.json()["status"]), (200, &json!("running")));
     assert_eq!(
@@ -221,7 +234,7 @@ async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
     assert_eq!(frames.last().unwrap().event, "task.completed");
     assert_eq!(frames, server.frames(&format!("/v1/tasks/{task}/events"), None).await);
     assert_eq!(server.wait_ended(&waiting_task).await["status"], "completed");
-    assert_eq!((count_lines(&server, "started"), count_lines(&server, "ended")), (2, 2), "each once");
+    assert_eq!((count_lines(&server, "started"), count_lines(&server, "ended")), (5, 5), "each once");
     let log = server.log();
     assert_eq!((log.matches("is full: new data").count(), log.matches("has room again: new").count()), (1, 1), "{log}");
     stop_and_verify(&mut server);
