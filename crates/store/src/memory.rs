@@ -220,7 +220,7 @@ impl MemoryTables {
             }
         }
         if let Some(thread) = self.threads.get_mut(&batch.thread) {
-            thread.commit(batch, runs);
+            thread.commit(&batch, runs);
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl MemoryThread {
     }
 
     /// Applies a batch that passed all checks.
-    fn commit(&mut self, batch: AppendBatch, runs: Vec<RunRow>) {
+    fn commit(&mut self, batch: &AppendBatch, runs: Vec<RunRow>) {
         self.records.extend(batch.records.iter().cloned());
         self.runs = runs;
         for change in batch.changes.iter().cloned() {
