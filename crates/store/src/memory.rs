@@ -153,7 +153,7 @@ impl Journal for MemoryStore {
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         let outcome = match self.space.get() {
             StorageSpace::Full => AppendOutcome::NoSpace,
-            StorageSpace::Available => self.lock_tables().append(batch).err().unwrap_or(AppendOutcome::Durable),
+            StorageSpace::Available => self.lock_tables().append(&batch).err().unwrap_or(AppendOutcome::Durable),
         };
         on_commit.call(&outcome);
         Box::pin(std::future::ready(outcome))
@@ -197,22 +197,22 @@ impl MemoryTables {
         threads.flat_map(|thread| &thread.runs).find(|row| row.id == *run)
     }
 
-    fn append(&mut self, batch: AppendBatch) -> Result<(), AppendOutcome> {
+    fn append(&mut self, batch: &AppendBatch) -> Result<(), AppendOutcome> {
         let Some(thread) = self.thread(&batch.owner, &batch.thread) else {
             return Err(AppendOutcome::Rejected(validation::THREAD_NOT_FOUND.to_owned()));
         };
-        validation::check_epoch(thread.epoch, thread.head(), &batch)?;
-        if let Some(reason) = validation::validate_batch(&batch) {
+        validation::check_epoch(thread.epoch, thread.head(), batch)?;
+        if let Some(reason) = validation::validate_batch(batch) {
             return Err(AppendOutcome::Rejected(reason));
         }
         let mut runs = thread.runs.clone();
         for change in batch.changes.iter() {
-            self.apply_run_change(thread, &batch, change, &mut runs)?;
+            self.apply_run_change(thread, batch, change, &mut runs)?;
         }
-        for id in validation::runs_in_batch(&batch) {
+        for id in validation::runs_in_batch(batch) {
             runs.iter().find(|run| run.id == *id).ok_or_else(|| validation::unknown_run(id))?;
         }
-        self.check_approvals(thread, &batch)?;
+        self.check_approvals(thread, batch)?;
         for change in batch.changes.iter() {
             if let DirectoryChange::AddSpend { day, spent } = change {
                 let sum = self.spend.entry((batch.owner.clone(), *day)).or_default();
@@ -220,7 +220,7 @@ impl MemoryTables {
             }
         }
         if let Some(thread) = self.threads.get_mut(&batch.thread) {
-            thread.commit(&batch, runs);
+            thread.commit(batch, runs);
         }
         Ok(())
     }
