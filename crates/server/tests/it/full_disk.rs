@@ -160,6 +160,17 @@ async fn check_not_ready(server: &Server) {
     assert!(server.get("/metrics").await.text.contains("headwater_storage_full 1"));
 }
 
+/// Requests of other vendors' protocols that waited for the end of a run.
+async fn check_vendor_waiters(waiters: [JoinHandle<reqwest::Response>; 3]) {
+    // Anthropic's clients know 529 for a server that cannot serve now.
+    for (waiter, status) in waiters.into_iter().zip([503, 503, 529]) {
+        let waited = waiter.await.unwrap();
+        assert_eq!((waited.status().as_u16(), waited.headers().contains_key("retry-after")), (status, true));
+        let told: Value = waited.json().await.unwrap();
+        assert!(told["error"]["message"].as_str().unwrap().contains("goes on when there is room"), "{told}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
     let Some(disk) = SmallDisk::new(64) else { return };
@@ -203,13 +214,7 @@ async fn a_full_disk_is_an_alarm_and_what_ran_is_recorded_later() {
     let told: Value = waited.json().await.unwrap();
     let waiting_task = told["task_id"].as_str().unwrap().to_owned();
     assert!(told["detail"].as_str().unwrap().contains("goes on when there is room"), "{told}");
-    // Anthropic's clients know 529 for a server that cannot serve now.
-    for (waiter, status) in vendor_waiters.into_iter().zip([503, 503, 529]) {
-        let waited = waiter.await.unwrap();
-        assert_eq!((waited.status().as_u16(), waited.headers().contains_key("retry-after")), (status, true));
-        let told: Value = waited.json().await.unwrap();
-        assert!(told["error"]["message"].as_str().unwrap().contains("goes on when there is room"), "{told}");
-    }
+    check_vendor_waiters(vendor_waiters).await;
     let running = server.get(&format!("/v1/tasks/{task}")).await;
     assert_eq!((running.status, &running.json()["status"]), (200, &json!("running")));
     assert_eq!(
