@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 /// Five times the promise.
 const RECOVERY_MAX: Duration = Duration::from_secs(25);
