@@ -20,7 +20,7 @@ fn the_table_itself_points_down() {
         assert!(!from.depends_on.contains(&"server"), "{} sees server", from.name);
     }
     let engine = find_floor("engine").unwrap();
-    assert_eq!(engine.depends_on, ["model", "schema", "machine"]);
+    assert_eq!(engine.depends_on, ["model", "schema", "machine", "heavy-work"]);
 }
 
 #[test]
