@@ -82,6 +82,8 @@ use writer::{GroupLimits, SqliteWriter};
 
 /// Maximum number of times that a reader checks a gap with the writer before it reports damage.
 const GAP_RECHECKS_MAX: usize = 4;
+/// How often a task that makes room is tried if the disk is full.
+const RELIEF_ATTEMPTS_MAX: usize = 3;
 const STORE_CLOSED: &str = "the store is closed";
 
 #[derive(Clone, Debug)]
@@ -243,6 +245,22 @@ impl SqliteStore {
             return T::from_writer_error(STORE_CLOSED);
         }
         result.await.unwrap_or_else(|_| T::from_writer_error("the writer is gone"))
+    }
+
+    /// Executes a task that the reserve is kept for. The commit that finds the disk full takes all tasks of its group with
+    /// it; from then on the reserve is free for this one.
+    async fn call_writer_for_relief<T, W>(&self, work: W) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<StoreResult<T>> + Clone + Send + 'static,
+    {
+        for _ in 1..RELIEF_ATTEMPTS_MAX {
+            let result = self.call_writer(TaskCost::Relief, work.clone()).await;
+            if !matches!(result, Err(StoreError::NoSpace)) {
+                return result;
+            }
+        }
+        self.call_writer(TaskCost::Relief, work).await
     }
 
     /// The head of a thread according to the writer, or the damage.

@@ -2,7 +2,6 @@
 
 use super::SqliteStore;
 use super::columns::{get_opt_u64, get_text, get_u64};
-use super::write_task::TaskCost;
 use crate::validation;
 use async_trait::async_trait;
 use model::UserId;
@@ -21,12 +20,12 @@ impl Accounts for SqliteStore {
     }
 
     async fn create_access_key(&self, key: AccessKeyRow) -> StoreResult<()> {
-        self.call_writer(TaskCost::Relief, move |tx| insert_access_key(tx.conn, &key)).await
+        self.call_writer_for_relief(move |tx| insert_access_key(tx.conn, &key)).await
     }
 
     async fn revoke_access_key(&self, id: &str, at: Millis) -> StoreResult<bool> {
         let id = id.to_owned();
-        self.call_writer(TaskCost::Relief, move |tx| {
+        self.call_writer_for_relief(move |tx| {
             let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
             Ok(Ok(tx.conn.prepare_cached(sql)?.execute((id, at.cast_signed()))? > 0))
         })

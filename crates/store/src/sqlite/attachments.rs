@@ -80,7 +80,7 @@ impl AttachmentWriter for SqliteStore {
 
     async fn delete_attachment(&self, owner: &UserId, path: &str) -> StoreResult<bool> {
         let (owner, path) = (owner.clone(), path.to_owned());
-        self.call_writer(TaskCost::Relief, move |tx| {
+        self.call_writer_for_relief(move |tx| {
             let deleted = delete_attachment(tx.conn, &owner, &path)?;
             tx.effects.has_deleted_content |= matches!(deleted, Some(AttachmentState::Committed(_)));
             Ok(Ok(deleted.is_some()))

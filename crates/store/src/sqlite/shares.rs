@@ -42,7 +42,7 @@ impl ShareWriter for SqliteStore {
 
     async fn revoke_share(&self, owner: &UserId, thread: &ThreadId, id: &str, at: Millis) -> StoreResult<bool> {
         let (owner, thread, id) = (owner.clone(), thread.clone(), id.to_owned());
-        self.call_writer(TaskCost::Relief, move |tx| {
+        self.call_writer_for_relief(move |tx| {
             let sql = "UPDATE shares SET revoked_at = coalesce(revoked_at, ?4)
                        WHERE id = ?1 AND thread = (SELECT num FROM threads WHERE id = ?2 AND owner = ?3)";
             let revoked =

@@ -49,7 +49,7 @@ impl Threads for SqliteStore {
 impl ThreadWriter for SqliteStore {
     async fn delete_thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        self.call_writer(TaskCost::Relief, move |tx| tx.delete_thread(&owner, &thread).map(Ok)).await
+        self.call_writer_for_relief(move |tx| tx.delete_thread(&owner, &thread).map(Ok)).await
     }
 
     async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow> {
@@ -70,7 +70,7 @@ impl ThreadWriter for SqliteStore {
 
     async fn delete_alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<bool> {
         let (owner, name) = (owner.clone(), name.to_owned());
-        self.call_writer(TaskCost::Relief, move |tx| {
+        self.call_writer_for_relief(move |tx| {
             let deleted = aliases::delete_alias(tx.conn, &owner, kind, &name)?;
             tx.effects.has_deleted_content |= deleted;
             Ok(Ok(deleted))

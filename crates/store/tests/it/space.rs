@@ -173,6 +173,30 @@ async fn deletions_have_the_reserve_and_it_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_in_the_commit_that_finds_the_disk_full_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::new(folder.path(), 64) else { return };
+    // The probe sees nothing, and both tasks wait for the same commit.
+    let options = SqliteOptions {
+        disk_space: imagined_disk(1 << 29).1,
+        commit_spacing: Duration::from_millis(500),
+        ..with_reserve()
+    };
+    let store = SqliteStore::open(&disk.data(), &options).unwrap();
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run().must_append().await;
+    let mut other = LogWriter::new(&store, &store, 2).await;
+    other.start_run().must_append().await;
+    let batch = author.push_note(&"word ".repeat(100_000)).batch();
+    disk.fill_up_to(64 * 1024);
+
+    let owner = test_user();
+    let (appended, deleted) = tokio::join!(store.append(batch), store.delete_thread(&owner, &other.thread));
+    assert_eq!((appended, deleted), (AppendOutcome::NoSpace, Ok(true)));
+    assert_eq!(store.stats().failures, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_store_opens_on_a_full_disk_with_its_reserve() {
     let folder = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::new(folder.path(), 64) else { return };
