@@ -4,8 +4,8 @@
 //! has logged a record, or has nothing to do, is taken off the list. If the process crashes, the next one finds the threads
 //! that did not get that far. One of them may be the reason, so it resumes these one after the other, and counts each
 //! attempt before it begins. A run that was tried three times fails; its thread goes on. If the process crashes even then,
-//! the thread is parked: no command and no timer wakes it, whoever sends one is told so, and it can be read and deleted. On
-//! a full disk nothing is resumed, and nothing counted, before there is room.
+//! the thread is parked: commands and timers no longer wake it, a command gets an error, and the thread can still be read
+//! and deleted. On a full disk no thread is resumed and no attempt is counted until there is room.
 
 use crate::actor_registry::{ActorRegistry, WakeReason};
 use crate::recovery_tracker::RESUMES_MAX;

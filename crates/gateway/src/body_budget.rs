@@ -90,7 +90,7 @@ pub struct BodyReservation {
 }
 
 impl BodyReservation {
-    /// Grows to so many bytes, or stays as it is.
+    /// Reserves `bytes` in total. On an error the reservation is unchanged.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), BodyBudgetError> {
         if bytes <= self.bytes {
             return Ok(());

@@ -22,8 +22,8 @@ pub fn raise_descriptor_limit() -> usize {
     current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// How many connections to accept: three quarters of the descriptors by default, and never so many that the rest of the
-/// server has none. A setting that does not fit is lowered with a warning.
+/// How many connections to accept: by default three quarters of the descriptors, so that the store, files and tools have
+/// the rest. A setting that does not fit is lowered with a warning.
 pub fn connections_that_fit(setting: Option<usize>, descriptors: usize) -> usize {
     let half = (descriptors / 2).max(1);
     let fitting = descriptors.saturating_sub(RESERVED_MIN).max(half);

@@ -1,4 +1,4 @@
-//! Limits how often something may happen: so many times per minute, per user or per address.
+//! A limit on events per minute, per user or per address.
 //!
 //! Each key has the time at which its allowance is full again (the generic cell rate algorithm). An allowance that is full
 //! is forgotten, so memory follows the number of keys that were used in the last minute.

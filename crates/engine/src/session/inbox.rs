@@ -74,7 +74,7 @@ impl ThreadSession<'_> {
     }
 
     /// Handles a timer. The time-out of an approval is an answer like any other, and the deadline of a run a cancel: both are
-    /// stored first, and what is stored first counts. So whoever sent an answer was told what the log will say.
+    /// submitted to the inbox, and the first row decides. So the response to a client's answer agrees with the log.
     pub(crate) async fn on_timer(&mut self, timer: TimerId) -> Result<(), StoreError> {
         let (command, task_path) = match &timer {
             TimerId::Run(task_id) => {

@@ -1,4 +1,4 @@
-//! A full disk: what runs goes on, what came waits, and nothing is done twice.
+//! A full disk: tools keep running, their results wait in memory until the disk has room, and no tool runs twice.
 
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use engine::{NewRun, StartError};

@@ -70,7 +70,7 @@ fn a_run_whose_recovery_crashed_three_times_fails_and_its_thread_goes_on() {
     }
 }
 
-/// Even giving up has crashed the process: nothing may wake the thread any more, and whoever tries is told.
+/// The process crashed even while it only ended the run: commands must not wake the thread any more, and get an error.
 #[test]
 fn a_parked_thread_refuses_commands_and_can_be_read_and_deleted() {
     for kind in STORE_KINDS {

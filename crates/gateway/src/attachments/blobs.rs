@@ -70,7 +70,7 @@ impl AttachmentStore {
     pub(super) async fn waits_for_room(&self, error: BlobError) -> bool {
         match error {
             BlobError::Store(StoreError::NoSpace) => {}
-            // A file may also be larger than all the room that there is.
+            // Without the alarm, the file alone is too large for the free space: waiting would not help.
             BlobError::Upload(UploadError::Store(FileStoreError::NoSpace))
                 if self.space.space() == StorageSpace::Full => {}
             _ => return false,
