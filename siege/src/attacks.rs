@@ -12,11 +12,13 @@ mod storage_faults;
 
 use crate::checker::FolderState;
 use crate::history::History;
+use crate::installation::{Installation, ServerSettings};
 use crate::machine::Need;
 use crate::probe::ProbeControl;
-use crate::site::{ServerSettings, Site};
+use anyhow::Context;
 use async_trait::async_trait;
 use model_testing::Rng;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -52,6 +54,9 @@ pub(crate) const TOKENS_MIN: usize = 4;
 /// How long to wait for a probe that gets no answers; its failures count.
 pub(crate) const ROUNDS_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// For a start on a server under attack.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Where an attack takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttackPlace {
@@ -65,7 +70,7 @@ pub(crate) enum AttackPlace {
 
 /// What an attack has to work with.
 pub(crate) struct AttackContext {
-    pub(crate) site: Arc<Site>,
+    pub(crate) installation: Arc<Installation>,
     pub(crate) settings: ServerSettings,
     pub(crate) history: Arc<History>,
     pub(crate) probe: Arc<ProbeControl>,
@@ -80,6 +85,15 @@ impl AttackContext {
     /// Starts a task of the attacker.
     pub(crate) fn spawn(&self, outcome: &mut AttackOutcome, task: impl Future<Output = ()> + Send + 'static) {
         outcome.load.push(LoadTask(self.load.spawn(task).abort_handle()));
+    }
+
+    /// Starts a run of the attacker that says nothing for longer than a siege takes. Returns its task's id.
+    pub(crate) async fn start_silent_run(&self) -> anyhow::Result<String> {
+        let user = &self.installation.attacker;
+        let body = json!({"model": "writer", "input": "story 2 every 600000"});
+        let run = user.post("/v1/tasks", &body, START_TIMEOUT).await?.expect_status(202)?.json()?;
+        self.history.acknowledge_response(user.name, &run);
+        Ok(run.get("task_id").and_then(Value::as_str).context("no task")?.to_owned())
     }
 
     /// Both bounds are inclusive.
@@ -164,8 +178,8 @@ pub(crate) trait Attack: Sync {
         AttackPlace::Shared
     }
 
-    /// With what the server is started. The site is there, its server does not run yet.
-    fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
+    /// With what the server is started. The installation is there, its server does not run yet.
+    fn settings(&self, _form: SiegeForm, _installation: &Installation) -> anyhow::Result<ServerSettings> {
         Ok(ServerSettings::default())
     }
 

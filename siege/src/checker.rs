@@ -5,8 +5,8 @@
 
 use crate::history::{AcknowledgedRun, HistoryFacts, hash_text};
 use crate::http_client::ApiUser;
+use crate::installation::{Installation, ServerSettings};
 use crate::probe::read_file;
-use crate::site::{ServerSettings, Site};
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,8 +51,8 @@ pub(crate) enum FolderState {
 }
 
 /// Starts the server without limits for users, checks all facts, and stops it again.
-pub(crate) async fn check_site(
-    site: &Arc<Site>,
+pub(crate) async fn check_installation(
+    installation: &Arc<Installation>,
     facts: HistoryFacts,
     state: FolderState,
 ) -> anyhow::Result<CheckReport> {
@@ -60,10 +60,10 @@ pub(crate) async fn check_site(
         limits: vec![("requests_per_user_minute_max", 0), ("runs_per_user_max", 0)],
         ..ServerSettings::default()
     };
-    site.start(&settings).await.context("the server does not start for the check")?;
-    let mut report = check_facts(site, facts).await?;
-    site.stop().await?;
-    let verified = site.run_verb(&["verify"]);
+    installation.start(&settings).await.context("the server does not start for the check")?;
+    let mut report = check_facts(installation, facts).await?;
+    installation.stop().await?;
+    let verified = installation.run_verb(&["verify"]);
     match (state, verified) {
         (FolderState::Whole, Err(error)) => report.problems.push(format!("{error:#}")),
         (FolderState::Damaged, Ok(_)) => report.problems.push("`headwater verify` finds no damage".to_owned()),
@@ -72,7 +72,7 @@ pub(crate) async fn check_site(
     Ok(report)
 }
 
-async fn check_facts(site: &Arc<Site>, facts: HistoryFacts) -> anyhow::Result<CheckReport> {
+async fn check_facts(installation: &Arc<Installation>, facts: HistoryFacts) -> anyhow::Result<CheckReport> {
     let mut report = CheckReport {
         runs: facts.runs.len(),
         readings: facts.readings.len(),
@@ -87,10 +87,10 @@ async fn check_facts(site: &Arc<Site>, facts: HistoryFacts) -> anyhow::Result<Ch
     let (readings, places) = (Arc::new(facts.readings), Arc::new(Semaphore::new(READERS)));
     let mut reading = JoinSet::new();
     for (thread, runs) in threads {
-        let (site, readings, places) = (site.clone(), readings.clone(), places.clone());
+        let (installation, readings, places) = (installation.clone(), readings.clone(), places.clone());
         reading.spawn(async move {
             let _place = places.acquire().await;
-            check_thread(&site, &thread, &runs, &readings).await.map_err(|error| format!("{thread}: {error:#}"))
+            check_thread(&installation, &thread, &runs, &readings).await.map_err(|error| format!("{thread}: {error:#}"))
         });
     }
     while let Some(outcome) = reading.join_next().await {
@@ -100,30 +100,30 @@ async fn check_facts(site: &Arc<Site>, facts: HistoryFacts) -> anyhow::Result<Ch
         }
     }
     for upload in &facts.uploads {
-        match read_file(user_of(site, upload.user), upload).await {
+        match read_file(user_of(installation, upload.user), upload).await {
             Ok(found) if found == upload.content.as_bytes() => {}
             Ok(_) => report.problems.push(format!("the upload {} came back changed", upload.path)),
             Err(error) => report.problems.push(format!("the upload {}: {error:#}", upload.path)),
         }
     }
-    let effects = std::fs::read_to_string(site.effects_path()).unwrap_or_default();
+    let effects = std::fs::read_to_string(installation.effects_path()).unwrap_or_default();
     report.effects = effects.lines().count();
     report.problems.extend(effect_problems(&effects, &facts.recorded_marks));
     Ok(report)
 }
 
-fn user_of<'a>(site: &'a Site, name: &str) -> &'a ApiUser {
-    if name == site.probe.name { &site.probe } else { &site.attacker }
+fn user_of<'a>(installation: &'a Installation, name: &str) -> &'a ApiUser {
+    if name == installation.probe.name { &installation.probe } else { &installation.attacker }
 }
 
 /// Reads a thread to its end. Returns the number of events.
 async fn check_thread(
-    site: &Site,
+    installation: &Installation,
     thread: &str,
     runs: &[AcknowledgedRun],
     readings: &BTreeMap<(String, u64), u64>,
 ) -> anyhow::Result<usize> {
-    let user = user_of(site, runs.first().context("a thread without runs")?.user);
+    let user = user_of(installation, runs.first().context("a thread without runs")?.user);
     let mut end = 0;
     let mut tasks = BTreeSet::new();
     for run in runs {
@@ -163,7 +163,7 @@ async fn wait_until_ended(user: &ApiUser, run: &AcknowledgedRun) -> anyhow::Resu
             return Ok(task.get("seq").and_then(Value::as_u64).filter(|seq| *seq > 0));
         }
         anyhow::ensure!(begun.elapsed() < SETTLE_TIMEOUT, "{} is still {status}", run.task);
-        if user.name == crate::site::ATTACKER && !is_cancelled {
+        if user.name == crate::installation::ATTACKER && !is_cancelled {
             user.post(&format!("{path}/cancel"), &json!({}), REQUEST_TIMEOUT).await?;
             is_cancelled = true;
         }

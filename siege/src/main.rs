@@ -11,23 +11,23 @@ mod checker;
 mod figures;
 mod history;
 mod http_client;
+mod installation;
 mod machine;
 mod memory_limit;
 mod probe;
 mod report;
 mod runner;
 mod server_process;
-mod site;
 mod small_disk;
 mod upstream;
 
 use anyhow::{Context, bail};
 use attacks::{ATTACKS, Attack, SiegeForm};
 use clap::Parser;
+use installation::InstallationPlan;
 use memory_limit::MemoryLimit;
 use runner::Siege;
 use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
-use site::SitePlan;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     let memory = cli.full.then(MemoryLimit::create);
     let machine_facts = machine::describe_machine();
     let load = load_runtime()?;
-    let plan = SitePlan {
+    let plan = InstallationPlan {
         binary,
         upstream_port: upstream::start_upstream()?,
         stop_grace: form.choose(Duration::from_millis(500), Duration::from_secs(5)),

@@ -4,13 +4,13 @@ use crate::attacks::{
     Attack, AttackContext, AttackOutcome, AttackPlace, ROUNDS_TIMEOUT, SiegeForm, StatusCounts, TOKENS_MIN,
 };
 use crate::bounds::{Bounds, median_of};
-use crate::checker::{CheckReport, FolderState, check_site};
+use crate::checker::{CheckReport, FolderState, check_installation};
 use crate::figures::{AttackFigures, AttackResult, AttackRow};
 use crate::history::History;
+use crate::installation::{Installation, InstallationPlan, ServerSettings};
 use crate::probe::Probe;
 use crate::report::SiegeReport;
 use crate::server_process::ServerUsage;
-use crate::site::{ServerSettings, Site, SitePlan};
 use crate::small_disk::SmallDisk;
 use anyhow::Context;
 use model_testing::Rng;
@@ -25,13 +25,13 @@ const ROUNDS_MIN: usize = 1;
 pub(crate) struct Siege {
     pub(crate) form: SiegeForm,
     pub(crate) seed: u64,
-    pub(crate) plan: SitePlan,
+    pub(crate) plan: InstallationPlan,
     pub(crate) load: Handle,
 }
 
 /// An installation with its probe and everybody's history.
 struct AttackedSite {
-    site: Arc<Site>,
+    installation: Arc<Installation>,
     probe: Probe,
     history: Arc<History>,
     /// Unmounted after everything else has gone.
@@ -39,18 +39,18 @@ struct AttackedSite {
 }
 
 impl AttackedSite {
-    fn create(plan: &SitePlan, place: AttackPlace) -> anyhow::Result<Self> {
+    fn create(plan: &InstallationPlan, place: AttackPlace) -> anyhow::Result<Self> {
         let disk = (place == AttackPlace::SmallDisk).then(SmallDisk::mount).transpose()?;
         let data = disk.as_ref().map(|disk| disk.path().join("data"));
-        let (site, history) = (Arc::new(Site::create(plan, data)?), Arc::new(History::default()));
-        let probe = Probe::start(&site.probe, &history)?;
-        Ok(Self { site, probe, history, _disk: disk })
+        let (installation, history) = (Arc::new(Installation::create(plan, data)?), Arc::new(History::default()));
+        let probe = Probe::start(&installation.probe, &history)?;
+        Ok(Self { installation, probe, history, _disk: disk })
     }
 
     async fn check(self, state: FolderState) -> anyhow::Result<CheckReport> {
-        let Self { site, probe, history, _disk } = self;
+        let Self { installation, probe, history, _disk } = self;
         tokio::task::spawn_blocking(move || probe.finish()).await?;
-        check_site(&site, history.take_facts(), state).await
+        check_installation(&installation, history.take_facts(), state).await
     }
 }
 
@@ -59,7 +59,7 @@ impl Siege {
     pub(crate) async fn run(&mut self, attacks: &[&'static dyn Attack]) -> anyhow::Result<SiegeReport> {
         let begun = Instant::now();
         let shared = AttackedSite::create(&self.plan, AttackPlace::Shared)?;
-        self.plan.users = Some(Arc::new(shared.site.copy_users()?));
+        self.plan.users = Some(Arc::new(shared.installation.copy_users()?));
         let idle = self.measure_idle(&shared).await.context("the server does not even serve without an attack")?;
         let idle_median = median_of(&idle.probe.first_tokens).context("no first token without an attack")?;
         let bounds = Bounds::new(idle_median, self.plan.stop_grace);
@@ -78,13 +78,13 @@ impl Siege {
     }
 
     async fn measure_idle(&self, shared: &AttackedSite) -> anyhow::Result<AttackFigures> {
-        let ready = shared.site.start(&ServerSettings::default()).await?;
+        let ready = shared.installation.start(&ServerSettings::default()).await?;
         shared.probe.control.expect_service();
         tokio::time::sleep(self.form.window()).await;
         shared.probe.control.wait_for_rounds(TOKENS_MIN, ROUNDS_MIN, ROUNDS_TIMEOUT).await;
         shared.probe.control.expect_interruption();
-        let usage = shared.site.usage().await?;
-        let stop = shared.site.stop().await?;
+        let usage = shared.installation.usage().await?;
+        let stop = shared.installation.stop().await?;
         let probe = shared.probe.control.take_figures();
         anyhow::ensure!(probe.failures == 0, "{}", probe.messages.join("\n"));
         Ok(AttackFigures {
@@ -116,7 +116,7 @@ impl Siege {
             Ok(figures) => AttackResult::Ran(Box::new(figures)),
             Err(error) => {
                 // The next attack needs a server that can be started.
-                let _ = shared.site.kill().await;
+                let _ = shared.installation.kill().await;
                 AttackResult::Failed(format!("{error:#}"))
             }
         }
@@ -144,11 +144,11 @@ impl Siege {
         number: u64,
         attacked: &AttackedSite,
     ) -> anyhow::Result<AttackFigures> {
-        let (site, control) = (&attacked.site, &attacked.probe.control);
-        let settings = attack.settings(self.form, site)?;
-        let mut ready = site.start(&settings).await?;
+        let (installation, control) = (&attacked.installation, &attacked.probe.control);
+        let settings = attack.settings(self.form, installation)?;
+        let mut ready = installation.start(&settings).await?;
         let context = AttackContext {
-            site: site.clone(),
+            installation: installation.clone(),
             settings,
             history: attacked.history.clone(),
             probe: control.clone(),
@@ -164,8 +164,8 @@ impl Siege {
         let probe = control.take_figures();
         let AttackOutcome { load, mut problems, ready: restarts, stop: stops } =
             outcome.with_context(|| probe.messages.join("\n"))?;
-        if !site.is_running().await {
-            problems.push(format!("the server has ended by itself\n{}", site.log_tail()));
+        if !installation.is_running().await {
+            problems.push(format!("the server has ended by itself\n{}", installation.log_tail()));
             return Ok(AttackFigures {
                 probe,
                 usage: ServerUsage::default(),
@@ -176,9 +176,9 @@ impl Siege {
                 has_median_bound: attack.has_median_bound(),
             });
         }
-        let usage = site.usage().await?;
+        let usage = installation.usage().await?;
         // The attack still goes on.
-        let mut stop = site.stop().await?;
+        let mut stop = installation.stop().await?;
         drop(load);
         ready = restarts.into_iter().fold(ready, Duration::max);
         stop = stops.into_iter().fold(stop, Duration::max);

@@ -4,8 +4,8 @@
 //! file that both sides have open, so it changes at once, and the clock of the machine is left alone.
 
 use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm};
+use crate::installation::{Installation, ServerSettings};
 use crate::machine::Need;
-use crate::site::{ServerSettings, Site};
 use anyhow::Context;
 use async_trait::async_trait;
 use std::path::Path;
@@ -37,22 +37,22 @@ impl Attack for ClockJumps {
         AttackPlace::Own
     }
 
-    fn settings(&self, _form: SiegeForm, site: &Site) -> anyhow::Result<ServerSettings> {
-        let (source, library) = (site.path("clock_shim.c"), site.path("clock_shim.so"));
+    fn settings(&self, _form: SiegeForm, installation: &Installation) -> anyhow::Result<ServerSettings> {
+        let (source, library) = (installation.path("clock_shim.c"), installation.path("clock_shim.so"));
         std::fs::write(&source, SHIM)?;
         let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).output()?;
         anyhow::ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        set_offset(&site.path("clock_offset"), 0)?;
+        set_offset(&installation.path("clock_offset"), 0)?;
         let text = |path: std::path::PathBuf| path.to_str().map(str::to_owned).context("a strange folder");
         let env = vec![
             ("LD_PRELOAD".to_owned(), text(library)?),
-            ("SIEGE_CLOCK_OFFSET".to_owned(), text(site.path("clock_offset"))?),
+            ("SIEGE_CLOCK_OFFSET".to_owned(), text(installation.path("clock_offset"))?),
         ];
         Ok(ServerSettings { env, ..ServerSettings::default() })
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-        let file = context.site.path("clock_offset");
+        let file = context.installation.path("clock_offset");
         for days in [1, -1, 0] {
             let seconds = days * DAY_SECONDS + i64::from(context.random_between(0, 3_600)) * days;
             // A signed URL that is in use at this very moment may expire.

@@ -3,7 +3,7 @@
 use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm, StatusCounts};
 use crate::history::History;
 use crate::http_client::ApiUser;
-use crate::site::{ServerSettings, Site};
+use crate::installation::{Installation, ServerSettings};
 use anyhow::Context;
 use async_trait::async_trait;
 use rustix::process::Signal;
@@ -67,7 +67,7 @@ async fn follow_to_the_end(
 /// Follows this many runs of the attacker, and counts how they end.
 fn start_streams(context: &AttackContext, outcome: &mut AttackOutcome, count: usize, input: &'static str) {
     for _ in 0..count {
-        let (user, history): (ApiUser, Arc<History>) = (context.site.attacker.clone(), context.history.clone());
+        let (user, history): (ApiUser, Arc<History>) = (context.installation.attacker.clone(), context.history.clone());
         let statuses = context.statuses.clone();
         context.spawn(outcome, async move {
             match follow_to_the_end(&user, &history, &statuses, input).await {
@@ -109,8 +109,8 @@ impl Attack for Kills {
             let moment = context.random_between(0, 400);
             tokio::time::sleep(Duration::from_millis(moment.into())).await;
             context.probe.expect_interruption();
-            context.site.kill().await?;
-            outcome.ready.push(context.site.restart(&context.settings).await?);
+            context.installation.kill().await?;
+            outcome.ready.push(context.installation.restart(&context.settings).await?);
             context.probe.expect_service();
         }
         context.hold().await;
@@ -131,8 +131,8 @@ impl Attack for KillWithTools {
         format!("Kills the server while {} programs of tools run, which have to end with it.", form.choose(10, 100))
     }
 
-    fn settings(&self, _form: SiegeForm, site: &Site) -> anyhow::Result<ServerSettings> {
-        let programs = site.path("programs").display().to_string();
+    fn settings(&self, _form: SiegeForm, installation: &Installation) -> anyhow::Result<ServerSettings> {
+        let programs = installation.path("programs").display().to_string();
         let tables = format!(
             "\n[agents.lingerer]\nmodel = \"mock/lingerer\"\ntools = [\"linger\"]\n\n[tools.linger]\nkind = \"command\"\n\
              description = \"Runs for long.\"\ncommand = [\"sh\", \"-c\", 'echo $$ >> \"{programs}\"; sleep 600']\n\
@@ -143,16 +143,16 @@ impl Attack for KillWithTools {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let (user, count) = (&context.site.attacker, context.form.choose(10, 100));
+        let (user, count) = (&context.installation.attacker, context.form.choose(10, 100));
         for _ in 0..count {
             let body = json!({"model": "lingerer", "input": "call linger"});
             let run = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(202)?.json()?;
             context.history.acknowledge_response(user.name, &run);
         }
-        let file = context.site.path("programs");
+        let file = context.installation.path("programs");
         let pids = wait_for_pids(&file, count).await?;
         context.probe.expect_interruption();
-        context.site.kill().await?;
+        context.installation.kill().await?;
         let killed = Instant::now();
         while pids.iter().any(|pid| is_alive(*pid)) {
             if killed.elapsed() > PROGRAM_END_TIMEOUT {
@@ -162,7 +162,7 @@ impl Attack for KillWithTools {
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        outcome.ready.push(context.site.restart(&context.settings).await?);
+        outcome.ready.push(context.installation.restart(&context.settings).await?);
         context.probe.expect_service();
         context.hold().await;
         let started = read_pids(&file).len();
@@ -214,11 +214,11 @@ impl Attack for PausedServer {
         start_streams(context, &mut outcome, 20, "story 60 every 10");
         wait_for_started(context, 20).await?;
         context.probe.expect_interruption();
-        context.site.signal(Signal::STOP).await?;
+        context.installation.signal(Signal::STOP).await?;
         tokio::time::sleep(Duration::from_secs(context.form.choose(1, 10))).await;
-        context.site.signal(Signal::CONT).await?;
+        context.installation.signal(Signal::CONT).await?;
         let begun = Instant::now();
-        context.site.probe.get("/v1/threads", REQUEST_TIMEOUT).await?.expect_status(200)?;
+        context.installation.probe.get("/v1/threads", REQUEST_TIMEOUT).await?.expect_status(200)?;
         outcome.ready.push(begun.elapsed());
         context.probe.expect_service();
         context.hold().await;
@@ -248,8 +248,8 @@ impl Attack for StopWithStreams {
         start_streams(context, &mut outcome, 100, context.form.choose("story 20 every 100", "story 160 every 50"));
         wait_for_started(context, 100).await?;
         context.probe.expect_interruption();
-        outcome.stop.push(context.site.stop().await.context("under 100 streams")?);
-        outcome.ready.push(context.site.restart(&context.settings).await?);
+        outcome.stop.push(context.installation.stop().await.context("under 100 streams")?);
+        outcome.ready.push(context.installation.restart(&context.settings).await?);
         context.probe.expect_service();
         let begun = Instant::now();
         let ended = || context.statuses.count(COMPLETE) + context.statuses.count(GIVEN_UP);

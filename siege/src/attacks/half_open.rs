@@ -4,11 +4,10 @@
 //! to that address.
 
 use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm};
+use crate::installation::{Installation, ServerSettings};
 use crate::machine::{Need, succeeds};
-use crate::site::{ServerSettings, Site};
 use anyhow::Context;
 use async_trait::async_trait;
-use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -19,7 +18,6 @@ const HEARTBEAT_MS: u64 = 300;
 const WRITE_STALL_MS: u64 = 1_500;
 /// Descriptors that come and go with the probe.
 const DESCRIPTORS_SPARE: usize = 20;
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct HalfOpenConnections;
 
@@ -44,7 +42,7 @@ impl Attack for HalfOpenConnections {
         AttackPlace::Own
     }
 
-    fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
+    fn settings(&self, _form: SiegeForm, _installation: &Installation) -> anyhow::Result<ServerSettings> {
         let limits = vec![
             ("heartbeat_ms", HEARTBEAT_MS),
             ("write_stall_ms", WRITE_STALL_MS),
@@ -55,16 +53,13 @@ impl Attack for HalfOpenConnections {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
-        let body = json!({"model": "writer", "input": "story 2 every 600000"});
-        let run = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(202)?.json()?;
-        context.history.acknowledge_response(user.name, &run);
-        let task = run.get("task_id").and_then(Value::as_str).context("no task")?;
+        let user = &context.installation.attacker;
+        let task = context.start_silent_run().await?;
         let head = format!(
             "GET /v1/tasks/{task}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
             user.address, user.key
         );
-        let pid = context.site.pid().await?;
+        let pid = context.installation.pid().await?;
         let before = count_descriptors(pid)?;
         let count = context.form.choose(100, 2_000);
         let mut vanished = Vec::new();

@@ -30,7 +30,7 @@ impl Attack for HeavyFiles {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let html = format!("<!doctype html><body>{}text", "<div><b>".repeat(NESTED));
         for (name, bytes) in [("heavy.pdf", heavy_pdf()), ("heavy.html", html.into_bytes())] {
             let path = format!("/api/v1/agent/attachments?name={name}");

@@ -2,7 +2,7 @@
 
 use super::{Attack, AttackContext, AttackOutcome, SiegeForm};
 use crate::http_client::ApiUser;
-use crate::site::{ServerSettings, Site};
+use crate::installation::{Installation, ServerSettings};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::Method;
@@ -73,7 +73,7 @@ impl Attack for DoublingSchema {
         let schema = json!({"type": "object", "$ref": "#/$defs/a0", "$defs": definitions});
         let body = json!({"model": "writer", "input": "call evil", "tools": [{"name": "evil", "parameters": schema}]});
         let mut outcome = AttackOutcome::default();
-        RepeatedRequest::post(&context.site.attacker, "/v1/tasks", &body).repeat(context, &mut outcome, 8);
+        RepeatedRequest::post(&context.installation.attacker, "/v1/tasks", &body).repeat(context, &mut outcome, 8);
         context.hold().await;
         Ok(outcome)
     }
@@ -100,7 +100,7 @@ impl Attack for UnicodePatterns {
         let tools: Vec<Value> = (0..64).map(|n| json!({"name": format!("tool{n}"), "parameters": schema})).collect();
         let body = json!({"model": "writer", "input": "story 1", "tools": tools});
         let mut outcome = AttackOutcome::default();
-        RepeatedRequest::post(&context.site.attacker, "/v1/tasks", &body).repeat(context, &mut outcome, 4);
+        RepeatedRequest::post(&context.installation.attacker, "/v1/tasks", &body).repeat(context, &mut outcome, 4);
         context.hold().await;
         Ok(outcome)
     }
@@ -132,7 +132,7 @@ impl Attack for ManyValues {
         let mut outcome = AttackOutcome::default();
         for body in [body(format!("\"list\":[{values}0],")), body(keys)] {
             let request = RepeatedRequest {
-                user: context.site.attacker.clone(),
+                user: context.installation.attacker.clone(),
                 method: Method::POST,
                 path: "/v1/tasks".to_owned(),
                 body,
@@ -159,7 +159,7 @@ impl Attack for WrongKeys {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let guess = ApiUser { key: format!("hw_{}", "x".repeat(64)), ..context.site.attacker.clone() };
+        let guess = ApiUser { key: format!("hw_{}", "x".repeat(64)), ..context.installation.attacker.clone() };
         RepeatedRequest::get(&guess, "/v1/tasks").repeat(context, &mut outcome, 16);
         context.hold().await;
         Ok(outcome)
@@ -181,7 +181,7 @@ impl Attack for RequestFlood {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let clients = context.form.choose(4, 16);
         RepeatedRequest::get(user, "/v1/tasks?limit=100").repeat(context, &mut outcome, clients);
         let run = json!({"model": "writer", "input": "story 3"});
@@ -205,7 +205,7 @@ impl Attack for QuotaFlood {
             .to_owned()
     }
 
-    fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
+    fn settings(&self, _form: SiegeForm, _installation: &Installation) -> anyhow::Result<ServerSettings> {
         Ok(ServerSettings {
             limits: vec![("runs_per_user_max", 50), ("requests_per_user_minute_max", 1_500)],
             files: vec![("user_bytes_max", 8 * 1024 * 1024)],
@@ -215,7 +215,7 @@ impl Attack for QuotaFlood {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let run = json!({"model": "writer", "input": "story 4 every 500"});
         RepeatedRequest::post(user, "/v1/tasks", &run).repeat(context, &mut outcome, 16);
         let upload = RepeatedRequest {

@@ -2,7 +2,7 @@
 
 use super::hostile_requests::RepeatedRequest;
 use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm};
-use crate::site::{ServerSettings, Site};
+use crate::installation::{Installation, ServerSettings};
 use anyhow::Context;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const STARTERS: usize = 32;
 
 /// A run of the attacker with this many deltas, ended.
 async fn build_long_run(context: &AttackContext) -> anyhow::Result<Value> {
-    let user = &context.site.attacker;
+    let user = &context.installation.attacker;
     let deltas = context.form.choose(1_500, 200_000);
     let body = json!({"model": "writer", "input": format!("story {deltas}"), "wait": true});
     let run = user.post("/v1/tasks", &body, BUILD_TIMEOUT).await?.expect_status(200)?.json()?;
@@ -50,7 +50,7 @@ impl Attack for WaitingRequests {
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
         let long = build_long_run(context).await?;
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let thread = id_of(&long, "thread_id")?.to_owned();
         let hold = json!({"model": "writer", "input": "story 600 every 1000", "thread_id": thread});
         let hold = user.post("/v1/tasks", &hold, BUILD_TIMEOUT).await?.expect_status(202)?.json()?;
@@ -84,7 +84,7 @@ impl Attack for LargeReads {
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
         let long = build_long_run(context).await?;
-        let (user, task) = (&context.site.attacker, id_of(&long, "task_id")?);
+        let (user, task) = (&context.installation.attacker, id_of(&long, "task_id")?);
         RepeatedRequest::get(user, &format!("/v1/tasks/{task}")).repeat(context, &mut outcome, 8);
         RepeatedRequest::get(user, &format!("/v1/tasks/{task}/events")).repeat(context, &mut outcome, 8);
         context.hold().await;
@@ -109,7 +109,7 @@ impl Attack for LiveRuns {
         AttackPlace::Own
     }
 
-    fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
+    fn settings(&self, _form: SiegeForm, _installation: &Installation) -> anyhow::Result<ServerSettings> {
         Ok(ServerSettings { limits: vec![("runs_per_user_max", 2_000)], ..ServerSettings::default() })
     }
 
@@ -117,7 +117,7 @@ impl Attack for LiveRuns {
         let mut outcome = AttackOutcome::default();
         let (count, places) = (context.form.choose(60, 2_000), Arc::new(Semaphore::new(STARTERS)));
         for _ in 0..count {
-            let (user, history) = (context.site.attacker.clone(), context.history.clone());
+            let (user, history) = (context.installation.attacker.clone(), context.history.clone());
             let (statuses, places) = (context.statuses.clone(), places.clone());
             context.spawn(&mut outcome, async move {
                 let _place = places.acquire().await;

@@ -1,17 +1,14 @@
 //! Connections that are opened and kept, with little or nothing on them.
 
 use super::{Attack, AttackContext, AttackOutcome, AttackPlace, SiegeForm};
-use crate::site::{ServerSettings, Site};
-use anyhow::Context;
+use crate::installation::{Installation, ServerSettings};
 use async_trait::async_trait;
-use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How long it may take until all viewers are there.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -29,13 +26,13 @@ impl Attack for IdleConnections {
         "Keeps 1,300 idle connections open and renews them, while the server may have 1,024 descriptors.".to_owned()
     }
 
-    fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
+    fn settings(&self, _form: SiegeForm, _installation: &Installation) -> anyhow::Result<ServerSettings> {
         Ok(ServerSettings { descriptors: Some(1024), ..ServerSettings::default() })
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let (address, statuses) = (context.site.address().to_owned(), context.statuses.clone());
+        let (address, statuses) = (context.installation.address().to_owned(), context.statuses.clone());
         context.spawn(&mut outcome, async move {
             let mut idle = VecDeque::new();
             loop {
@@ -80,18 +77,15 @@ impl Attack for IdleViewers {
         AttackPlace::Own
     }
 
-    fn settings(&self, _form: SiegeForm, _site: &Site) -> anyhow::Result<ServerSettings> {
+    fn settings(&self, _form: SiegeForm, _installation: &Installation) -> anyhow::Result<ServerSettings> {
         let limits = vec![("streams_per_user_max", 10_000), ("requests_per_user_minute_max", 0)];
         Ok(ServerSettings { limits, ..ServerSettings::default() })
     }
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
-        let body = json!({"model": "writer", "input": "story 2 every 600000"});
-        let run = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(202)?.json()?;
-        context.history.acknowledge_response(user.name, &run);
-        let task = run.get("task_id").and_then(Value::as_str).context("no task")?.to_owned();
+        let user = &context.installation.attacker;
+        let task = context.start_silent_run().await?;
         let (count, places) = (context.form.choose(300, 10_000), Arc::new(Semaphore::new(64)));
         for _ in 0..count {
             let (user, path) = (user.clone(), format!("/v1/tasks/{task}/events"));

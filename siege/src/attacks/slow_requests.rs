@@ -15,7 +15,7 @@ const DRIP_PAUSE: Duration = Duration::from_millis(500);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn post_head(context: &AttackContext, length: usize) -> String {
-    let user = &context.site.attacker;
+    let user = &context.installation.attacker;
     format!(
         "POST /v1/tasks HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n",
@@ -49,7 +49,8 @@ async fn read_status(socket: &mut TcpStream) -> String {
 /// Keeps this many unfinished requests open; whoever is refused comes again.
 fn keep_unfinished(context: &AttackContext, outcome: &mut AttackOutcome, count: usize, head: &str, length: usize) {
     for _ in 0..count {
-        let (address, head, statuses) = (context.site.address().to_owned(), head.to_owned(), context.statuses.clone());
+        let (address, head, statuses) =
+            (context.installation.address().to_owned(), head.to_owned(), context.statuses.clone());
         context.spawn(outcome, async move {
             loop {
                 match send_unfinished(&address, &head, length).await {
@@ -99,7 +100,7 @@ impl Attack for UnfinishedMessages {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let head = format!(
             "GET /ws HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -159,7 +160,7 @@ impl Attack for SlowLargeBodies {
         let text = "x".repeat(2 * MIB);
         let body = json!({"model": "writer", "input": "story 1", "metadata": {"text": text}});
         for _ in 0..4 {
-            let reply = context.site.probe.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?;
+            let reply = context.installation.probe.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?;
             // Such metadata is refused, but only after the body was read.
             if reply.status != 413 && reply.status != 422 {
                 outcome.problems.push(format!("a large body of the probe: {} {}", reply.status, reply.text()));
@@ -186,7 +187,7 @@ impl Attack for SlowHeaders {
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
         for _ in 0..context.form.choose(300, 2_000) {
-            let (address, statuses) = (context.site.address().to_owned(), context.statuses.clone());
+            let (address, statuses) = (context.installation.address().to_owned(), context.statuses.clone());
             context.spawn(&mut outcome, async move {
                 loop {
                     statuses.add("opened");

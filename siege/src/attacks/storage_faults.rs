@@ -18,7 +18,7 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Attaches `strace` to the server and injects faults into its calls of `fsync`.
 async fn inject_fault(context: &AttackContext, fault: &str) -> anyhow::Result<Child> {
-    let pid = context.site.pid().await?.to_string();
+    let pid = context.installation.pid().await?.to_string();
     let mut command = Command::new("strace");
     command.args(["-f", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"]);
     command.arg(format!("inject=fsync,fdatasync:{fault}")).args(["-p", &pid]);
@@ -49,7 +49,7 @@ async fn end_fault(mut strace: Child) -> anyhow::Result<()> {
 /// Waits until a run can be completed, and returns how long that took.
 async fn wait_for_service(context: &AttackContext) -> anyhow::Result<Duration> {
     let begun = Instant::now();
-    let user = &context.site.attacker;
+    let user = &context.installation.attacker;
     let body = json!({"model": "writer", "input": "story 1", "wait": true});
     loop {
         let reply = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await;
@@ -93,8 +93,8 @@ impl Attack for FsyncErrors {
         let strace = inject_fault(context, &format!("error=EIO:when={first}+5")).await?;
         tokio::time::sleep(context.form.window()).await;
         end_fault(strace).await?;
-        if !context.site.is_running().await {
-            outcome.ready.push(context.site.restart(&context.settings).await?);
+        if !context.installation.is_running().await {
+            outcome.ready.push(context.installation.restart(&context.settings).await?);
         }
         outcome.ready.push(wait_for_service(context).await?);
         context.probe.expect_service();
@@ -161,14 +161,14 @@ impl Attack for DiskFull {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let body = json!({"model": "writer", "input": "story 20", "wait": true});
         let kept = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(200)?.json()?;
         context.history.acknowledge_response(user.name, &kept);
         let doomed = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(200)?.json()?;
         context.probe.wait_for_rounds(2, 1, RECOVERY_TIMEOUT).await;
         context.probe.expect_interruption();
-        let filler = filler_path(context.site.data_dir());
+        let filler = filler_path(context.installation.data_dir());
         fill_disk(&filler)?;
         // The next write notices it.
         let refused = user.post("/v1/tasks", &json!({"model": "writer", "input": "story 1"}), REQUEST_TIMEOUT).await?;
@@ -225,7 +225,7 @@ impl Attack for CorruptedPages {
 
     async fn run(&self, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
         let mut outcome = AttackOutcome::default();
-        let user = &context.site.attacker;
+        let user = &context.installation.attacker;
         let mark =
             format!("damaged-{:08x}-{:08x}", context.random_between(0, u32::MAX), context.random_between(0, u32::MAX));
         let body = json!({"model": "writer", "input": format!("{mark} {mark}"), "wait": true});
@@ -233,10 +233,10 @@ impl Attack for CorruptedPages {
         let run = user.post("/v1/tasks", &body, REQUEST_TIMEOUT).await?.expect_status(200)?.json()?;
         let task = run.get("task_id").and_then(Value::as_str).context("no task")?;
         context.probe.expect_interruption();
-        outcome.stop.push(context.site.stop().await?);
-        let changed = change_bytes(&context.site.data_dir().join("headwater.db"), mark.as_bytes())?;
+        outcome.stop.push(context.installation.stop().await?);
+        let changed = change_bytes(&context.installation.data_dir().join("headwater.db"), mark.as_bytes())?;
         context.statuses.add(&format!("{changed} places changed"));
-        outcome.ready.push(context.site.restart(&context.settings).await?);
+        outcome.ready.push(context.installation.restart(&context.settings).await?);
         context.probe.expect_service();
         let read = user.get(&format!("/v1/tasks/{task}/events"), REQUEST_TIMEOUT).await;
         if let Ok(read) = read

@@ -33,7 +33,7 @@ pub(crate) struct ServerSettings {
     pub(crate) tables: String,
 }
 
-pub(crate) struct Site {
+pub(crate) struct Installation {
     folder: TempDir,
     data: PathBuf,
     binary: PathBuf,
@@ -46,29 +46,29 @@ pub(crate) struct Site {
     pub(crate) attacker: ApiUser,
 }
 
-/// What every site of a siege has in common.
+/// What every installation of a siege has in common.
 #[derive(Clone, Debug)]
-pub(crate) struct SitePlan {
+pub(crate) struct InstallationPlan {
     pub(crate) binary: PathBuf,
     pub(crate) upstream_port: u16,
     pub(crate) stop_grace: Duration,
     pub(crate) memory: Option<MemoryLimit>,
-    /// Users that were created before, so that not every site has to.
-    pub(crate) users: Option<Arc<SiteUsers>>,
+    /// Users that were created before, so that not every installation has to.
+    pub(crate) users: Option<Arc<InstallationUsers>>,
 }
 
 /// The keys of both users, and a data folder that knows them.
 #[derive(Debug)]
-pub(crate) struct SiteUsers {
+pub(crate) struct InstallationUsers {
     data: TempDir,
     probe_key: String,
     attacker_key: String,
 }
 
-impl Site {
+impl Installation {
     /// A new folder beside the build, because the folder for temporary files may be in memory, where `fsync` is free.
     /// `data` is the data folder, if it is elsewhere.
-    pub(crate) fn create(plan: &SitePlan, data: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub(crate) fn create(plan: &InstallationPlan, data: Option<PathBuf>) -> anyhow::Result<Self> {
         let exe = std::env::current_exe()?;
         let build = exe.parent().context("the program has no folder")?;
         let folder = tempfile::Builder::new().prefix("siege-").tempdir_in(build)?;
@@ -77,7 +77,7 @@ impl Site {
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.to_string();
         let user = |name| ApiUser { name, key: String::new(), address: address.clone() };
         let (probe, attacker) = (user(PROBE_USER), user(ATTACKER));
-        let mut site = Self {
+        let mut installation = Self {
             folder,
             data,
             binary: plan.binary.clone(),
@@ -89,23 +89,23 @@ impl Site {
             probe,
             attacker,
         };
-        site.write_config(&ServerSettings::default())?;
+        installation.write_config(&ServerSettings::default())?;
         if let Some(users) = &plan.users {
-            copy_files(users.data.path(), &site.data)?;
-            site.probe.key.clone_from(&users.probe_key);
-            site.attacker.key.clone_from(&users.attacker_key);
+            copy_files(users.data.path(), &installation.data)?;
+            installation.probe.key.clone_from(&users.probe_key);
+            installation.attacker.key.clone_from(&users.attacker_key);
         } else {
-            site.probe.key = site.create_key(PROBE_USER)?;
-            site.attacker.key = site.create_key(ATTACKER)?;
+            installation.probe.key = installation.create_key(PROBE_USER)?;
+            installation.attacker.key = installation.create_key(ATTACKER)?;
         }
-        Ok(site)
+        Ok(installation)
     }
 
-    /// Copies the data folder, whose server was not started yet, for further sites.
-    pub(crate) fn copy_users(&self) -> anyhow::Result<SiteUsers> {
+    /// Copies the data folder, whose server was not started yet, for further installations.
+    pub(crate) fn copy_users(&self) -> anyhow::Result<InstallationUsers> {
         let data = tempfile::Builder::new().prefix("siege-users-").tempdir()?;
         copy_files(&self.data, data.path())?;
-        Ok(SiteUsers { data, probe_key: self.probe.key.clone(), attacker_key: self.attacker.key.clone() })
+        Ok(InstallationUsers { data, probe_key: self.probe.key.clone(), attacker_key: self.attacker.key.clone() })
     }
 
     pub(crate) fn address(&self) -> &str {
