@@ -7,10 +7,14 @@ use model::UserId;
 use model::error::ErrorCode;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client with a wrong key in its settings sends fewer; keys cannot be guessed, but each attempt costs a little.
 const INVALID_KEYS_PER_MINUTE: u32 = 60;
+
+/// A client that ignores a refusal and asks again at once costs little this way, and who obeys `Retry-After` waits longer
+/// anyway.
+const REFUSAL_DELAY: Duration = Duration::from_millis(200);
 
 pub struct RequestLimits {
     in_flight: Arc<UserCounter>,
@@ -29,24 +33,41 @@ impl RequestLimits {
     }
 
     /// Admits a request, which is in flight until the permit is dropped.
-    pub fn admit(&self, user: &UserId) -> Result<CountedPermit, Rejection> {
-        self.count(user)?;
-        let too_many = "too many requests of yours are being received or handled: try again";
-        self.in_flight.try_acquire(user).ok_or_else(|| Rejection::new(ErrorCode::TooManyRequests, too_many))
+    ///
+    /// # Errors
+    /// If the user has too many, after [`REFUSAL_DELAY`].
+    pub async fn admit(&self, user: &UserId) -> Result<CountedPermit, Rejection> {
+        self.count(user).await?;
+        match self.in_flight.try_acquire(user) {
+            Some(permit) => Ok(permit),
+            None => refuse("too many requests of yours are being received or handled: try again").await,
+        }
     }
 
     /// Counts a request, or a message of a socket.
-    pub fn count(&self, user: &UserId) -> Result<(), Rejection> {
-        self.per_minute.take(user, Instant::now()).map_err(|_| {
-            let detail = format!("{} requests per minute are the maximum: try again", self.per_minute.per_minute());
-            Rejection::new(ErrorCode::TooManyRequests, detail)
-        })
+    ///
+    /// # Errors
+    /// If the user sends too many, after [`REFUSAL_DELAY`].
+    pub async fn count(&self, user: &UserId) -> Result<(), Rejection> {
+        if self.per_minute.take(user, Instant::now()).is_ok() {
+            return Ok(());
+        }
+        refuse(format!("{} requests per minute are the maximum: try again", self.per_minute.per_minute())).await
     }
 
-    /// Counts a request with an invalid key. Requests with one are not affected.
-    pub fn count_invalid_key(&self, address: IpAddr) -> Result<(), Rejection> {
-        let too_many = "too many invalid keys come from this address: correct the key and try again";
-        let counted = self.invalid_keys.take(&address, Instant::now());
-        counted.map_err(|_| Rejection::new(ErrorCode::TooManyRequests, too_many))
+    /// Counts a request with an invalid key. Requests with a valid one are not affected.
+    ///
+    /// # Errors
+    /// If the address sends too many, after [`REFUSAL_DELAY`].
+    pub async fn count_invalid_key(&self, address: IpAddr) -> Result<(), Rejection> {
+        if self.invalid_keys.take(&address, Instant::now()).is_ok() {
+            return Ok(());
+        }
+        refuse("too many invalid keys come from this address: correct the key and try again").await
     }
+}
+
+async fn refuse<T>(detail: impl Into<String>) -> Result<T, Rejection> {
+    tokio::time::sleep(REFUSAL_DELAY).await;
+    Err(Rejection::new(ErrorCode::TooManyRequests, detail))
 }

@@ -1,27 +1,45 @@
 //! Work that takes longer than a task may hold an async worker: compiling schemas, validating arguments, folding and
 //! serialising long histories, parsing large bodies, building long requests to models.
 //!
-//! It runs on blocking threads, and only as much of it at once as there are processors: what waits for its turn costs
-//! nothing, and the workers are never all behind it. One user may use all processors, but one more permit is left to
-//! others, and a user's other pieces wait outside of the common queue: so nobody waits for more than one piece of each other
-//! user.
+//! It runs on threads of a lower priority than the workers', and only as much of it at once as there are processors: what
+//! waits for its turn costs nothing, and the workers are never all behind it. One user may use all processors but one, and a
+//! user's other pieces wait outside of the common queue: so nobody waits for more than one piece of each other user.
 
 mod user_semaphore;
 
 pub use user_semaphore::{UserPermit, UserSemaphore};
 
 use model::UserId;
+use rustix::process::{getpid, getpriority_process, setpriority_process};
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The least number of pieces of work of one user at once, however few processors there are.
-const HEAVY_WORK_MIN: usize = 2;
+/// By how much a thread with heavy work is nicer than the process: for the scheduler it counts a tenth of a worker.
+const ADDED_NICENESS: i32 = 10;
+const NICENESS_MAX: i32 = 19;
 
+/// One user leaves a processor and a permit to the others, as far as there is more than one.
 static PERMITS: LazyLock<UserSemaphore> = LazyLock::new(|| {
-    let processors = available_parallelism().map_or(HEAVY_WORK_MIN, usize::from).max(HEAVY_WORK_MIN);
-    UserSemaphore::new(processors + 1, processors)
+    let for_one_user = available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1);
+    UserSemaphore::new(for_one_user + 1, for_one_user)
 });
+
+/// Only the blocking threads of this runtime are used. It is `None` if it cannot be built.
+static LOW_PRIORITY: LazyLock<Option<Runtime>> = LazyLock::new(|| {
+    let built = Builder::new_current_thread().thread_name("heavy-work").on_thread_start(lower_priority).build();
+    built.inspect_err(|error| tracing::error!(%error, "heavy work runs at the priority of the workers")).ok()
+});
+
+fn lower_priority() {
+    // On Linux this is the priority of the calling thread, not of the process.
+    let lowered = getpriority_process(Some(getpid()))
+        .and_then(|niceness| setpriority_process(None, niceness.saturating_add(ADDED_NICENESS).min(NICENESS_MAX)));
+    if let Err(error) = lowered {
+        tracing::warn!(%error, "cannot lower the priority of a thread for heavy work");
+    }
+}
 
 /// The work panicked, or the process stops.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +56,7 @@ pub async fn run_heavy<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HeavyWorkError> {
     let permit = acquire_permit(user).await;
-    let working = tokio::task::spawn_blocking(move || {
+    let working = spawn_low_priority(move || {
         let _permit = permit;
         work()
     });
@@ -46,6 +64,14 @@ pub async fn run_heavy<T: Send + 'static>(
         tracing::error!(%error, "heavy work panicked or was cancelled");
         HeavyWorkError
     })
+}
+
+fn spawn_low_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    match &*LOW_PRIORITY {
+        Some(runtime) if is_multi_thread() => runtime.spawn_blocking(work),
+        // The clock of a test's runtime stands still only while that runtime's own threads work.
+        _ => spawn_blocking(work),
+    }
 }
 
 /// Waits until it is the user's turn.
@@ -56,10 +82,11 @@ pub async fn acquire_permit(user: &UserId) -> Option<UserPermit> {
 /// Runs `work` here, after another thread has taken over the other tasks of this worker.
 pub fn run_in_place<T>(work: impl FnOnce() -> T) -> T {
     // A runtime with one thread has nobody to take over.
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        Ok(_) | Err(_) => work(),
-    }
+    if is_multi_thread() { tokio::task::block_in_place(work) } else { work() }
+}
+
+fn is_multi_thread() -> bool {
+    Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 #[cfg(test)]
@@ -70,6 +97,13 @@ mod tests {
 
     /// Longer than anything here takes, unless it waits for ever.
     const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn heavy_work_has_a_lower_priority_than_the_workers() {
+        let niceness = || getpriority_process(None).unwrap();
+        let heavy = run_heavy(&UserId::from("user"), niceness).await.unwrap();
+        assert_eq!(heavy, (niceness() + ADDED_NICENESS).min(NICENESS_MAX));
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn one_user_leaves_a_permit_to_the_next() {

@@ -17,6 +17,7 @@ use gateway::shares::SHARE_TOKEN_PREFIX;
 use model::blob::BLOB_URL_PREFIX;
 use model::error::ErrorCode;
 use model::{Millis, UserId};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,14 +53,17 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
     };
     let caller = match caller {
         Ok(caller) => caller,
-        Err(problem) => return refuse_caller(&app, &request, problem).into_response(),
+        Err(problem) => {
+            let guesser = guesser_of(&request, &problem);
+            return refuse_caller(&app, guesser, problem).await.into_response();
+        }
     };
     if caller.share().is_some()
         && let Err(problem) = check_viewer_route(request.method(), &matched_route(&request))
     {
         return problem.into_response();
     }
-    let _in_flight = match app.request_limits.admit(&caller.user) {
+    let _in_flight = match app.request_limits.admit(&caller.user).await {
         Ok(permit) => permit,
         Err(rejection) => return Problem::from(rejection).into_response(),
     };
@@ -67,13 +71,16 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
     next.run(request).await
 }
 
-/// Each invalid key counts for its address. A request without one is not an attempt, and nobody guesses a revoked one.
-fn refuse_caller(app: &App, request: &Request, problem: Problem) -> Problem {
+/// The address of a request with an invalid key. A request without one is not an attempt, and nobody guesses a revoked one.
+fn guesser_of(request: &Request, problem: &Problem) -> Option<IpAddr> {
     let is_attempt = matches!(RequestToken::from_headers(request.headers()), RequestToken::One(_))
         && problem.code() != ErrorCode::RevokedApiKey;
-    let peer = request.extensions().get::<PeerAddr>().filter(|_| is_attempt).map(|PeerAddr(peer)| peer.ip());
-    let counted = peer.map_or(Ok(()), |peer| app.request_limits.count_invalid_key(peer));
-    counted.map_or_else(Problem::from, |()| problem)
+    request.extensions().get::<PeerAddr>().filter(|_| is_attempt).map(|PeerAddr(peer)| peer.ip())
+}
+
+async fn refuse_caller(app: &App, guesser: Option<IpAddr>, problem: Problem) -> Problem {
+    let Some(address) = guesser else { return problem };
+    app.request_limits.count_invalid_key(address).await.map_or_else(Problem::from, |()| problem)
 }
 
 fn caller_from_token(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {

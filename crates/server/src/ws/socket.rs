@@ -175,7 +175,7 @@ impl BlocksSocket {
     async fn execute(&mut self, text: Bytes, _memory: BodyReservation) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
         let (gateway, user) = (&app.gateway, &caller.user);
-        app.request_limits.count(user)?;
+        app.request_limits.count(user).await?;
         let message = parse_client_message(JsonBody::parse_text(text, user).await?)?;
         if caller.share().is_some() && !message.is_read_only() {
             return Err(share_read_only());

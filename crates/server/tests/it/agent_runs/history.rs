@@ -200,7 +200,7 @@ async fn hidden_runs_are_not_shown() {
 async fn ten_thousand_messages_are_read_in_bounded_memory() {
     const DAYS: u64 = 100;
     const ANSWERS: u64 = 99;
-    let text = |day: u64, n: u64| format!("{day}/{n} {}", "x".repeat(2_000));
+    let text = |day: u64, n: u64| format!("{day}/{n} {}", "x".repeat(4_000));
     let hw = past(async |past: &mut HistoryWriter| {
         for day in 0..DAYS {
             let at = MARCH + day * DAY;
@@ -230,9 +230,9 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
         query = format!("&before={}", snapshot["day"].as_str().unwrap());
     }
     assert_eq!(seen, DAYS * (ANSWERS + 1));
-    // All messages in memory would be about forty megabytes.
+    // All messages in memory would be about eighty megabytes; each thread that answers keeps a megabyte or two.
     let grown = peak(&hw) - before;
-    assert!(grown < 12 * 1024, "{grown} KiB more than for one day");
+    assert!(grown < 24 * 1024, "{grown} KiB more than for one day");
 }
 
 /// Resets the peak: starting may have needed more memory than reading.
