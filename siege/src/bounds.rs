@@ -5,8 +5,6 @@ use std::time::Duration;
 
 /// The first token of another user: its median is at most so many times the median without an attack.
 pub(crate) const MEDIAN_FACTOR: u32 = 3;
-/// A median without an attack below this counts as this: less is the noise of the machine's scheduler.
-pub(crate) const IDLE_MEDIAN_MIN: Duration = Duration::from_millis(10);
 pub(crate) const FIRST_TOKEN_MAX: Duration = Duration::from_secs(1);
 pub(crate) const READY_MAX: Duration = Duration::from_secs(2);
 /// What a process may take to end, and the siege to notice it, beyond the grace.
@@ -34,7 +32,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     pub(crate) fn new(idle_median: Duration, stop_grace: Duration) -> Self {
-        Self { median_max: idle_median.max(IDLE_MEDIAN_MIN) * MEDIAN_FACTOR, stop_max: stop_grace + STOP_MARGIN }
+        Self { median_max: idle_median * MEDIAN_FACTOR, stop_max: stop_grace + STOP_MARGIN }
     }
 }
 
@@ -75,7 +73,7 @@ mod tests {
     fn the_bound_of_the_median_follows_the_idle_server() {
         let bounds = |idle| Bounds::new(Duration::from_millis(idle), Duration::from_secs(5)).median_max;
         assert_eq!(bounds(20), Duration::from_millis(60));
-        assert_eq!(bounds(1), Duration::from_millis(30));
+        assert_eq!(bounds(3), Duration::from_millis(9));
         assert_eq!(median_of(&[3, 1, 2].map(Duration::from_millis)), Some(Duration::from_millis(2)));
     }
 }

@@ -14,6 +14,9 @@ use std::task::Poll;
 /// A page of the log for one viewer: small, because each of a thousand viewers that fell behind holds one.
 const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
 
+/// From this many records on, projecting a page is heavy work.
+const LONG_PAGE_RECORDS: usize = 64;
+
 /// What a viewer watches.
 pub struct View {
     /// Names the projection with its options and scope: viewers of the same lane share frames.
@@ -43,6 +46,8 @@ pub struct Viewer {
     end_seq: Option<Seq>,
     /// Whether the log was read up to its head. Only then the topic has everything that follows.
     at_head: bool,
+    /// Whether the last page of the log was long, so that the next one probably is.
+    reads_long_pages: bool,
     ended: bool,
     /// The stream was cut: the thread was deleted, or the process stops.
     interrupted: bool,
@@ -72,6 +77,7 @@ impl Viewer {
             cursor,
             end_seq: None,
             at_head: false,
+            reads_long_pages: false,
             ended: false,
             interrupted: false,
         }
@@ -147,6 +153,9 @@ impl Viewer {
 
     /// The frames of one page of the log. At the head the topic takes over.
     async fn next_log_frames(&mut self) -> Result<Bytes, StoreError> {
+        // Viewers that read long logs as fast as they can would else take all workers from other users. Before anything is
+        // taken out of `self`: whoever waits for frames may stop waiting.
+        let _permit = if self.reads_long_pages { heavy_work::acquire_permit(&self.owner).await } else { None };
         let mut projector = match self.projector.take() {
             Some(projector) => projector,
             None => {
@@ -156,6 +165,7 @@ impl Viewer {
             }
         };
         let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, VIEWER_PAGE).await?;
+        self.reads_long_pages = page.records.len() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip_frames);
         let end_seq = self.end_seq.unwrap_or(Seq(u64::MAX));
         for record in page.records.iter().take_while(|record| record.seq <= end_seq) {

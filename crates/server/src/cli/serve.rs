@@ -193,6 +193,7 @@ async fn build_app(
         request_limits: RequestLimits::new(
             config.http_limits.requests_per_user_max,
             config.http_limits.requests_per_user_minute_max,
+            config.auth == AuthMode::Keys,
         ),
         limits: config.http_limits,
         public_url: config.public_url,

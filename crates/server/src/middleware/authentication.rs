@@ -67,8 +67,9 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
         Ok(permit) => permit,
         Err(rejection) => return Problem::from(rejection).into_response(),
     };
+    let user = caller.user.clone();
     request.extensions_mut().insert(caller);
-    next.run(request).await
+    app.request_limits.handle_in_turn(&user, next.run(request)).await
 }
 
 /// The address of a request with an invalid key. A request without one is not an attempt, and nobody guesses a revoked one.
