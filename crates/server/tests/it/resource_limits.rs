@@ -4,13 +4,15 @@ use crate::auth::create_key;
 use crate::harness::{Server, TEST_TIMEOUT, http_client, read_until_closed};
 use serde_json::json;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 const MIB: usize = 1024 * 1024;
 const KEYS: &str = "[auth]\nmode = \"keys\"\n";
+/// As documented.
+const REFUSAL_DELAY: Duration = Duration::from_millis(200);
 /// An agent with a tool that is a program.
 const TOOL_AGENT: &str = "[agents.tooled]\nmodel = \"scripted/demo\"\ntools = [\"greet\"]\n\
     [tools.greet]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo greetings\"]\ndescription = \"Greets.\"\n";
@@ -284,7 +286,9 @@ async fn a_user_has_a_limit_of_requests_per_minute_and_an_address_of_invalid_key
     for _ in 0..5 {
         assert_eq!(get(&ann).await, (200, false));
     }
+    let asked = Instant::now();
     assert_eq!(get(&ann).await, (429, true));
+    assert!(asked.elapsed() >= REFUSAL_DELAY, "a client that asks again at once waits: {:?}", asked.elapsed());
     assert_eq!(get(&ben).await, (200, false), "others go on");
     let wrong = format!("hw_{}", "x".repeat(40));
     let mut refused = (401, false);
