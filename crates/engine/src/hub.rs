@@ -1,9 +1,10 @@
 //! The live end of every watched thread.
 //!
 //! A viewer is a cursor and a waker; it has no queue. A [`Topic`] exists while its thread has viewers, and holds one *lane*
-//! for each projection in use: a projector and the frames of the latest records, encoded once and shared. A viewer near the
-//! head takes frames from its lane; one that fell behind, or has just subscribed, reads the log. Both are indexed by `seq`,
-//! so switching between them needs no handshake:
+//! for each projection in use: a projector and the frames of the latest records, encoded once and shared. The thread that
+//! commits only hands the records over and wakes the viewers; the first of them writes the frames of its lane. A viewer near
+//! the head takes frames from its lane; one that fell behind, or has just subscribed, reads the log. Both are indexed by
+//! `seq`, so switching between them needs no handshake:
 //!
 //! ```text
 //!   seq   1 … 40 41 42 43 44 45 46 │ 47 48          log: all durable records
@@ -60,22 +61,22 @@ impl Hub {
         }
     }
 
-    /// Publishes records that became durable.
-    pub(crate) fn publish(&self, thread: &ThreadId, records: &[Record]) {
-        self.publish_if_at_most(thread, records, usize::MAX);
+    /// Publishes records that became durable. Their frames are written here, before a viewer is woken: for many viewers, and
+    /// for frames that take long.
+    pub(crate) fn publish(&self, thread: &ThreadId, records: &Arc<[Record]>) {
+        if let Some(topic) = self.topic(thread) {
+            topic.publish_frames(records);
+        }
     }
 
-    /// Publishes records that became durable if that is quick; the caller must not be held up.
+    /// Publishes records that became durable if that is quick; the caller must not be held up. The first viewer that is woken
+    /// writes the frames, for all viewers of its lane.
     #[must_use]
-    pub(crate) fn try_publish_inline(&self, thread: &ThreadId, records: &[Record]) -> bool {
-        self.publish_if_at_most(thread, records, INLINE_PUBLISH_VIEWERS_MAX)
-    }
-
-    fn publish_if_at_most(&self, thread: &ThreadId, records: &[Record], viewers_max: usize) -> bool {
+    pub(crate) fn try_publish_inline(&self, thread: &ThreadId, records: &Arc<[Record]>) -> bool {
         let watched = lock(&self.topics).get(thread).map(|entry| (Arc::clone(&entry.topic), entry.viewers));
         match watched {
-            Some((_, viewers)) if viewers > viewers_max => return false,
-            Some((topic, _)) => topic.publish(records),
+            Some((_, viewers)) if viewers > INLINE_PUBLISH_VIEWERS_MAX => return false,
+            Some((topic, _)) => topic.publish_records(records),
             None => {}
         }
         true
@@ -109,20 +110,89 @@ impl Hub {
     }
 }
 
-/// One watched thread.
+/// One watched thread. Who needs both locks takes that of the lanes first. Whoever commits takes only that of the feed, and
+/// never waits for frames to be written.
 #[derive(Default)]
 pub(crate) struct Topic {
-    state: Mutex<TopicState>,
+    lanes: Mutex<Lanes>,
+    feed: Mutex<Feed>,
 }
 
+/// What was published, and who waits for more.
 #[derive(Default)]
-struct TopicState {
+struct Feed {
     /// The last record that was published here.
     head: Seq,
+    /// The records after this one and up to the head, as far as a lane may still need them.
+    batches: VecDeque<Arc<[Record]>>,
+    batches_after: Seq,
+    batch_bytes: usize,
     closed: bool,
-    /// One for each projection in use, so there are few.
-    lanes: Vec<(Arc<str>, Lane)>,
     wakers: WakerSlots,
+}
+
+impl Feed {
+    fn push(&mut self, records: &Arc<[Record]>, last: Seq) {
+        self.head = self.head.max(last);
+        self.batch_bytes += size_of_records(records);
+        self.batches.push_back(Arc::clone(records));
+        // A lane that nobody reads any more must not keep everything.
+        while self.batch_bytes > LANE_BYTES_MAX && self.batches.len() > 1 {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(oldest) = self.batches.pop_front() else { return };
+        self.batch_bytes -= size_of_records(&oldest);
+        self.batches_after = oldest.last().map_or(self.batches_after, |last| last.seq);
+    }
+
+    /// Drops the batches that every lane has, if the slowest one has this record.
+    fn drop_up_to(&mut self, slowest: Seq) {
+        while self.batches.front().is_some_and(|batch| batch.last().is_none_or(|last| last.seq <= slowest)) {
+            self.drop_oldest();
+        }
+    }
+
+    /// There is nothing between the lanes and `head`.
+    fn skip_to(&mut self, head: Seq) {
+        self.batches.clear();
+        (self.head, self.batches_after, self.batch_bytes) = (head, head, 0);
+    }
+
+    fn batches_after(&self, seq: Seq) -> Vec<Arc<[Record]>> {
+        let is_new = |batch: &&Arc<[Record]>| batch.last().is_some_and(|last| last.seq > seq);
+        self.batches.iter().filter(is_new).cloned().collect()
+    }
+}
+
+fn size_of_records(records: &[Record]) -> usize {
+    records.iter().map(Record::size_bytes).sum()
+}
+
+/// One for each projection in use, so there are few.
+#[derive(Default)]
+struct Lanes(Vec<(Arc<str>, Lane)>);
+
+impl Lanes {
+    fn find(&mut self, name: &str) -> Option<&mut Lane> {
+        self.0.iter_mut().find(|(lane, _)| **lane == *name).map(|(_, lane)| lane)
+    }
+
+    /// Removes what cannot be continued: a lane with a gap would look complete. A viewer that has not read all of an ended
+    /// lane finds the rest in the log.
+    fn retain_continuable(&mut self, feed: &Feed) {
+        self.0.retain(|(_, lane)| {
+            lane.projected_seq >= feed.head || (lane.projected_seq >= feed.batches_after && !lane.is_ended())
+        });
+    }
+
+    /// The last record that all lanes but this one have.
+    fn slowest_but(&self, name: &str) -> Seq {
+        let others = self.0.iter().filter(|(lane, _)| **lane != *name);
+        others.map(|(_, lane)| lane.projected_seq).min().unwrap_or(Seq(u64::MAX))
+    }
 }
 
 /// One slot per viewer, so that a viewer that polls twice is woken once.
@@ -201,28 +271,24 @@ pub(crate) struct FrameRequest<'a> {
     pub(crate) projector: Option<&'a dyn Projection>,
 }
 
-impl TopicState {
-    fn lane(&self, name: &str) -> Option<&Lane> {
-        self.lanes.iter().find(|(lane, _)| **lane == *name).map(|(_, lane)| lane)
-    }
-}
-
 impl Topic {
     /// Returns the frames after the cursor, or registers the waker.
     pub(crate) fn poll_frames(&self, request: &FrameRequest<'_>, waker: &Waker) -> LaneFrames {
-        let mut state = lock(&self.state);
-        if state.head > request.cursor {
-            return state
-                .lane(request.lane)
-                .and_then(|lane| lane.frames_after(request.cursor))
-                .unwrap_or(LaneFrames::Behind);
+        let mut lanes = lock(&self.lanes);
+        let mut feed = lock(&self.feed);
+        if feed.head > request.cursor {
+            let unprojected = take_unprojected(&mut feed, &mut lanes, request.lane);
+            drop(feed);
+            let Some(lane) = lanes.find(request.lane) else { return LaneFrames::Behind };
+            lane.push(&unprojected);
+            return lane.frames_after(request.cursor).unwrap_or(LaneFrames::Behind);
         }
         // Only now: frames that were published before the end are still delivered, or a complete run would look interrupted.
-        if state.closed {
+        if feed.closed {
             return LaneFrames::Closed;
         }
         // Nothing was published beyond the cursor, so a lane opened here misses nothing.
-        if state.lane(request.lane).is_none() {
+        if lanes.find(request.lane).is_none() {
             let Some(projector) = request.projector else { return LaneFrames::Behind };
             let lane = Lane {
                 projector: projector.boxed_clone(),
@@ -230,55 +296,77 @@ impl Topic {
                 chunks: VecDeque::new(),
                 bytes: 0,
             };
-            state.lanes.push((Arc::clone(request.lane), lane));
+            lanes.0.push((Arc::clone(request.lane), lane));
         }
-        state.wakers.set(request.slot, Some(waker.clone()));
+        feed.wakers.set(request.slot, Some(waker.clone()));
         LaneFrames::Pending
     }
 
     /// Allocates the slot of a viewer. [`Topic::unregister_viewer`] releases it.
     pub(crate) fn register_viewer(&self) -> usize {
-        lock(&self.state).wakers.allocate()
+        lock(&self.feed).wakers.allocate()
     }
 
     pub(crate) fn unregister_viewer(&self, slot: usize) {
-        lock(&self.state).wakers.release(slot);
+        lock(&self.feed).wakers.release(slot);
     }
 
-    fn publish(&self, records: &[Record]) {
+    /// Leaves the frames to the viewers that are woken.
+    fn publish_records(&self, records: &Arc<[Record]>) {
         let Some(last) = records.last() else { return };
-        let mut state = lock(&self.state);
-        // A viewer that has not read all of an ended lane finds the rest in the log.
-        state.lanes.retain(|(_, lane)| !lane.is_ended());
-        for (_, lane) in &mut state.lanes {
-            lane.push(records);
+        let mut feed = lock(&self.feed);
+        feed.push(records, last.seq);
+        wake_all(feed);
+    }
+
+    /// Writes the frames first. A thread has one append in flight, so nothing is published meanwhile.
+    fn publish_frames(&self, records: &Arc<[Record]>) {
+        let Some(last) = records.last() else { return };
+        let mut lanes = lock(&self.lanes);
+        let feed = lock(&self.feed);
+        lanes.retain_continuable(&feed);
+        let earlier = feed.batches_after(Seq::ZERO);
+        drop(feed);
+        for (_, lane) in lanes.0.iter_mut().filter(|(_, lane)| !lane.is_ended()) {
+            lane.push(&earlier);
+            lane.push(std::slice::from_ref(records));
         }
-        state.head = state.head.max(last.seq);
-        wake_all(state);
+        let mut feed = lock(&self.feed);
+        feed.skip_to(last.seq);
+        wake_all(feed);
     }
 
     fn advance_head(&self, head: Seq) {
-        let mut state = lock(&self.state);
-        if head <= state.head {
+        let mut lanes = lock(&self.lanes);
+        let mut feed = lock(&self.feed);
+        if head <= feed.head {
             return;
         }
-        // A lane with a gap would look complete.
-        state.lanes.retain(|(_, lane)| lane.projected_seq >= head);
-        state.head = head;
-        wake_all(state);
+        feed.skip_to(head);
+        lanes.retain_continuable(&feed);
+        wake_all(feed);
     }
 
     fn close(&self) {
-        let mut state = lock(&self.state);
-        state.closed = true;
-        wake_all(state);
+        let mut feed = lock(&self.feed);
+        feed.closed = true;
+        wake_all(feed);
     }
 }
 
+/// The batches that a lane has not seen. The feed keeps them only for the other lanes.
+fn take_unprojected(feed: &mut Feed, lanes: &mut Lanes, name: &str) -> Vec<Arc<[Record]>> {
+    lanes.retain_continuable(feed);
+    let Some(projected_seq) = lanes.find(name).map(|lane| lane.projected_seq) else { return Vec::new() };
+    let unprojected = feed.batches_after(projected_seq);
+    feed.drop_up_to(lanes.slowest_but(name));
+    unprojected
+}
+
 /// Wakes all waiting viewers after the lock is released.
-fn wake_all(mut state: MutexGuard<'_, TopicState>) {
-    let waiting = state.wakers.take_all();
-    drop(state);
+fn wake_all(mut feed: MutexGuard<'_, Feed>) {
+    let waiting = feed.wakers.take_all();
+    drop(feed);
     waiting.into_iter().for_each(Waker::wake);
 }
 
@@ -288,12 +376,17 @@ impl Lane {
     }
 
     /// Projects the records that the projector has not seen in the log already.
-    fn push(&mut self, records: &[Record]) {
-        let mut frames = Frames::for_records(records);
+    fn push(&mut self, batches: &[Arc<[Record]>]) {
         let after = self.projected_seq;
-        for record in records.iter().filter(|record| record.seq > after) {
-            self.projector.project(record, &mut frames);
-            self.projected_seq = record.seq;
+        let mut frames = Frames::for_records(batches.iter().flat_map(|batch| batch.iter()));
+        for batch in batches {
+            for record in batch.iter().filter(|record| record.seq > after) {
+                self.projector.project(record, &mut frames);
+                self.projected_seq = record.seq;
+            }
+            if frames.is_finished() {
+                break;
+            }
         }
         if self.projected_seq == after {
             return;

@@ -110,7 +110,7 @@ fn law_5_any_interleaving_of_append_and_attach() {
                 })
                 .collect();
             for batch in [1..=1, 2..=4, 5..=RECORDS] {
-                let records: Vec<Record> = batch.map(record).collect();
+                let records: std::sync::Arc<[Record]> = batch.map(record).collect();
                 log.lock().unwrap().extend(records.iter().cloned());
                 hub.publish(&ThreadId::from("thr_1"), &records);
             }

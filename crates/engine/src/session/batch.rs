@@ -130,11 +130,11 @@ impl ThreadSession<'_> {
         let consumed_rows = changes.iter().filter_map(row_of).collect();
         let context = self.context;
         let published = Arc::new(AtomicBool::new(false));
+        let records: Arc<[Record]> = records.into();
         if Defect::PublishBeforeCommit.is_planted() {
             context.shared.hub.publish(&context.thread, &records);
             published.store(true, Relaxed);
         }
-        let records: Arc<[Record]> = records.into();
         let settled = settled_runs(&changes);
         let batch = AppendBatch {
             owner: context.owner.clone(),

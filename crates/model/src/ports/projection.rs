@@ -50,14 +50,12 @@ const FRAME_OVERHEAD_BYTES: usize = 160;
 
 impl Frames {
     /// Reserves capacity for the frames of these records: a buffer that grows could hold twice what it needs.
-    pub fn for_records(records: &[Record]) -> Self {
-        let bytes = records.iter().map(|record| record.public.len() + FRAME_OVERHEAD_BYTES).sum();
-        Self {
-            bytes: BytesMut::with_capacity(bytes),
-            ends: Vec::with_capacity(records.len()),
-            finished: false,
-            skip: 0,
-        }
+    pub fn for_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let size = |(count, bytes): (usize, usize), record: &Record| {
+            (count + 1, bytes + record.public.len() + FRAME_OVERHEAD_BYTES)
+        };
+        let (count, bytes) = records.into_iter().fold((0, 0), size);
+        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(count), finished: false, skip: 0 }
     }
 
     /// Skips the first `skip` frames.

@@ -16,6 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use store::SqliteOptions;
 use toml::de::DeTable;
 
 const KEYS: [&str; 12] = [
@@ -110,7 +111,7 @@ fn read_settings(
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
         shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
-        commit_spacing: ms(&store, "commit_spacing_ms").unwrap_or_default(),
+        commit_spacing: ms(&store, "commit_spacing_ms").unwrap_or(SqliteOptions::COMMIT_SPACING),
         disk_reserve_bytes: store.number("disk_reserve_bytes", 0..=u64::MAX).unwrap_or(DISK_RESERVE_BYTES),
         public_url: files::read_public_url(&files),
         files: files::read_files(&files, findings, overrides.env, auth),

@@ -5,6 +5,7 @@
 //! ended runs. After an SQLite error it drops the connection and scans the database again before the next task, because
 //! a sync that failed once may report success the next time. A full disk is no such error: see `writer_space`.
 
+use super::commit_pacer::CommitPacer;
 use super::data_folder::DataFolder;
 use super::dead_rows::SweepScope;
 use super::disk_reserve::DiskReserve;
@@ -46,8 +47,8 @@ fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &WriteFail
     }
 }
 
-/// Number of tasks in eight commits above which the next commit does not wait for a larger group.
-const GROUP_SIZE_TARGET: usize = 8 * 6;
+/// Number of queued tasks above which the next commit does not wait for more.
+const SPACED_TASKS_MAX: usize = 256;
 
 /// The size of maintenance steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,6 @@ const DELETE_ROWS_IDLE: u64 = 4_096;
 pub(crate) struct GroupLimits {
     pub(crate) ops_max: usize,
     pub(crate) bytes_max: usize,
-    pub(crate) commit_spacing: Duration,
 }
 
 pub(crate) struct SqliteWriter {
@@ -79,9 +79,7 @@ pub(crate) struct SqliteWriter {
     pub(crate) readers: Arc<ReaderPool>,
     pub(crate) stats: Arc<Mutex<WriterStats>>,
     pub(crate) limits: GroupLimits,
-    /// The number of tasks in the last eight commits: a moving average, times eight.
-    pub(crate) avg_group_size: usize,
-    pub(crate) last_commit: Option<Instant>,
+    pub(crate) pacer: CommitPacer,
     /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,
     /// When to retry, after a reader prevented truncating the log.
@@ -107,8 +105,8 @@ impl SqliteWriter {
         while let Some(message) = self.next_message(&mut messages) {
             let mut group = Vec::new();
             let is_change = matches!(message, WriterMessage::Run { cost: TaskCost::Bytes(_), .. });
-            if self.avg_group_size < GROUP_SIZE_TARGET && is_change && !self.is_full() {
-                self.wait_commit_spacing();
+            if is_change && messages.len() < SPACED_TASKS_MAX && !self.is_full() {
+                self.wait_for_group();
             }
             let mut bytes = 0;
             let mut next = Some(message);
@@ -170,12 +168,12 @@ impl SqliteWriter {
         }
     }
 
-    /// Waits until `commit_spacing` has passed since the last commit.
-    fn wait_commit_spacing(&self) {
-        let since = self.last_commit.map(|last| last.elapsed());
-        if let Some(left) = since.and_then(|since| self.limits.commit_spacing.checked_sub(since)) {
+    /// Lets the group grow while commits follow each other too fast.
+    fn wait_for_group(&self) {
+        let delay = self.pacer.delay(Instant::now());
+        if !delay.is_zero() {
             #[expect(clippy::disallowed_methods, reason = "time itself is what is waited for")]
-            std::thread::sleep(left);
+            std::thread::sleep(delay);
         }
     }
 
@@ -193,7 +191,6 @@ impl SqliteWriter {
         if tasks.is_empty() {
             return;
         }
-        self.avg_group_size = self.avg_group_size - self.avg_group_size / 8 + tasks.len();
         let Some(conn) = self.take_connection() else {
             let failure =
                 if self.is_full() { WriteFailure::NoSpace } else { "the database could not be opened".into() };
@@ -214,7 +211,7 @@ impl SqliteWriter {
                 self.wal_needs_truncate |= effects.has_deleted_content;
                 let wrote = conn.total_changes() != changes_before;
                 if wrote {
-                    self.last_commit = Some(Instant::now());
+                    self.pacer.on_commit(Instant::now());
                 }
                 self.conn = Some(conn);
                 let mut stats = lock(&self.stats);
@@ -229,7 +226,6 @@ impl SqliteWriter {
                 send_replies(tasks, Err(&failure));
             }
         }
-        self.last_commit = Some(Instant::now());
         self.backoff_commits = self.backoff_commits.saturating_sub(1);
     }
 

@@ -1,0 +1,160 @@
+//! What a delta costs on its way from a provider to a client, in allocations: the same figure on every machine, busy or not.
+//!
+//! The path is the real one without its sockets: bytes of a provider's stream, the ingest of its protocol, the machine,
+//! a sealed record, an append to SQLite, a projection, the bytes of a frame. The counts are those of the whole process, the
+//! store's writer thread included. A bound is a little above what was counted when it was set; what makes it fail is one more
+//! allocation per delta somewhere on the path.
+
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, apply_input};
+use model::command::Command;
+use model::definition::{Agent, Definitions};
+use model::model_turn::ModelRequest;
+use model::ports::{
+    AppendBatch, AppendOutcome, ClaimOutcome, DirectoryChange, Frames, Inbox as _, InboxWriter as _, Journal as _, Lease, Projection,
+};
+use model::thread::ThreadFold;
+use model::{NodeId, Record, Seq};
+use protocol::chat::ChatProjection;
+use protocol::messages::MessagesProjection;
+use protocol::responses::ResponsesProjection;
+use protocol::task::{RecordScope, TaskProjection};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+use std::sync::Arc;
+use store::{SqliteOptions, SqliteStore};
+use store_conformance::fixtures::{new_thread_submission, nth_run, nth_thread, start_command, test_user};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Deltas that fill caches and buffers first, and those that count.
+const WARM_UP: usize = 300;
+const COUNTED: usize = 2_000;
+
+const CHUNK: &str = concat!(
+    r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m","#,
+    r#""choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}"#,
+    "\n\n"
+);
+
+struct DeltaPath {
+    decoder: sse::Decoder,
+    ingest: Box<dyn upstream::Ingest>,
+    run: RunState,
+    model: EffectId,
+    store: SqliteStore,
+    lease: Lease,
+    head: Seq,
+    projection: Box<dyn Projection>,
+    frame_bytes: usize,
+    _folder: tempfile::TempDir,
+}
+
+impl DeltaPath {
+    async fn new(projection: Box<dyn Projection>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path(), &SqliteOptions::default()).unwrap();
+        let (user, thread, run_id) = (test_user(), nth_thread(1), nth_run(1));
+        let Command::Start(start) = start_command(&run_id) else { unreachable!("a start") };
+        store.submit(&user, new_thread_submission(&thread, start_command(&run_id))).await.unwrap();
+        let ClaimOutcome::Granted(lease) = store.claim(&user, &thread, &NodeId::from("n")).await.unwrap() else {
+            unreachable!("nobody else has it")
+        };
+        let agent = Agent { name: "demo".to_owned(), models: vec!["p/m".to_owned()], ..Agent::default() };
+        let definitions = Definitions { agents: [("demo".to_owned(), agent)].into(), ..Definitions::default() };
+        let mut run = RunState::new(user, thread, Arc::new(definitions), ThreadFold::default(), None);
+        let mut out = MachineOutput::new(1);
+        apply_input(&mut run, MachineInput::Start(start), &mut out);
+        let call = out.effects.into_iter().find_map(|effect| match effect {
+            Effect::CallModel { id, request, .. } => Some((id, request)),
+            _ => None,
+        });
+        let (model, request): (EffectId, Box<ModelRequest>) = call.expect("the model is called");
+        let ingest = upstream::chat::new_ingest("http://localhost".to_owned(), &request);
+        let decoder = sse::Decoder::new(sse::DecodeLimits::default());
+        let mut path = Self {
+            decoder,
+            ingest,
+            run,
+            model,
+            store,
+            lease,
+            head: Seq::ZERO,
+            projection,
+            frame_bytes: 0,
+            _folder: folder,
+        };
+        let started = DirectoryChange::RunStarted { run: run_id, agent: "demo".to_owned(), first: Seq(1), at: 1 };
+        path.log(out.drafts, vec![started]).await;
+        path
+    }
+
+    /// One chunk of the provider, up to the bytes for the client.
+    async fn pass_delta(&mut self) {
+        let mut input = CHUNK.as_bytes();
+        let mut events = Vec::new();
+        while let Some(event) = self.decoder.decode(&mut input).unwrap() {
+            self.ingest.on_event(&event, &mut events);
+        }
+        let mut out = MachineOutput::new(2);
+        for event in events {
+            apply_input(&mut self.run, MachineInput::Model { id: self.model.clone(), event }, &mut out);
+        }
+        self.log(out.drafts, Vec::new()).await;
+    }
+
+    async fn log(&mut self, drafts: Vec<model::record::RecordDraft>, changes: Vec<DirectoryChange>) {
+        let (thread, run) = (nth_thread(1), nth_run(1));
+        let records: Arc<[Record]> =
+            drafts.into_iter().map(|draft| Record::seal(&thread, &run, self.lease.epoch, draft)).collect();
+        let batch = AppendBatch {
+            owner: test_user(),
+            thread,
+            epoch: self.lease.epoch,
+            head: self.head,
+            records: Arc::clone(&records),
+            changes: changes.into(),
+        };
+        self.head = records.last().map_or(self.head, |last| last.seq);
+        assert_eq!(self.store.append(batch).await, AppendOutcome::Durable);
+        let mut frames = Frames::for_records(records.iter());
+        records.iter().for_each(|record| self.projection.project(record, &mut frames));
+        self.frame_bytes += frames.into_parts().0.len();
+    }
+}
+
+async fn allocations_per_delta(projection: Box<dyn Projection>) -> f64 {
+    let mut path = DeltaPath::new(projection).await;
+    for _ in 0..WARM_UP {
+        path.pass_delta().await;
+    }
+    let (region, before) = (Region::new(ALLOCATOR), path.frame_bytes);
+    for _ in 0..COUNTED {
+        path.pass_delta().await;
+    }
+    let change = region.change();
+    assert!(path.frame_bytes - before > COUNTED * " token".len(), "every delta reaches the client");
+    let count = u32::try_from(change.allocations + change.reallocations).unwrap();
+    f64::from(count) / f64::from(u32::try_from(COUNTED).unwrap())
+}
+
+/// One test, because the counts are those of the process.
+#[tokio::test]
+async fn a_delta_costs_a_bounded_number_of_allocations() {
+    let run = || nth_run(1);
+    let paths: [(&str, Box<dyn Projection>, f64); 4] = [
+        ("tasks", Box::new(TaskProjection::new(RecordScope::Run(run()))), 60.0),
+        ("responses", Box::new(ResponsesProjection::new(run(), 0, &nth_thread(1))), 60.0),
+        ("chat", Box::new(ChatProjection::new(run(), 0, false.into())), 60.0),
+        ("messages", Box::new(MessagesProjection::new(run(), 0)), 60.0),
+    ];
+    let mut over = Vec::new();
+    for (name, projection, bound) in paths {
+        let count = allocations_per_delta(projection).await;
+        println!("{name}: {count:.1} allocations per delta, at most {bound}");
+        if count > bound {
+            over.push(format!("{name}: {count:.1} allocations per delta, at most {bound}"));
+        }
+    }
+    assert!(over.is_empty(), "{over:?}");
+}
