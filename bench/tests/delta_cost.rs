@@ -10,7 +10,8 @@ use model::command::Command;
 use model::definition::{Agent, Definitions};
 use model::model_turn::ModelRequest;
 use model::ports::{
-    AppendBatch, AppendOutcome, ClaimOutcome, DirectoryChange, Frames, Inbox as _, InboxWriter as _, Journal as _, Lease, Projection,
+    AppendBatch, AppendOutcome, ClaimOutcome, DirectoryChange, Frames, Inbox as _, InboxWriter as _, Journal as _,
+    Lease, Projection,
 };
 use model::thread::ThreadFold;
 use model::{NodeId, Record, Seq};

@@ -43,9 +43,9 @@ mod write_task;
 mod writer;
 mod writer_space;
 
-pub(crate) use commit_pacer::CommitPacer;
-use attachment_links::owner_and_path;
+pub(crate) use attachment_links::owner_and_path;
 pub(crate) use attachments::attachment_row;
+use commit_pacer::CommitPacer;
 pub(crate) use data_folder::DataFolder;
 pub use data_folder::StoreOpenError;
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
@@ -181,10 +181,7 @@ impl SqliteStore {
             log_count,
             ..WriterState::default()
         };
-        let limits = GroupLimits {
-            ops_max: options.group_ops_max.max(1),
-            bytes_max: options.group_bytes_max.max(1),
-        };
+        let limits = GroupLimits { ops_max: options.group_ops_max.max(1), bytes_max: options.group_bytes_max.max(1) };
         let mut writer = SqliteWriter {
             conn,
             folder,
