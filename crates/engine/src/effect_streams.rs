@@ -92,25 +92,28 @@ enum EffectSource {
 
 impl EffectStream {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MachineInput> {
-        let id = self.id.clone();
+        // Most polls find nothing, so the id is cloned only for an input.
+        let id = || self.id.clone();
         match &mut self.source {
             EffectSource::Model(events) => events
                 .as_mut()
                 .poll_next(cx)
-                .map(|event| MachineInput::Model { id, event: event.unwrap_or_else(truncated_model_stream) }),
+                .map(|event| MachineInput::Model { id: id(), event: event.unwrap_or_else(truncated_model_stream) }),
             EffectSource::Tool { events, deadline, timeout } => match events.as_mut().poll_next(cx) {
                 Poll::Ready(event) => {
-                    Poll::Ready(MachineInput::Tool { id, event: event.unwrap_or_else(truncated_tool_stream) })
+                    Poll::Ready(MachineInput::Tool { id: id(), event: event.unwrap_or_else(truncated_tool_stream) })
                 }
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                     let message = format!("The tool did not end within {} ms and was stopped.", timeout.as_millis());
                     MachineInput::Tool {
-                        id,
+                        id: id(),
                         event: ToolEvent::End(ToolOutput::failed(ErrorCode::ToolTimeout, message)),
                     }
                 }),
             },
-            EffectSource::File(answer) => answer.as_mut().poll(cx).map(|answer| MachineInput::File { id, answer }),
+            EffectSource::File(answer) => {
+                answer.as_mut().poll(cx).map(|answer| MachineInput::File { id: id(), answer })
+            }
         }
     }
 }

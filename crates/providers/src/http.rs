@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The crate `upstream` knows what the dialects mean; here is the transport. `request` sends a request and checks the head
-//! of the response, `turn` reads its body within the limits of `turn_timeouts`, `failure` describes transport failures,
+//! of the response, `response_reader` reads its body within the limits of `turn_timeouts`, `turn` puts both together,
+//! `failure` describes transport failures,
 //! and `secrets` keeps the API key out of everything. `refused_history` remembers what a service did not accept back.
 //!
 //! Invariant: a turn ends with exactly one `End` or `Failed`, whatever the service does, and within its total time-out.
@@ -18,6 +19,7 @@ mod client;
 mod failure;
 mod refused_history;
 mod request;
+mod response_reader;
 mod retry_after;
 mod secrets;
 mod settings;
@@ -31,7 +33,6 @@ pub use secrets::{ResolvedText, SecretResolver};
 pub use settings::{HttpProviderSettings, HttpTimeouts, ResponseLimits};
 
 use client::HttpProviderInner;
-use futures_util::stream;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{BoxStream, ModelClient};
 use refused_history::RefusedHistory;
@@ -59,8 +60,7 @@ impl HttpProvider {
 
 impl ModelClient for HttpProvider {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
-        let turn = Box::new(turn::HttpTurn::new(Arc::clone(&self.inner), request));
-        Box::pin(stream::unfold(turn, |mut turn| async move { Some((Box::pin(turn.next()).await?, turn)) }))
+        Box::pin(turn::HttpTurn::new(Arc::clone(&self.inner), request))
     }
 
     fn takes_image_urls(&self, _model: &str) -> bool {

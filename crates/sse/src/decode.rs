@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use super::find_line_end;
 
+/// A buffer that grew beyond this for one long event is shortened again.
+const KEPT_BUFFER_BYTES: usize = 16 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Bounds on the memory of a decoder.
@@ -30,7 +32,7 @@ impl Default for DecodeLimits {
 }
 
 /// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
     /// The last id of the stream, set by this event or before it; `None` if there is none or it was reset. Shared, because
     /// a stream of tiny events may repeat one long id.
@@ -85,9 +87,11 @@ pub struct Decoder {
     after_cr: bool,
     /// No line has ended yet, so the next one may begin with a byte order mark.
     at_start: bool,
-    event: Option<String>,
-    /// `None` until the event has a `data` line: without one, its blank line emits nothing.
-    data: Option<String>,
+    /// Empty without an `event` line.
+    event: String,
+    data: String,
+    /// Without a `data` line, the blank line emits nothing.
+    has_data: bool,
     /// From the latest `id` line; a blank line makes it the last event id.
     pending_id: Option<Arc<str>>,
     last_event_id: Option<Arc<str>>,
@@ -103,8 +107,9 @@ impl Decoder {
             partial: Vec::new(),
             after_cr: false,
             at_start: true,
-            event: None,
-            data: None,
+            event: String::new(),
+            data: String::new(),
+            has_data: false,
             pending_id: None,
             last_event_id: None,
             retry_ms: None,
@@ -116,13 +121,23 @@ impl Decoder {
     /// # Errors
     /// When the stream exceeds a limit. Every later call returns the same error.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<SseEvent>, DecodeError> {
+        let mut event = SseEvent::default();
+        Ok(self.decode_into(input, &mut event)?.then_some(event))
+    }
+
+    /// As [`Decoder::decode`], into an event that exists, so that a stream of many small events needs no allocation per
+    /// event. Returns `false` if all of `input` was consumed; then `event` is unchanged.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn decode_into(&mut self, input: &mut &[u8], event: &mut SseEvent) -> Result<bool, DecodeError> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        self.advance(input).inspect_err(|failure| {
+        self.advance(input, event).inspect_err(|failure| {
             self.failure = Some(*failure);
             self.partial = Vec::new();
-            self.data = None;
+            self.data = String::new();
         })
     }
 
@@ -136,7 +151,7 @@ impl Decoder {
         self.retry_ms
     }
 
-    fn advance(&mut self, input: &mut &[u8]) -> Result<Option<SseEvent>, DecodeError> {
+    fn advance(&mut self, input: &mut &[u8], event: &mut SseEvent) -> Result<bool, DecodeError> {
         while !input.is_empty() {
             if std::mem::take(&mut self.after_cr)
                 && let Some(rest) = input.strip_prefix(b"\n")
@@ -157,31 +172,32 @@ impl Decoder {
             };
             *input = tail;
             self.after_cr = *line_end == b'\r';
-            if let Some(event) = self.end_line(head)? {
-                return Ok(Some(event));
+            if self.end_line(head, event)? {
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// `tail` ends the current line. A line within one chunk is parsed without a copy.
-    fn end_line(&mut self, tail: &[u8]) -> Result<Option<SseEvent>, DecodeError> {
+    fn end_line(&mut self, tail: &[u8], event: &mut SseEvent) -> Result<bool, DecodeError> {
         if self.partial.is_empty() {
-            return self.parse_line(tail);
+            return self.parse_line(tail, event);
         }
         let mut line = std::mem::take(&mut self.partial);
         line.extend_from_slice(tail);
-        let event = self.parse_line(&line)?;
+        let is_complete = self.parse_line(&line, event)?;
         line.clear();
+        line.shrink_to(KEPT_BUFFER_BYTES);
         self.partial = line;
-        Ok(event)
+        Ok(is_complete)
     }
 
-    fn parse_line(&mut self, line: &[u8]) -> Result<Option<SseEvent>, DecodeError> {
+    fn parse_line(&mut self, line: &[u8], event: &mut SseEvent) -> Result<bool, DecodeError> {
         let mark = if std::mem::take(&mut self.at_start) { BYTE_ORDER_MARK } else { b"" };
         let line = line.strip_prefix(mark).unwrap_or(line);
         if line.is_empty() {
-            return Ok(self.dispatch());
+            return Ok(self.dispatch(event));
         }
         // A line without a colon is a name with an empty value; a comment has an empty name.
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
@@ -190,35 +206,50 @@ impl Decoder {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
             b"data" => self.append_data(&utf8_lossy(value))?,
-            b"event" => self.event = non_empty(utf8_lossy(value)).map(Cow::into_owned),
+            b"event" => {
+                self.event.clear();
+                self.event.push_str(&utf8_lossy(value));
+            }
             b"id" if !value.contains(&0) => self.pending_id = non_empty(utf8_lossy(value)).map(Arc::from),
             b"retry" => self.retry_ms = parse_digits(value).or(self.retry_ms),
             _ => {}
         }
-        Ok(None)
+        Ok(false)
     }
 
     fn append_data(&mut self, value: &str) -> Result<(), DecodeError> {
-        let buffered_bytes = self.data.as_ref().map_or(0, |data| data.len() + 1);
+        let buffered_bytes = if self.has_data { self.data.len() + 1 } else { 0 };
         if buffered_bytes + value.len() > self.limits.event_bytes_max {
             return Err(DecodeError::EventTooLong { event_bytes_max: self.limits.event_bytes_max });
         }
-        match &mut self.data {
-            Some(data) => {
-                data.push('\n');
-                data.push_str(value);
-            }
-            None => self.data = Some(value.to_owned()),
+        if self.has_data {
+            self.data.push('\n');
         }
+        self.has_data = true;
+        self.data.push_str(value);
         Ok(())
     }
 
-    /// A blank line commits the id, and emits the event if it has data.
-    fn dispatch(&mut self) -> Option<SseEvent> {
+    /// A blank line commits the id, and emits the event if it has data. The buffers of the previous event are used for the
+    /// next one.
+    fn dispatch(&mut self, event: &mut SseEvent) -> bool {
         self.last_event_id.clone_from(&self.pending_id);
-        let event = self.event.take();
-        let data = self.data.take()?;
-        Some(SseEvent { id: self.last_event_id.clone(), event, data })
+        if !std::mem::take(&mut self.has_data) {
+            self.event.clear();
+            return false;
+        }
+        event.id.clone_from(&self.last_event_id);
+        std::mem::swap(&mut event.data, &mut self.data);
+        match &mut event.event {
+            _ if self.event.is_empty() => event.event = None,
+            Some(name) => std::mem::swap(name, &mut self.event),
+            None => event.event = Some(std::mem::take(&mut self.event)),
+        }
+        for buffer in [&mut self.data, &mut self.event] {
+            buffer.clear();
+            buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+        true
     }
 }
 

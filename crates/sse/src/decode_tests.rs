@@ -229,7 +229,7 @@ fn after_an_error_the_decoder_is_finished() {
     assert_eq!(decoder.decode(&mut &b""[..]), Err(failure));
     assert_eq!(decoder.last_event_id(), Some("1"));
     assert_eq!(decoder.partial.capacity(), 0);
-    assert_eq!(decoder.data, None);
+    assert_eq!(decoder.data.capacity(), 0);
 }
 
 #[test]
@@ -265,6 +265,20 @@ fn tiny_events_share_one_long_id() {
     let events = read(DecodeLimits::default(), [&stream[..]]).events;
     assert_eq!(events.len(), 1000);
     assert!(events.windows(2).all(|pair| Arc::ptr_eq(pair[0].id.as_ref().unwrap(), pair[1].id.as_ref().unwrap())));
+}
+
+#[test]
+fn a_long_event_leaves_no_long_buffers() {
+    let (mut decoder, mut event) = (Decoder::new(DecodeLimits::default()), SseEvent::default());
+    let long = [b"data: ", &vec![b'x'; 500_000][..], b"\n\n"].concat();
+    for mut half in long.chunks(300_000) {
+        decoder.decode_into(&mut half, &mut event).unwrap();
+    }
+    assert_eq!(event.data.len(), 500_000);
+    assert!(decoder.decode_into(&mut &b"data: a\n\n"[..], &mut event).unwrap());
+    assert_eq!(event.data, "a");
+    let kept = [decoder.partial.capacity(), decoder.data.capacity(), event.data.capacity()];
+    assert!(kept.iter().all(|bytes| *bytes <= KEPT_BUFFER_BYTES), "{kept:?}");
 }
 
 /// If every chunk rescanned its line, this would be 10^12 steps.

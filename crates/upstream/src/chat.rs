@@ -1,8 +1,8 @@
 //! Chat Completions: OpenAI and every service that claims compatibility (Ollama, vLLM, llama.cpp, LM Studio, OpenRouter,
 //! DeepSeek, Groq, Mistral, Gemini, Azure).
 //!
-//! - `ingest` reads a stream. Its chunks belong to one message and have no items; `reasoning`, `message_builder` and
-//!   `tool_calls` make items of them, each with a slot from `slot_counter`.
+//! - `ingest` reads a stream, and `delta_chunk` its most frequent chunks. They belong to one message and have no items;
+//!   `reasoning`, `message_builder` and `tool_calls` make items of them, each with a slot from `slot_counter`.
 //! - `request` builds a body that the strictest service accepts.
 //! - `refusal` classifies errors.
 //!
@@ -22,6 +22,7 @@
 //!   `Unknown`, and so is audio.
 
 mod classify_error;
+mod delta_chunk;
 mod ingest;
 mod message_builder;
 mod reasoning;
@@ -32,5 +33,7 @@ mod tool_calls;
 mod usage;
 
 pub use classify_error::classify_error;
+#[cfg(test)]
+pub(crate) use ingest::ChatIngest;
 pub use ingest::new_ingest;
 pub use request::{build_request, without_reasoning};

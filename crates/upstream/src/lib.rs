@@ -8,10 +8,13 @@
 //! - `settings`: the table of model settings with each dialect's field names; `options`: the operator's overrides;
 //! - `history`: the history in an order that every provider accepts;
 //! - `content_parts`, `generated_image`, `tool_name`, `model_family`: what a request has to know about its parts;
-//! - `json`: reading JSON from outside.
+//! - `json`: reading JSON from outside; `delta_json`: reading deltas without a JSON tree.
 
 pub mod chat;
 mod content_parts;
+mod delta_json;
+#[cfg(test)]
+mod delta_tests;
 pub mod generated_image;
 mod history;
 mod json;

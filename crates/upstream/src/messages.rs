@@ -32,6 +32,8 @@ mod wire;
 
 pub use classify_error::classify_error;
 pub use exact_inputs::{ExactInputs, exact_inputs, write_body};
+#[cfg(test)]
+pub(crate) use ingest::MessagesIngest;
 pub use ingest::new_ingest;
 pub use request::{build_request, without_reasoning};
 

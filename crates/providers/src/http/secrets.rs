@@ -1,5 +1,6 @@
 //! Secrets of a turn: resolved for each turn, and redacted everywhere else. Services quote keys in their error messages.
 
+use memchr::memmem::Finder;
 use model::limits::SECRET_CHARS_MIN;
 use model::ports::BoxFuture;
 use serde_json::Value;
@@ -25,6 +26,8 @@ pub struct ResolvedText {
 pub(super) struct TurnSecrets {
     /// Each as it is and JSON-escaped, the longest first, because one may be part of another.
     values: Vec<String>,
+    /// Search for the long ones of `values`, in the same order. Prepared, because every event is searched.
+    long_values: Vec<Finder<'static>>,
 }
 
 impl TurnSecrets {
@@ -36,6 +39,8 @@ impl TurnSecrets {
         }
         self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         self.values.dedup();
+        let long_values = self.values.iter().filter(|value| value.len() >= LONG_SECRET_BYTES);
+        self.long_values = long_values.map(|value| Finder::new(value).into_owned()).collect();
     }
 
     pub(super) fn redact(&self, text: &str) -> String {
@@ -43,8 +48,8 @@ impl TurnSecrets {
     }
 
     pub(super) fn redact_long_values(&self, text: &mut String) {
-        for value in self.values.iter().filter(|value| value.len() >= LONG_SECRET_BYTES) {
-            if text.contains(value) {
+        if self.long_values.iter().any(|value| value.find(text.as_bytes()).is_some()) {
+            for value in self.values.iter().filter(|value| value.len() >= LONG_SECRET_BYTES) {
                 *text = text.replace(value, REDACTED);
             }
         }

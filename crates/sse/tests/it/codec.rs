@@ -21,6 +21,19 @@ fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     (events, decoder.last_event_id().map(str::to_owned), decoder.retry_ms(), failure.err())
 }
 
+/// As `read`, with one event for the whole stream.
+fn read_into_one_event<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
+    let mut decoder = Decoder::new(limits);
+    let (mut event, mut events) = (SseEvent::default(), Vec::new());
+    let failure = chunks.into_iter().try_for_each(|mut rest| {
+        while decoder.decode_into(&mut rest, &mut event)? {
+            events.push(event.clone());
+        }
+        Ok(())
+    });
+    (events, decoder.last_event_id().map(str::to_owned), decoder.retry_ms(), failure.err())
+}
+
 /// `bytes` in chunks of these sizes, repeated as needed.
 fn pieces<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = bytes;
@@ -106,6 +119,15 @@ proptest! {
         sizes in prop::collection::vec(1..200_usize, 1..20),
     ) {
         prop_assert_eq!(read(DecodeLimits::default(), pieces(&bytes, &sizes)), read(DecodeLimits::default(), [&bytes[..]]));
+    }
+
+    #[test]
+    fn an_event_that_is_used_again_has_nothing_of_the_previous_one(
+        bytes in stream(),
+        limits in limits(),
+        sizes in prop::collection::vec(1..60_usize, 1..20),
+    ) {
+        prop_assert_eq!(read_into_one_event(limits, pieces(&bytes, &sizes)), read(limits, [&bytes[..]]));
     }
 
     #[test]

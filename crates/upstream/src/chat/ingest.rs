@@ -1,11 +1,13 @@
 //! Turns the chunks of a stream into model events.
 
 use super::classify_error::classify_stream_error;
+use super::delta_chunk::ChatDeltaChunk;
 use super::message_builder::ChatMessageBuilder;
 use super::reasoning::{ReasoningBuilder, ReasoningDelta};
 use super::slot_counter::SlotCounter;
 use super::tool_calls::ChatToolCalls;
 use super::usage::{self, ChatFinishReason};
+use crate::delta_json::DeltaIngest;
 use crate::provider_error::{self, ProviderErrorKind};
 use crate::{Ingest, json};
 use model::event::StopReason;
@@ -24,7 +26,7 @@ pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
 /// Reasoning is done when the message begins, and the message when a call does. Later deltas of either make one more item
 /// that stays open until the end: a service that interleaves everything produces five items, not a thousand.
 #[derive(Debug, Default)]
-struct ChatIngest {
+pub(crate) struct ChatIngest {
     origin: String,
     /// The terminal event was emitted.
     is_finished: bool,
@@ -41,8 +43,18 @@ struct ChatIngest {
     service_tier: Option<String>,
 }
 
-impl Ingest for ChatIngest {
-    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
+impl DeltaIngest for ChatIngest {
+    fn read_delta(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) -> bool {
+        // An event with this name is an error, whatever its data.
+        if self.is_finished || event.event.as_deref() == Some("error") {
+            return false;
+        }
+        let Some(chunk) = ChatDeltaChunk::parse(event.data.trim()) else { return false };
+        self.push_delta_chunk(chunk, out);
+        true
+    }
+
+    fn read_tree(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
         let data = event.data.trim();
         if self.is_finished || data.is_empty() {
             return;
@@ -62,7 +74,7 @@ impl Ingest for ChatIngest {
         }
     }
 
-    fn on_end(&mut self, out: &mut Vec<ModelEvent>) {
+    fn read_end(&mut self, out: &mut Vec<ModelEvent>) {
         match (self.is_finished, &self.finish_reason) {
             (true, _) => {}
             (false, Some(_)) => self.complete(out),
@@ -75,6 +87,23 @@ impl ChatIngest {
     fn fail(&mut self, failure: ModelFailure, out: &mut Vec<ModelEvent>) {
         self.is_finished = true;
         out.push(ModelEvent::Failed(failure));
+    }
+
+    fn push_delta_chunk(&mut self, chunk: ChatDeltaChunk<'_>, out: &mut Vec<ModelEvent>) {
+        update_if_changed(&mut self.model, chunk.model.as_ref().map(|model| model.0.as_ref()));
+        update_if_changed(&mut self.service_tier, chunk.service_tier.as_ref().map(|tier| tier.0.as_ref()));
+        self.has_choice = true;
+        let mut delta = chunk.into_delta();
+        if let Some(reasoning) = delta.take_reasoning() {
+            self.push_reasoning(reasoning, out);
+        }
+        if let Some(text) = delta.content.take() {
+            self.push_text(text.0.into_owned(), None, out);
+        }
+        if let Some(call) = delta.take_call() {
+            self.close_items_before_calls(out);
+            self.calls.push_one(call, &mut self.slot_counter, out);
+        }
     }
 
     fn push_chunk(&mut self, mut chunk: Value, name: Option<&str>, out: &mut Vec<ModelEvent>) {
@@ -158,14 +187,18 @@ impl ChatIngest {
             call_deltas.push(json!({ "function": function }));
         }
         if !call_deltas.is_empty() {
-            if !self.calls.have_started() {
-                self.close_reasoning(out);
-                self.close_message(out);
-            }
+            self.close_items_before_calls(out);
             self.calls.push_deltas(call_deltas, &mut self.slot_counter, out);
         }
         if let Some(audio) = json::take_field(&mut delta, "audio") {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "audio": audio }))));
+        }
+    }
+
+    fn close_items_before_calls(&mut self, out: &mut Vec<ModelEvent>) {
+        if !self.calls.have_started() {
+            self.close_reasoning(out);
+            self.close_message(out);
         }
     }
 

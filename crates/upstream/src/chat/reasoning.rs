@@ -69,13 +69,17 @@ impl ReasoningDelta {
         (text.is_some() || !details.is_empty()).then_some(Self { text, details })
     }
 
+    pub(super) fn from_text(field: ReasoningField, text: String) -> Self {
+        Self { text: Some((field, text)), details: Vec::new() }
+    }
+
     /// Parses a `thinking` part of the content.
     pub(super) fn from_part(part: &Value) -> Option<Self> {
         let text: String = match part.get("thinking")? {
             Value::String(text) => text.clone(),
             parts => parts.as_array()?.iter().filter_map(|part| json::str_field(part, "text")).collect(),
         };
-        (!text.is_empty()).then_some(Self { text: Some((ReasoningField::Thinking, text)), details: Vec::new() })
+        (!text.is_empty()).then(|| Self::from_text(ReasoningField::Thinking, text))
     }
 }
 

@@ -37,12 +37,12 @@ struct ToolCallBuilder {
 
 /// One element of `tool_calls`.
 #[derive(Debug, Default)]
-struct ToolCallDelta {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-    extra_content: Option<Value>,
+pub(super) struct ToolCallDelta {
+    pub(super) index: Option<u64>,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+    pub(super) extra_content: Option<Value>,
 }
 
 impl ToolCallDelta {
@@ -96,9 +96,13 @@ impl ChatToolCalls {
             if has_several {
                 delta.index = delta.index.or(Some(position));
             }
-            if !delta.is_empty() || delta.extra_content.is_some() {
-                self.push_delta(delta, slots, out);
-            }
+            self.push_one(delta, slots, out);
+        }
+    }
+
+    pub(super) fn push_one(&mut self, delta: ToolCallDelta, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
+        if !delta.is_empty() || delta.extra_content.is_some() {
+            self.push_delta(delta, slots, out);
         }
     }
 

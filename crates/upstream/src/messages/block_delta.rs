@@ -1,6 +1,7 @@
 //! Deltas of a content block: by far the most frequent events, so they are parsed without building a JSON tree.
 
 use super::block_builder::ContentBlockKind;
+use crate::delta_json::{BorrowedText, JsonObjectOf, parse_delta};
 use crate::json;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ pub(super) struct ContentBlockDeltaEvent<'a> {
     kind: Cow<'a, str>,
     pub(super) index: u32,
     #[serde(borrow)]
-    delta: DeltaFields<'a>,
+    delta: JsonObjectOf<DeltaFields<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -56,18 +57,14 @@ struct DeltaFields<'a> {
     partial_json: Option<BorrowedText<'a>>,
 }
 
-/// The wrapper lets serde borrow a string without escapes inside an `Option`.
-#[derive(Deserialize)]
-struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
-
 impl<'a> ContentBlockDeltaEvent<'a> {
     /// `None` for every event that needs a full parse.
     pub(super) fn parse(data: &'a str) -> Option<Self> {
-        serde_json::from_str(data).ok().filter(|event: &Self| event.kind == "content_block_delta")
+        parse_delta(data).filter(|event: &Self| event.kind == "content_block_delta")
     }
 
     pub(super) fn block_delta(&self) -> Option<ContentBlockDelta<'_>> {
-        let DeltaFields { kind, text, thinking, partial_json } = &self.delta;
+        let DeltaFields { kind, text, thinking, partial_json } = &self.delta.0;
         match kind.as_ref() {
             "text_delta" => text.as_ref().map(|text| ContentBlockDelta::Text(&text.0)),
             "thinking_delta" => thinking.as_ref().map(|text| ContentBlockDelta::Thinking(&text.0)),

@@ -9,6 +9,7 @@ use super::block_builder::{
 use super::block_delta::{ContentBlockDelta, ContentBlockDeltaEvent};
 use super::classify_error::classify_stream_error;
 use super::item_builder::{MessagesItemBuilder, MessagesUsage};
+use crate::delta_json::DeltaIngest;
 use crate::{Ingest, json, provider_error};
 use model::event::StopReason;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
@@ -20,7 +21,7 @@ pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
 }
 
 #[derive(Debug, Default)]
-struct MessagesIngest {
+pub(crate) struct MessagesIngest {
     origin: String,
     /// Open blocks, in the order of their starts.
     blocks: Vec<ContentBlockBuilder>,
@@ -35,15 +36,17 @@ struct MessagesIngest {
     is_finished: bool,
 }
 
-impl Ingest for MessagesIngest {
-    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
+impl DeltaIngest for MessagesIngest {
+    fn read_delta(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) -> bool {
         if self.is_finished {
-            return;
+            return false;
         }
-        let parsed = ContentBlockDeltaEvent::parse(&event.data);
-        if let Some((parsed, delta)) = parsed.as_ref().and_then(|parsed| Some((parsed, parsed.block_delta()?)))
-            && self.push_delta(Some(parsed.index), delta, out)
-        {
+        let Some(event) = ContentBlockDeltaEvent::parse(&event.data) else { return false };
+        event.block_delta().is_some_and(|delta| self.push_delta(Some(event.index), delta, out))
+    }
+
+    fn read_tree(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
+        if self.is_finished {
             return;
         }
         match model::json::parse_lenient_json(&event.data) {
@@ -52,7 +55,7 @@ impl Ingest for MessagesIngest {
         }
     }
 
-    fn on_end(&mut self, out: &mut Vec<ModelEvent>) {
+    fn read_end(&mut self, out: &mut Vec<ModelEvent>) {
         // With a stop reason and every block ended, nothing is missing but the terminal event.
         if self.stop_reason.is_some() && self.blocks.is_empty() {
             self.finish(out);
@@ -208,7 +211,7 @@ impl MessagesIngest {
         }
     }
 
-    /// Returns `false` if the delta does not fit the block.
+    /// Returns `false`, and changes nothing, if the delta does not fit the block.
     fn push_delta(&mut self, index: Option<u32>, delta: ContentBlockDelta<'_>, out: &mut Vec<ModelEvent>) -> bool {
         let Some(block) = self.blocks.iter_mut().rev().find(|block| block.index == index) else { return false };
         let slot = block.slot;

@@ -3,7 +3,6 @@
 
 use super::event_kind::ArgumentsKind;
 use model::model_turn::{ModelDelta, ModelEvent};
-use serde_json::Value;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArgumentsBuffer {
@@ -73,7 +72,7 @@ impl ArgumentsBuffer {
         if !self.has_opening && (!delta.is_empty() || self.is_closed) {
             text.push_str(r#"{"input":""#);
         }
-        let quoted = Value::from(delta).to_string();
+        let quoted = serde_json::to_string(delta).unwrap_or_default();
         text.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
         if self.is_closed {
             text.push_str(r#""}"#);
@@ -85,7 +84,7 @@ impl ArgumentsBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn arguments_in_any_pieces_are_one_json_text() {

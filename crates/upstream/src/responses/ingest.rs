@@ -1,16 +1,19 @@
 //! Turns the stream of a response into model events.
 
 use super::classify_error::classify_stream_error;
+use super::delta_event::{ResponsesDeltaEvent, UsualDeltaKind};
 use super::event_kind::{ArgumentsKind, ResponsesEventKind};
 use super::hosted_call;
 use super::item_builder::{ComputerTool, ItemProgress, ResponsesItemKind, non_empty_logprobs, part_text};
-use super::item_index::ResponsesItemIndex;
+use super::item_index::{ItemAddress, ResponsesItemIndex};
 use super::part_sequencer::{PartDelta, TextPartKind};
 use crate::Ingest;
+use crate::delta_json::DeltaIngest;
 use crate::json::{non_null_field, str_field, take_field, take_string_field, u32_field};
 use crate::provider_error::{self, ProviderError};
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Reads the response to one request. `origin` is recorded in its raw items.
 pub fn new_ingest(origin: String, turn: &ModelRequest) -> Box<dyn Ingest> {
@@ -20,7 +23,7 @@ pub fn new_ingest(origin: String, turn: &ModelRequest) -> Box<dyn Ingest> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ResponsesIngest {
+pub(crate) struct ResponsesIngest {
     pub(super) origin: String,
     pub(super) computer: ComputerTool,
     pub(super) items: ResponsesItemIndex,
@@ -30,14 +33,37 @@ pub(super) struct ResponsesIngest {
     pub(super) is_finished: bool,
 }
 
-impl Ingest for ResponsesIngest {
-    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
+impl DeltaIngest for ResponsesIngest {
+    fn read_delta(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) -> bool {
+        if self.is_finished {
+            return false;
+        }
+        let data = event.data.trim();
+        let Some((kind, mut event)) = ResponsesDeltaEvent::parse(data) else { return false };
+        let delta = std::mem::take(&mut event.delta);
+        let is_known = match kind {
+            UsualDeltaKind::Text(kind) => {
+                let part = event.part_index(kind);
+                self.push_text(kind, event.item(), part, delta, None, out)
+            }
+            UsualDeltaKind::Arguments(kind) => self.push_arguments(kind, event.item(), &delta, out),
+        };
+        if !is_known {
+            match model::json::parse_lenient_json(data) {
+                Ok(event) => push_unknown(event, out),
+                Err(error) => self.fail(provider_error::invalid_json_failure(data, &error), out),
+            }
+        }
+        true
+    }
+
+    fn read_tree(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
         let data = event.data.trim();
         match data {
             _ if self.is_finished => {}
             // Some services send empty events to keep the connection alive.
             "" => {}
-            "[DONE]" => self.on_end(out),
+            "[DONE]" => self.read_end(out),
             _ => match model::json::parse_lenient_json(data) {
                 Ok(value) => self.dispatch_event(value, event.event.as_deref(), out),
                 Err(error) => self.fail(provider_error::invalid_json_failure(data, &error), out),
@@ -45,7 +71,7 @@ impl Ingest for ResponsesIngest {
         }
     }
 
-    fn on_end(&mut self, out: &mut Vec<ModelEvent>) {
+    fn read_end(&mut self, out: &mut Vec<ModelEvent>) {
         if !self.is_finished {
             self.fail(provider_error::truncated_stream_failure(), out);
         }
@@ -125,7 +151,9 @@ impl ResponsesIngest {
 
     fn part_added(&mut self, mut event: Value, out: &mut Vec<ModelEvent>) {
         let Some((kind, index)) = parse_part(&event) else { return push_unknown(event, out) };
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else { return };
+        let Some(item) = self.items.find_or_create(ItemAddress::of_event(&event), item_kind_of_part(kind), out) else {
+            return;
+        };
         let at = item.parts.find_or_insert(kind, index);
         let mut part = take_field(&mut event, "part").unwrap_or_default();
         let field = if kind == TextPartKind::Refusal { "refusal" } else { "text" };
@@ -136,7 +164,9 @@ impl ResponsesIngest {
 
     fn part_done(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
         let Some((kind, index)) = parse_part(&event) else { return push_unknown(event, out) };
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else { return };
+        let Some(item) = self.items.find_or_create(ItemAddress::of_event(&event), item_kind_of_part(kind), out) else {
+            return;
+        };
         let part = non_null_field(&event, "part");
         let at = item.parts.find_ending(kind, index, part.map(|part| part_text(kind, part)).unwrap_or_default());
         if let Some(part) = part {
@@ -146,26 +176,38 @@ impl ResponsesIngest {
         item.parts.close(item.slot, at, out);
     }
 
-    fn text_delta(&mut self, kind: TextPartKind, mut event: Value, out: &mut Vec<ModelEvent>) {
-        if str_field(&event, "delta").is_none() {
-            return push_unknown(event, out);
-        }
-        let Some(item) = self.items.find_or_create(&event, item_kind_of_part(kind), out) else {
-            return push_unknown(event, out);
-        };
-        let at = item.parts.find_or_insert(kind, part_index(kind, &event));
-        if item.parts.is_closed(at) {
-            return push_unknown(event, out);
-        }
-        let logprobs = non_empty_logprobs(&event);
-        let text = take_string_field(&mut event, "delta").unwrap_or_default();
-        if !text.is_empty() {
-            item.parts.push_delta(item.slot, at, PartDelta::Text(text, logprobs), out);
+    fn text_delta(&mut self, kind: TextPartKind, event: Value, out: &mut Vec<ModelEvent>) {
+        let Some(text) = str_field(&event, "delta") else { return push_unknown(event, out) };
+        let (item, part, logprobs) =
+            (ItemAddress::of_event(&event), part_index(kind, &event), non_empty_logprobs(&event));
+        if !self.push_text(kind, item, part, text.into(), logprobs, out) {
+            push_unknown(event, out);
         }
     }
 
+    /// Returns `false` if the item or the part has ended.
+    fn push_text(
+        &mut self,
+        kind: TextPartKind,
+        item: ItemAddress<'_>,
+        part: u32,
+        text: Cow<'_, str>,
+        logprobs: Option<Value>,
+        out: &mut Vec<ModelEvent>,
+    ) -> bool {
+        let Some(item) = self.items.find_or_create(item, item_kind_of_part(kind), out) else { return false };
+        let at = item.parts.find_or_insert(kind, part);
+        let is_open = !item.parts.is_closed(at);
+        if is_open && !text.is_empty() {
+            item.parts.push_delta(item.slot, at, PartDelta::Text(text.into_owned(), logprobs), out);
+        }
+        is_open
+    }
+
     fn text_done(&mut self, kind: TextPartKind, event: &Value, out: &mut Vec<ModelEvent>) {
-        let Some(item) = self.items.find_or_create(event, item_kind_of_part(kind), out) else { return };
+        let Some(item) = self.items.find_or_create(ItemAddress::of_event(event), item_kind_of_part(kind), out) else {
+            return;
+        };
         let text = part_text(kind, event);
         let at = item.parts.find_ending(kind, part_index(kind, event), text);
         item.parts.push_missing_text(item.slot, at, text, non_empty_logprobs(event), out);
@@ -173,7 +215,8 @@ impl ResponsesIngest {
     }
 
     fn annotation_added(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
-        let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::Message, out) else {
+        let Some(item) = self.items.find_or_create(ItemAddress::of_event(&event), ResponsesItemKind::Message, out)
+        else {
             return push_unknown(event, out);
         };
         let at = item.parts.find_or_insert(TextPartKind::Text, part_index(TextPartKind::Text, &event));
@@ -183,16 +226,27 @@ impl ResponsesIngest {
 
     fn arguments_delta(&mut self, kind: ArgumentsKind, event: Value, out: &mut Vec<ModelEvent>) {
         let Some(delta) = str_field(&event, "delta") else { return push_unknown(event, out) };
-        let item = self.items.find_or_create(&event, item_kind_of_call(kind), out);
-        if !item.is_some_and(|item| item.push_arguments(delta, out)) {
+        if !self.push_arguments(kind, ItemAddress::of_event(&event), delta, out) {
             push_unknown(event, out);
         }
+    }
+
+    /// Returns `false` if the item or its arguments have ended.
+    fn push_arguments(
+        &mut self,
+        kind: ArgumentsKind,
+        item: ItemAddress<'_>,
+        delta: &str,
+        out: &mut Vec<ModelEvent>,
+    ) -> bool {
+        let item = self.items.find_or_create(item, item_kind_of_call(kind), out);
+        item.is_some_and(|item| item.push_arguments(delta, out))
     }
 
     fn arguments_done(&mut self, kind: ArgumentsKind, event: Value, out: &mut Vec<ModelEvent>) {
         let field = if kind == ArgumentsKind::Custom { "input" } else { "arguments" };
         let Some(arguments) = str_field(&event, field) else { return push_unknown(event, out) };
-        if let Some(item) = self.items.find_or_create(&event, item_kind_of_call(kind), out) {
+        if let Some(item) = self.items.find_or_create(ItemAddress::of_event(&event), item_kind_of_call(kind), out) {
             // Some services repeat the name here; for an item that was not announced it is the first mention.
             item.emit_started(&event, out);
             item.set_arguments(arguments, out);
@@ -209,7 +263,9 @@ impl ResponsesIngest {
         if kind == "computer_call" && self.computer == ComputerTool::Declared {
             return;
         }
-        if let Some(item) = self.items.find_or_create(event, ResponsesItemKind::HostedCall(kind), out) {
+        if let Some(item) =
+            self.items.find_or_create(ItemAddress::of_event(event), ResponsesItemKind::HostedCall(kind), out)
+        {
             item.hosted.update_state(item.slot, state, None, out);
         }
     }
@@ -219,7 +275,11 @@ impl ResponsesIngest {
         let Some(delta) = str_field(&event, "delta").or_else(|| str_field(&event, input.field_name())) else {
             return push_unknown(event, out);
         };
-        match self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type()), out) {
+        match self.items.find_or_create(
+            ItemAddress::of_event(&event),
+            ResponsesItemKind::HostedCall(input.item_type()),
+            out,
+        ) {
             Some(item) => item.hosted.push_input(item.slot, input, delta, out),
             None => push_unknown(event, out),
         }
@@ -227,7 +287,11 @@ impl ResponsesIngest {
 
     fn hosted_input_done(&mut self, input: hosted_call::HostedInput, mut event: Value, out: &mut Vec<ModelEvent>) {
         let text = take_string_field(&mut event, input.field_name());
-        if let Some(item) = self.items.find_or_create(&event, ResponsesItemKind::HostedCall(input.item_type()), out) {
+        if let Some(item) = self.items.find_or_create(
+            ItemAddress::of_event(&event),
+            ResponsesItemKind::HostedCall(input.item_type()),
+            out,
+        ) {
             item.hosted.finish_input(item.slot, input, text, out);
         }
     }
@@ -236,7 +300,11 @@ impl ResponsesIngest {
         let Some(base64) = str_field(&event, "partial_image_b64") else { return push_unknown(event, out) };
         let url = hosted_call::image_data_url(base64, str_field(&event, "output_format"));
         let partial = Some(u32_field(&event, "partial_image_index").unwrap_or_default());
-        match self.items.find_or_create(&event, ResponsesItemKind::HostedCall("image_generation_call"), out) {
+        match self.items.find_or_create(
+            ItemAddress::of_event(&event),
+            ResponsesItemKind::HostedCall("image_generation_call"),
+            out,
+        ) {
             Some(item) => out.push(ModelEvent::Delta(ModelDelta::Image { slot: item.slot, part: 0, partial, url })),
             None => push_unknown(event, out),
         }

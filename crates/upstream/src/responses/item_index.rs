@@ -17,16 +17,33 @@ pub(super) struct ResponsesItemIndex {
     last_used: usize,
 }
 
+/// How an event names its item.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ItemAddress<'a> {
+    id: Option<&'a str>,
+    index: Option<u32>,
+}
+
+impl<'a> ItemAddress<'a> {
+    /// An empty id is none.
+    pub(super) fn new(id: Option<&'a str>, index: Option<u32>) -> Self {
+        Self { id: id.filter(|id| !id.is_empty()), index }
+    }
+
+    pub(super) fn of_event(event: &'a Value) -> Self {
+        Self::new(str_field(event, "item_id"), u32_field(event, "output_index"))
+    }
+}
+
 impl ResponsesItemIndex {
     /// The item of an event, created and started if necessary, because deltas may precede their item. `None` if the item
     /// has ended: later deltas are passed on as unknown events.
     pub(super) fn find_or_create(
         &mut self,
-        event: &Value,
+        ItemAddress { id, index }: ItemAddress<'_>,
         kind: ResponsesItemKind,
         out: &mut Vec<ModelEvent>,
     ) -> Option<&mut ResponsesItemBuilder> {
-        let (id, index) = (non_empty_str(event, "item_id"), u32_field(event, "output_index"));
         let found = self.find(id, index, |item| item.kind == kind);
         let at = found.unwrap_or_else(|| self.push(kind, id, index));
         self.last_used = at;

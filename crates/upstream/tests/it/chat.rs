@@ -3,7 +3,7 @@
 //! Each file in `streams/chat` is one answer. Those in `beyond-sdk` are from services that deviate so far from OpenAI
 //! that its own client cannot parse them.
 
-mod event_lines;
+pub(crate) mod event_lines;
 mod laws;
 
 use crate::dialect::folder;

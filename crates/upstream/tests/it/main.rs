@@ -1,6 +1,8 @@
 //! The integration tests of `upstream`, in one binary.
 
 #[cfg(test)]
+mod allocations;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod corpus;
