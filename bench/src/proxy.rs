@@ -28,6 +28,9 @@ pub(crate) enum ProxyMode {
     Parse,
 }
 
+/// The last event of Chat Completions, the only one that is not JSON.
+const CHAT_END: &[u8] = b"[DONE]";
+
 type ProxyBody = Either<Either<Incoming, ReencodedBody>, Full<Bytes>>;
 type UpstreamClient = Client<HttpConnector, Incoming>;
 
@@ -94,7 +97,6 @@ impl ReencodedBody {
         let Some(event) = self.splitter.next().map_err(|_| anyhow::anyhow!("an event is too long"))? else {
             return Ok(None);
         };
-        let value: serde_json::Value = serde_json::from_slice(&event.data).context("an event is not JSON")?;
         let mut frame = BytesMut::with_capacity(event.data.len() + 64);
         for (field, text) in [(&b"id: "[..], &event.id), (b"event: ", &event.name)] {
             if !text.is_empty() {
@@ -104,9 +106,14 @@ impl ReencodedBody {
             }
         }
         frame.put_slice(b"data: ");
-        let mut writer = frame.writer();
-        serde_json::to_writer(&mut writer, &value)?;
-        let mut frame = writer.into_inner();
+        if event.data == CHAT_END {
+            frame.put_slice(CHAT_END);
+        } else {
+            let value: serde_json::Value = serde_json::from_slice(&event.data).context("an event is not JSON")?;
+            let mut writer = frame.writer();
+            serde_json::to_writer(&mut writer, &value)?;
+            frame = writer.into_inner();
+        }
         frame.put_slice(b"\n\n");
         Ok(Some(frame.freeze()))
     }
