@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// One event, reduced to what is checked.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CheckedEvent<'a> {
-    /// In protocols that number their events.
+    /// Of an event that is numbered.
     pub(crate) sequence: Option<u64>,
     pub(crate) meaning: EventMeaning<'a>,
 }
@@ -22,7 +22,7 @@ pub(crate) enum EventMeaning<'a> {
     Completed,
     /// The output is complete, and this is the last event.
     CompletedAndLast,
-    /// The last event, after [`Self::Completed`].
+    /// The last event, after [`Self::Completed`]. It has no number.
     Last,
     /// The run ended otherwise.
     Failed,
@@ -33,9 +33,15 @@ pub(crate) enum EventMeaning<'a> {
 #[derive(Debug, PartialEq)]
 pub(crate) struct NotAnEvent;
 
+/// The last event of OpenAI's protocols, the only one that is not JSON.
+pub(crate) const END_MARKER: &[u8] = b"[DONE]";
+
 /// Reads the `data` of one event.
 pub(crate) fn read_event(protocol: ClientProtocol, data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
     match protocol {
+        ClientProtocol::Responses | ClientProtocol::Chat if data == END_MARKER => {
+            Ok(CheckedEvent { sequence: None, meaning: EventMeaning::Last })
+        }
         ClientProtocol::Tasks => read_task_event(data),
         ClientProtocol::Responses => read_responses_event(data),
         ClientProtocol::Chat => read_chat_chunk(data),
@@ -93,7 +99,7 @@ fn read_responses_event(data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
     let meaning = match &*event.kind {
         "response.output_text.delta" => EventMeaning::Delta(event.delta),
         "response.output_text.done" => EventMeaning::FullText(event.text),
-        "response.completed" => EventMeaning::CompletedAndLast,
+        "response.completed" => EventMeaning::Completed,
         "response.failed" | "response.incomplete" | "error" => EventMeaning::Failed,
         _ => EventMeaning::Other,
     };
@@ -123,9 +129,6 @@ struct ChatDelta<'a> {
 }
 
 fn read_chat_chunk(data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
-    if data == b"[DONE]" {
-        return Ok(CheckedEvent { sequence: None, meaning: EventMeaning::Last });
-    }
     let chunk: ChatChunk<'_> = parse(data)?;
     let meaning = match chunk.choices.into_iter().next() {
         _ if chunk.error.is_some() => EventMeaning::Failed,

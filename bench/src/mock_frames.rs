@@ -156,7 +156,7 @@ impl FrameWriter {
                 next + 3,
                 deltas + 9
             ),
-        )
+        ) + "data: [DONE]\n\n"
     }
 }
 

@@ -3,6 +3,7 @@
 //! `pass` forwards bytes as they come. `parse` does what every gateway has to do: it splits the stream, parses each
 //! event's JSON, serialises it again and sends one frame per event. Neither stores anything.
 
+use crate::event_reader::END_MARKER;
 use crate::http_server;
 use crate::sse_splitter::SseSplitter;
 use anyhow::Context as _;
@@ -27,9 +28,6 @@ pub(crate) enum ProxyMode {
     /// Split, parse and serialise events.
     Parse,
 }
-
-/// The last event of Chat Completions, the only one that is not JSON.
-const CHAT_END: &[u8] = b"[DONE]";
 
 type ProxyBody = Either<Either<Incoming, ReencodedBody>, Full<Bytes>>;
 type UpstreamClient = Client<HttpConnector, Incoming>;
@@ -106,8 +104,8 @@ impl ReencodedBody {
             }
         }
         frame.put_slice(b"data: ");
-        if event.data == CHAT_END {
-            frame.put_slice(CHAT_END);
+        if event.data == END_MARKER {
+            frame.put_slice(END_MARKER);
         } else {
             let value: serde_json::Value = serde_json::from_slice(&event.data).context("an event is not JSON")?;
             let mut writer = frame.writer();

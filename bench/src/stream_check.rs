@@ -179,7 +179,8 @@ impl StreamProgress {
     fn on_event(&mut self, event: &SplitEvent, received_us: u64) -> Result<(), StreamFault> {
         let checked = event_reader::read_event(self.protocol, &event.data).map_err(|_| StreamFault::Malformed)?;
         self.events += 1;
-        if self.ended || (self.next_sequence.is_some() && checked.sequence != self.next_sequence) {
+        let is_numbered = checked.meaning != EventMeaning::Last && self.next_sequence.is_some();
+        if self.ended || (is_numbered && checked.sequence != self.next_sequence) {
             return Err(StreamFault::Disordered);
         }
         self.next_sequence = checked.sequence.map(|sequence| sequence + 1);

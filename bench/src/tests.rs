@@ -107,7 +107,7 @@ async fn the_last_story_of_a_conversation_is_told() {
 #[tokio::test]
 async fn every_viewer_of_a_run_is_checked() {
     // Ten deltas and what surrounds them, for each of ten viewers.
-    for (protocol, events) in [(ClientProtocol::Tasks, 110), (ClientProtocol::Responses, 170)] {
+    for (protocol, events) in [(ClientProtocol::Tasks, 110), (ClientProtocol::Responses, 180)] {
         let target = mock_target(protocol).await;
         let sample = fanout::measure_fanout(&target, FanoutPlan { viewers: 5, tasks: 2, deltas: 10 }).await.unwrap();
         assert_eq!((sample.deliveries, sample.faults.to_string().as_str()), (events, "0"));
