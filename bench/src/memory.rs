@@ -6,7 +6,7 @@
 use crate::client_protocol::ClientProtocol;
 use crate::fanout;
 use crate::load;
-use crate::probe::probe;
+use crate::probe::{ReadUntil, probe};
 use crate::process_usage::{UsageMeter, rss_kb};
 use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
@@ -21,7 +21,8 @@ use tokio::task::JoinSet;
 /// Five deltas, then nothing.
 const SILENT_STORY: &str = "story 10 fault hang";
 const RUNS: u32 = 1000;
-const VIEWERS: u32 = 10_000;
+/// With those of the warm-up, as many streams as a server allows one user by default.
+const VIEWERS: u32 = 10_000 - WARM_UP;
 /// Runs and viewers that exist before counting: the first ones also pay for what all share.
 const WARM_UP: u32 = 100;
 /// Connections that are opened at the same time.
@@ -122,7 +123,7 @@ async fn start_runs(target: &Arc<LoadTarget>, number: u32) -> anyhow::Result<()>
         starting.spawn(async move {
             let _permit = connecting.acquire().await?;
             let id = start_run(&target).await?;
-            probe(&target, target.follow_request(&id)?).await.map(drop)
+            probe(&target, target.follow_request(&id)?, ReadUntil::FirstEvent).await.map(drop)
         });
     }
     starting.join_all().await.into_iter().collect()

@@ -1,6 +1,7 @@
-//! One request at a time, and how long it took.
+//! One request at a time, and how long its answer took.
 
 use crate::load;
+use crate::sse_splitter::SseSplitter;
 use crate::stream_check::StreamFault;
 use crate::target::LoadTarget;
 use bytes::Bytes;
@@ -10,34 +11,52 @@ use std::time::{Duration, Instant};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(crate) struct ProbeReading {
-    /// From before connecting until some of the body had arrived.
-    pub(crate) first_byte: Duration,
-    /// What had arrived by then.
-    pub(crate) body: Vec<u8>,
+/// What a client waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadUntil {
+    /// The first event of a stream. A comment before it (`:`, `retry:`) tells the client nothing.
+    FirstEvent,
+    /// The end of the body.
+    End,
 }
 
-/// Sends one request on a new connection and reads until some of the body has arrived. A response with an error status is an
-/// error, with its text.
-pub(crate) async fn probe(target: &LoadTarget, request: Request<Full<Bytes>>) -> anyhow::Result<ProbeReading> {
+pub(crate) struct ProbeReading {
+    /// From before connecting until that had arrived.
+    pub(crate) took: Duration,
+    /// Bytes of the body by then.
+    pub(crate) bytes: usize,
+}
+
+/// Sends one request on a new connection. A response with an error status is an error, with its text.
+pub(crate) async fn probe(
+    target: &LoadTarget,
+    request: Request<Full<Bytes>>,
+    until: ReadUntil,
+) -> anyhow::Result<ProbeReading> {
     let started = Instant::now();
     let uri = request.uri().clone();
     let reading = load::send_request(target, request, async |response| {
         let status = response.status();
+        let (mut splitter, mut bytes, mut has_event) = (SseSplitter::default(), Vec::new(), false);
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| StreamFault::Cut)?;
-            let bytes = frame.data_ref().map_or(&[][..], |data| data);
-            if !bytes.is_empty() {
-                return Ok((status, Some(started.elapsed()), bytes.to_vec()));
+            let data = frame.data_ref().map_or(&[][..], |data| data);
+            bytes.extend_from_slice(data);
+            if status.is_success() && until == ReadUntil::FirstEvent {
+                splitter.push(data);
+                has_event = splitter.next().map_err(|_| StreamFault::Malformed)?.is_some();
+            }
+            if has_event {
+                break;
             }
         }
-        Ok((status, None, Vec::new()))
+        Ok((status, bytes, has_event, started.elapsed()))
     });
     let outcome = tokio::time::timeout(PROBE_TIMEOUT, reading).await.unwrap_or(Err(StreamFault::Cut));
-    let (status, first_byte, body) = outcome.map_err(|fault| anyhow::anyhow!("{uri}: {fault:?}"))?;
+    let (status, body, has_event, took) = outcome.map_err(|fault| anyhow::anyhow!("{uri}: {fault:?}"))?;
     let text = || String::from_utf8_lossy(body.get(..body.len().min(500)).unwrap_or_default()).into_owned();
     anyhow::ensure!(status.is_success(), "{uri}: {status} {}", text());
-    let Some(first_byte) = first_byte else { anyhow::bail!("{uri}: {status} without a body") };
-    Ok(ProbeReading { first_byte, body })
+    anyhow::ensure!(has_event || until == ReadUntil::End, "{uri}: {status} without an event");
+    Ok(ProbeReading { took, bytes: body.len() })
 }

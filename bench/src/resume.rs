@@ -1,12 +1,12 @@
 //! Reading a long run: a stream that continues near its end, and the finished object, in each protocol that has them.
 //!
-//! The time is that until the first byte of the body, on a new connection. It is measured many times on a server that has
+//! The time is that until the first event, or until the whole object was read, on a new connection. It is measured many times on a server that has
 //! read the run before, and once per request right after the server was killed and started again.
 
 use crate::client_protocol::ClientProtocol;
 use crate::fanout::{self, CreatedRun};
 use crate::load;
-use crate::probe::probe;
+use crate::probe::{ReadUntil, probe};
 use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::{median, min_max};
@@ -155,16 +155,20 @@ async fn measure_request(
     Ok((RequestSample { p50_ms: median(times_ms), slowest_ms, restarted_ms, bytes }, server))
 }
 
-/// Milliseconds until the first byte, and how many bytes had been read then.
+/// Milliseconds until the first event or the whole object, and how many bytes had been read then.
 async fn send_once(target: &LoadTarget, request: &RunRequest) -> anyhow::Result<(f64, usize)> {
     let (took, bytes) = match request {
         RunRequest::ResumeBlocks(message) => {
             let (took, reply) = probe_websocket(target, message).await?;
             (took, reply.len())
         }
-        RunRequest::Resume(uri) | RunRequest::Get(uri) => {
-            let reading = probe(target, target.get(uri)?).await?;
-            (reading.first_byte, reading.body.len())
+        RunRequest::Resume(uri) => {
+            let reading = probe(target, target.get(uri)?, ReadUntil::FirstEvent).await?;
+            (reading.took, reading.bytes)
+        }
+        RunRequest::Get(uri) => {
+            let reading = probe(target, target.get(uri)?, ReadUntil::End).await?;
+            (reading.took, reading.bytes)
         }
     };
     Ok((took.as_secs_f64() * 1000.0, bytes))

@@ -4,7 +4,7 @@ use crate::client_protocol::ClientProtocol;
 use crate::delta_stream::PlantedFault;
 use crate::fanout::{self, FanoutPlan};
 use crate::load::{self, LoadPlan};
-use crate::probe::probe;
+use crate::probe::{ReadUntil, probe};
 use crate::proxy::ProxyMode;
 use crate::stream_check::{LatencyScope, StreamChecker, StreamFault};
 use crate::target::LoadTarget;
@@ -115,10 +115,14 @@ async fn every_viewer_of_a_run_is_checked() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_refused_is_an_error_with_its_text() {
+async fn a_probe_waits_for_an_event_and_reports_a_refusal_with_its_text() {
     let target = mock_target(ClientProtocol::Tasks).await;
-    let error = probe(&target, target.get("/v1/threads/thr_1").unwrap()).await.err().unwrap();
+    let get = |uri: &str| target.get(uri).unwrap();
+    let error = probe(&target, get("/v1/threads/thr_1"), ReadUntil::End).await.err().unwrap();
     assert!(error.to_string().contains("404 Not Found no such path"), "{error}");
-    let begun = probe(&target, target.get("/v1/tasks/task_3_20/events").unwrap()).await.unwrap();
-    assert!(begun.body.starts_with(b"id: 1\n"), "{:?}", begun.body);
+
+    // A stream that never sends a second event: the probe does not wait for more than the first.
+    let first = probe(&target, get("/v1/tasks/task_2_3600000/events"), ReadUntil::FirstEvent).await.unwrap();
+    let whole = probe(&target, get("/v1/tasks/task_2_0/events"), ReadUntil::End).await.unwrap();
+    assert!(first.bytes > 0 && first.bytes < whole.bytes, "{} of {}", first.bytes, whole.bytes);
 }

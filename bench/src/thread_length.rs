@@ -6,7 +6,7 @@
 use crate::client_protocol::ClientProtocol;
 use crate::fanout::{self, CreatedRun};
 use crate::load;
-use crate::probe::probe;
+use crate::probe::{ReadUntil, probe};
 use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::median;
@@ -39,8 +39,8 @@ pub(crate) async fn run(options: &HeadwaterOptions, output: SectionOutput) -> an
     for (what, ms) in [
         ("first delta of the first turn of a thread", sample.first_turn_ms),
         ("first delta of a turn after 1,000 turns", sample.late_turn_ms),
-        ("`GET /v1/threads/{id}` of the long thread, first byte", sample.get_ms),
-        ("`GET /v1/threads/{id}/events` of the long thread, first byte", sample.events_ms),
+        ("`GET /v1/threads/{id}` of the long thread, whole", sample.get_ms),
+        ("`GET /v1/threads/{id}/events` of the long thread, first event", sample.events_ms),
     ] {
         table.push_row(&[what.to_owned(), format_figure(ms)]);
     }
@@ -72,8 +72,8 @@ async fn measure_thread(target: &LoadTarget) -> anyhow::Result<ThreadSample> {
         first_ms.push(take_turn(target, None).await?);
         late_ms.push(take_turn(target, Some(&thread)).await?);
     }
-    let get_ms = probe_ms(target, &format!("/v1/threads/{thread}")).await?;
-    let events_ms = probe_ms(target, &format!("/v1/threads/{thread}/events")).await?;
+    let get_ms = probe_ms(target, &format!("/v1/threads/{thread}"), ReadUntil::End).await?;
+    let events_ms = probe_ms(target, &format!("/v1/threads/{thread}/events"), ReadUntil::FirstEvent).await?;
     Ok(ThreadSample { first_turn_ms: median(first_ms), late_turn_ms: median(late_ms), get_ms, events_ms })
 }
 
@@ -89,11 +89,11 @@ async fn take_turn(target: &LoadTarget, thread: Option<&str>) -> anyhow::Result<
     Ok(f64::from(reading.first_delta_us.unwrap_or(u32::MAX)) / 1000.0)
 }
 
-async fn probe_ms(target: &LoadTarget, uri: &str) -> anyhow::Result<f64> {
+async fn probe_ms(target: &LoadTarget, uri: &str, until: ReadUntil) -> anyhow::Result<f64> {
     let mut times_ms = Vec::new();
     for _ in 0..PROBES {
-        let reading = probe(target, target.get(uri)?).await?;
-        times_ms.push(reading.first_byte.as_secs_f64() * 1000.0);
+        let reading = probe(target, target.get(uri)?, until).await?;
+        times_ms.push(reading.took.as_secs_f64() * 1000.0);
     }
     Ok(median(times_ms))
 }
