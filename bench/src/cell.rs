@@ -1,6 +1,6 @@
 //! The cells of Headwater: which protocol a client speaks, and which model answers.
 
-use crate::client_protocol::ClientProtocol;
+use crate::stream_protocol::StreamProtocol;
 use crate::target::LoadTarget;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -34,10 +34,10 @@ impl HeadwaterCell {
     /// Headwater at `server`, asked as this cell says.
     pub(crate) fn target(self, server: &LoadTarget) -> LoadTarget {
         let protocol = match self {
-            Self::Scripted | Self::Tasks => ClientProtocol::Tasks,
-            Self::Responses => ClientProtocol::Responses,
-            Self::Chat => ClientProtocol::Chat,
-            Self::Messages => ClientProtocol::Messages,
+            Self::Scripted | Self::Tasks => StreamProtocol::Tasks,
+            Self::Responses => StreamProtocol::Responses,
+            Self::Chat => StreamProtocol::Chat,
+            Self::Messages => StreamProtocol::Messages,
         };
         let model = if self == Self::Scripted { "scripted" } else { "bench" };
         LoadTarget { name: self.name(), protocol, model, ..server.clone() }

@@ -2,8 +2,8 @@
 //!
 //! Faults are planted here on request, so that the checker itself can be tested.
 
-use crate::client_protocol::ClientProtocol;
-use crate::mock_frames::{FrameWriter, StreamEnd};
+use crate::mock_frames::{FrameWriter, MockStreamEnd};
+use crate::stream_protocol::StreamProtocol;
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use std::convert::Infallible;
@@ -62,7 +62,7 @@ pub(crate) struct StreamBody {
 }
 
 impl StreamBody {
-    pub(crate) fn new(protocol: ClientProtocol, spec: StreamSpec) -> Self {
+    pub(crate) fn new(protocol: StreamProtocol, spec: StreamSpec) -> Self {
         let writer = FrameWriter::new(protocol);
         Self { spec, writer, ticks: spec.interval.map(ticker), step: 0, ended: false }
     }
@@ -100,7 +100,8 @@ impl StreamBody {
 
     fn terminal_frames(&mut self, deltas: u32) -> NextStep {
         self.ended = true;
-        let end = if self.spec.fault == Some(PlantedFault::Fail) { StreamEnd::Failed } else { StreamEnd::Completed };
+        let end =
+            if self.spec.fault == Some(PlantedFault::Fail) { MockStreamEnd::Failed } else { MockStreamEnd::Completed };
         let mut frames = self.writer.terminal(deltas, end);
         if self.spec.fault == Some(PlantedFault::Epilogue) {
             frames += &self.writer.delta(deltas + 2);

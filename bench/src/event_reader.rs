@@ -1,6 +1,6 @@
 //! What one event of a stream means for its check, in each protocol.
 
-use crate::client_protocol::ClientProtocol;
+use crate::stream_protocol::StreamProtocol;
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -37,15 +37,15 @@ pub(crate) struct NotAnEvent;
 pub(crate) const END_MARKER: &[u8] = b"[DONE]";
 
 /// Reads the `data` of one event.
-pub(crate) fn read_event(protocol: ClientProtocol, data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
+pub(crate) fn read_event(protocol: StreamProtocol, data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
     match protocol {
-        ClientProtocol::Responses | ClientProtocol::Chat if data == END_MARKER => {
+        StreamProtocol::Responses | StreamProtocol::Chat if data == END_MARKER => {
             Ok(CheckedEvent { sequence: None, meaning: EventMeaning::Last })
         }
-        ClientProtocol::Tasks => read_task_event(data),
-        ClientProtocol::Responses => read_responses_event(data),
-        ClientProtocol::Chat => read_chat_chunk(data),
-        ClientProtocol::Messages => read_messages_event(data),
+        StreamProtocol::Tasks => read_task_event(data),
+        StreamProtocol::Responses => read_responses_event(data),
+        StreamProtocol::Chat => read_chat_chunk(data),
+        StreamProtocol::Messages => read_messages_event(data),
     }
 }
 
@@ -176,25 +176,25 @@ fn read_messages_event(data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
 mod tests {
     use super::*;
 
-    fn meaning(protocol: ClientProtocol, data: &str) -> EventMeaning<'_> {
+    fn meaning(protocol: StreamProtocol, data: &str) -> EventMeaning<'_> {
         read_event(protocol, data.as_bytes()).unwrap().meaning
     }
 
     #[test]
     fn a_limit_is_not_a_completion() {
         let chunk = r#"{"choices":[{"delta":{},"finish_reason":"length","index":0}]}"#;
-        assert_eq!(meaning(ClientProtocol::Chat, chunk), EventMeaning::Failed);
+        assert_eq!(meaning(StreamProtocol::Chat, chunk), EventMeaning::Failed);
         let delta = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}"#;
-        assert_eq!(meaning(ClientProtocol::Messages, delta), EventMeaning::Failed);
+        assert_eq!(meaning(StreamProtocol::Messages, delta), EventMeaning::Failed);
         let incomplete = r#"{"type":"response.incomplete","sequence_number":4,"response":{}}"#;
-        assert_eq!(meaning(ClientProtocol::Responses, incomplete), EventMeaning::Failed);
+        assert_eq!(meaning(StreamProtocol::Responses, incomplete), EventMeaning::Failed);
         let cancelled = r#"{"type":"task.cancelled","seq":4}"#;
-        assert_eq!(meaning(ClientProtocol::Tasks, cancelled), EventMeaning::Failed);
+        assert_eq!(meaning(StreamProtocol::Tasks, cancelled), EventMeaning::Failed);
     }
 
     #[test]
     fn an_event_without_its_number_is_malformed() {
-        assert_eq!(read_event(ClientProtocol::Responses, br#"{"type":"response.created"}"#), Err(NotAnEvent));
-        assert_eq!(read_event(ClientProtocol::Tasks, br#"{"type":"task.created"}"#), Err(NotAnEvent));
+        assert_eq!(read_event(StreamProtocol::Responses, br#"{"type":"response.created"}"#), Err(NotAnEvent));
+        assert_eq!(read_event(StreamProtocol::Tasks, br#"{"type":"task.created"}"#), Err(NotAnEvent));
     }
 }

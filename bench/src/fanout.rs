@@ -5,7 +5,6 @@
 //! few viewers several such tasks run at once, because one alone costs less than the kernel can count.
 
 use crate::cell::HeadwaterCell;
-use crate::client_protocol::ClientProtocol;
 use crate::load::{self, StreamReading};
 use crate::plot::{Plot, Series};
 use crate::process_usage::{ProcessUsage, UsageMeter};
@@ -13,6 +12,7 @@ use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::{Percentiles, median};
 use crate::stream_check::{FaultCounts, LatencyScope, StreamChecker, StreamFault};
+use crate::stream_protocol::StreamProtocol;
 use crate::target::{LoadTarget, story_input};
 use http_body_util::BodyExt;
 use serde::Deserialize;
@@ -62,8 +62,8 @@ struct FanoutRow {
 pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, output: SectionOutput) -> anyhow::Result<bool> {
     let mock = ServerProcess::start_mock("mock").await?;
     let mut targets = vec![
-        LoadTarget { name: MOCK_TASKS, protocol: ClientProtocol::Tasks, ..mock.target().clone() },
-        LoadTarget { name: MOCK_RESPONSES, protocol: ClientProtocol::Responses, ..mock.target().clone() },
+        LoadTarget { name: MOCK_TASKS, protocol: StreamProtocol::Tasks, ..mock.target().clone() },
+        LoadTarget { name: MOCK_RESPONSES, protocol: StreamProtocol::Responses, ..mock.target().clone() },
     ];
     let headwater = ServerProcess::start_headwater(options, &mock.target().authority).await?;
     if let Some(headwater) = &headwater {

@@ -7,7 +7,6 @@
 
 mod append;
 mod cell;
-mod client_protocol;
 mod clock;
 mod delta_stream;
 mod event_reader;
@@ -29,6 +28,7 @@ mod server_process;
 mod sse_splitter;
 mod stats;
 mod stream_check;
+mod stream_protocol;
 mod stream_table;
 mod streams;
 mod target;
@@ -39,12 +39,12 @@ mod websocket_probe;
 mod tests;
 
 use clap::{Args, Parser, Subcommand};
-use client_protocol::ClientProtocol;
 use hyper::http::uri::Authority;
 use report::SectionOutput;
 use resume::LogScale;
 use server_process::HeadwaterOptions;
 use std::net::SocketAddr;
+use stream_protocol::StreamProtocol;
 use streams::StreamSelection;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -167,7 +167,7 @@ struct LoadArgs {
     pid: u32,
     /// Protocol of the streams.
     #[arg(long, default_value = "chat")]
-    protocol: ClientProtocol,
+    protocol: StreamProtocol,
     /// Concurrent streams.
     #[arg(long, default_value_t = 50)]
     streams: u32,

@@ -3,14 +3,14 @@
 //! The model sends some deltas and then nothing, so that everything that belongs to a run or a viewer stays allocated.
 //! The figure is the growth of the server's resident memory divided by the number of runs or viewers.
 
-use crate::client_protocol::ClientProtocol;
 use crate::fanout;
 use crate::load;
 use crate::probe::{ReadUntil, probe};
 use crate::process_usage::{UsageMeter, rss_kb};
 use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
-use crate::server_process::{HeadwaterOptions, ServerProcess};
+use crate::server_process::{self, HeadwaterOptions, ServerProcess, build_profile};
 use crate::stream_check::StreamFault;
+use crate::stream_protocol::StreamProtocol;
 use crate::target::LoadTarget;
 use http_body_util::BodyExt;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ const IDLE_WINDOW: Duration = Duration::from_secs(20);
 
 const RUN_KIB_MAX: f64 = 64.0;
 const VIEWER_KIB_MAX: f64 = 12.0;
+const BINARY_MB_MAX: f64 = 40.0;
 
 /// True if every target was met.
 pub(crate) async fn run(options: &HeadwaterOptions, output: SectionOutput) -> anyhow::Result<bool> {
@@ -43,7 +44,7 @@ pub(crate) async fn run(options: &HeadwaterOptions, output: SectionOutput) -> an
         verdicts += &format_verdict(&format!("{what}: {} KiB (at most {bound})", format_figure(kib)), kib <= bound);
         all_met &= kib <= bound;
     };
-    for protocol in [ClientProtocol::Tasks, ClientProtocol::Responses] {
+    for protocol in [StreamProtocol::Tasks, StreamProtocol::Responses] {
         let mock = ServerProcess::start_mock("mock").await?;
         let upstream = &mock.target().authority;
         let Some(headwater) = ServerProcess::start_headwater(options, upstream).await? else { return Ok(true) };
@@ -66,8 +67,22 @@ pub(crate) async fn run(options: &HeadwaterOptions, output: SectionOutput) -> an
         headwater.stop().await?;
         mock.stop().await?;
     }
+    let binary_mb = binary_mb(options).await?;
+    let text = format!("binary: {} MB (at most {BINARY_MB_MAX}, in the profile `dist`)", format_figure(binary_mb));
+    // Other profiles keep debug information.
+    if build_profile()? == "dist" {
+        verdicts += &format_verdict(&text, binary_mb <= BINARY_MB_MAX);
+        all_met &= binary_mb <= BINARY_MB_MAX;
+    } else {
+        verdicts += &format!("- not judged: {text}\n");
+    }
     report::publish_section("memory", &format!("{}\n{verdicts}", table.into_markdown()), output)?;
     Ok(all_met)
+}
+
+async fn binary_mb(options: &HeadwaterOptions) -> anyhow::Result<f64> {
+    let binary = server_process::headwater_binary(options).await?;
+    Ok(std::fs::metadata(binary)?.len() as f64 / 1e6)
 }
 
 struct MemorySample {

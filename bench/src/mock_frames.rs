@@ -3,8 +3,8 @@
 //! The frames have the members that a client or an ingest of that protocol needs, and a delta has about the size of a
 //! provider's (200 bytes), so that every server transports and parses what it would from a real one.
 
-use crate::client_protocol::ClientProtocol;
 use crate::clock;
+use crate::stream_protocol::StreamProtocol;
 use std::fmt::Write;
 
 /// The text after timestamp and number, as in `scenarios.toml`.
@@ -12,14 +12,14 @@ pub(crate) const DELTA_TEXT: &str = "once upon a time ";
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamEnd {
+pub(crate) enum MockStreamEnd {
     Completed,
     Failed,
 }
 
 /// Writes the frames of one stream.
 pub(crate) struct FrameWriter {
-    protocol: ClientProtocol,
+    protocol: StreamProtocol,
     /// All deltas, for the protocol that repeats them.
     text: String,
 }
@@ -28,15 +28,15 @@ pub(crate) struct FrameWriter {
 const RESPONSES_OPENING_FRAMES: u32 = 3;
 
 impl FrameWriter {
-    pub(crate) fn new(protocol: ClientProtocol) -> Self {
+    pub(crate) fn new(protocol: StreamProtocol) -> Self {
         Self { protocol, text: String::new() }
     }
 
     /// The frames before the first delta.
     pub(crate) fn opening(&self) -> String {
         match self.protocol {
-            ClientProtocol::Tasks => String::new(),
-            ClientProtocol::Responses => {
+            StreamProtocol::Tasks => String::new(),
+            StreamProtocol::Responses => {
                 typed_frame(
                     "response.created",
                     "\"sequence_number\":0,\"response\":{\"id\":\"resp_mock\",\"object\":\"response\",\"created_at\":1763000000,\
@@ -51,8 +51,8 @@ impl FrameWriter {
                      \"part\":{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":\"\"}",
                 )
             }
-            ClientProtocol::Chat => chat_frame("{\"role\":\"assistant\",\"content\":\"\"}", "null"),
-            ClientProtocol::Messages => {
+            StreamProtocol::Chat => chat_frame("{\"role\":\"assistant\",\"content\":\"\"}", "null"),
+            StreamProtocol::Messages => {
                 typed_frame(
                     "message_start",
                     "\"message\":{\"model\":\"story\",\"id\":\"msg_mock\",\"type\":\"message\",\"role\":\"assistant\",\
@@ -70,8 +70,8 @@ impl FrameWriter {
     pub(crate) fn delta(&mut self, number: u32) -> String {
         let now = clock::now_us();
         match self.protocol {
-            ClientProtocol::Tasks => task_delta(now, number),
-            ClientProtocol::Responses => {
+            StreamProtocol::Tasks => task_delta(now, number),
+            StreamProtocol::Responses => {
                 let text = format!("{now} {number} {DELTA_TEXT}");
                 let sequence = number - 1 + RESPONSES_OPENING_FRAMES;
                 self.text.push_str(&text);
@@ -83,8 +83,8 @@ impl FrameWriter {
                     ),
                 )
             }
-            ClientProtocol::Chat => chat_frame(&format!("{{\"content\":\"{now} {number} {DELTA_TEXT}\"}}"), "null"),
-            ClientProtocol::Messages => typed_frame(
+            StreamProtocol::Chat => chat_frame(&format!("{{\"content\":\"{now} {number} {DELTA_TEXT}\"}}"), "null"),
+            StreamProtocol::Messages => typed_frame(
                 "content_block_delta",
                 &format!("\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{now} {number} {DELTA_TEXT}\"}}"),
             ),
@@ -92,12 +92,12 @@ impl FrameWriter {
     }
 
     /// The frames after `deltas` deltas.
-    pub(crate) fn terminal(&self, deltas: u32, end: StreamEnd) -> String {
+    pub(crate) fn terminal(&self, deltas: u32, end: MockStreamEnd) -> String {
         match (self.protocol, end) {
-            (ClientProtocol::Tasks, StreamEnd::Completed) => task_terminal(deltas + 1, "task.completed"),
-            (ClientProtocol::Tasks, StreamEnd::Failed) => task_terminal(deltas + 1, "task.failed"),
-            (ClientProtocol::Responses, _) => self.responses_terminal(deltas, end),
-            (ClientProtocol::Chat, StreamEnd::Completed) => {
+            (StreamProtocol::Tasks, MockStreamEnd::Completed) => task_terminal(deltas + 1, "task.completed"),
+            (StreamProtocol::Tasks, MockStreamEnd::Failed) => task_terminal(deltas + 1, "task.failed"),
+            (StreamProtocol::Responses, _) => self.responses_terminal(deltas, end),
+            (StreamProtocol::Chat, MockStreamEnd::Completed) => {
                 let usage = format!(
                     "data: {{\"id\":\"chatcmpl-mock\",\"object\":\"chat.completion.chunk\",\"created\":1763000000,\
                      \"model\":\"story\",\"choices\":[],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{deltas},\
@@ -106,11 +106,11 @@ impl FrameWriter {
                 );
                 chat_frame("{}", "\"stop\"") + &usage
             }
-            (ClientProtocol::Chat, StreamEnd::Failed) => {
+            (StreamProtocol::Chat, MockStreamEnd::Failed) => {
                 "data: {\"error\":{\"message\":\"planted\",\"type\":\"server_error\",\"code\":null,\"param\":null}}\n\n"
                     .into()
             }
-            (ClientProtocol::Messages, StreamEnd::Completed) => {
+            (StreamProtocol::Messages, MockStreamEnd::Completed) => {
                 typed_frame("content_block_stop", "\"index\":0")
                     + &typed_frame(
                         "message_delta",
@@ -121,21 +121,23 @@ impl FrameWriter {
                     )
                     + "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
             }
-            (ClientProtocol::Messages, StreamEnd::Failed) => {
+            (StreamProtocol::Messages, MockStreamEnd::Failed) => {
                 typed_frame("error", "\"error\":{\"type\":\"api_error\",\"message\":\"planted\"}")
             }
         }
     }
 
-    fn responses_terminal(&self, deltas: u32, end: StreamEnd) -> String {
+    fn responses_terminal(&self, deltas: u32, end: MockStreamEnd) -> String {
         let (next, text) = (deltas + RESPONSES_OPENING_FRAMES, &self.text);
         let part = format!("{{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":\"{text}\"}}");
         let item = format!(
             "{{\"id\":\"msg_1\",\"type\":\"message\",\"status\":\"completed\",\"content\":[{part}],\"role\":\"assistant\"}}"
         );
         let (name, status, error) = match end {
-            StreamEnd::Completed => ("response.completed", "completed", "null"),
-            StreamEnd::Failed => ("response.failed", "failed", "{\"code\":\"server_error\",\"message\":\"planted\"}"),
+            MockStreamEnd::Completed => ("response.completed", "completed", "null"),
+            MockStreamEnd::Failed => {
+                ("response.failed", "failed", "{\"code\":\"server_error\",\"message\":\"planted\"}")
+            }
         };
         let place = "\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0";
         typed_frame(
@@ -200,10 +202,10 @@ mod tests {
     #[test]
     fn a_delta_is_about_as_large_as_a_providers() {
         for (protocol, bytes) in [
-            (ClientProtocol::Tasks, 150..=200),
-            (ClientProtocol::Responses, 150..=200),
-            (ClientProtocol::Chat, 170..=220),
-            (ClientProtocol::Messages, 100..=150),
+            (StreamProtocol::Tasks, 150..=200),
+            (StreamProtocol::Responses, 150..=200),
+            (StreamProtocol::Chat, 170..=220),
+            (StreamProtocol::Messages, 100..=150),
         ] {
             let frame = FrameWriter::new(protocol).delta(100);
             let (_, data) = frame.split_once("data: ").unwrap();
@@ -214,9 +216,9 @@ mod tests {
     #[test]
     fn every_frame_is_json() {
         for protocol in
-            [ClientProtocol::Tasks, ClientProtocol::Responses, ClientProtocol::Chat, ClientProtocol::Messages]
+            [StreamProtocol::Tasks, StreamProtocol::Responses, StreamProtocol::Chat, StreamProtocol::Messages]
         {
-            for end in [StreamEnd::Completed, StreamEnd::Failed] {
+            for end in [MockStreamEnd::Completed, MockStreamEnd::Failed] {
                 let mut writer = FrameWriter::new(protocol);
                 let frames = writer.opening() + &writer.delta(1) + &writer.terminal(1, end);
                 let data = frames.lines().filter_map(|line| line.strip_prefix("data: "));

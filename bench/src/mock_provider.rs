@@ -7,9 +7,9 @@
 //! Tasks and Responses can also be started without a stream and followed by viewers. There is no log: the id repeats the
 //! input, and every viewer gets a stream of its own. That is the baseline of the viewers' figures.
 
-use crate::client_protocol::ClientProtocol;
 use crate::delta_stream::{PlantedFault, StreamBody, StreamSpec};
 use crate::http_server;
+use crate::stream_protocol::StreamProtocol;
 use crate::target::STORY_INTERVAL_MS;
 use anyhow::Context;
 use bytes::Bytes;
@@ -44,15 +44,15 @@ pub(crate) async fn serve_mock(listener: TcpListener) -> anyhow::Result<()> {
 
 async fn handle_request(request: Request<Incoming>) -> anyhow::Result<MockResponse> {
     let path = request.uri().path().to_owned();
-    if let Some(protocol) = ClientProtocol::from_path(&path) {
+    if let Some(protocol) = StreamProtocol::from_path(&path) {
         let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
         return start_stream(protocol, &body.map_err(anyhow::Error::from_boxed)?.to_bytes());
     }
     let task = path.strip_prefix("/v1/tasks/").and_then(|rest| rest.strip_suffix("/events"));
     let response = path.strip_prefix("/v1/responses/");
     let (protocol, id) = match (task, response) {
-        (Some(id), _) => (ClientProtocol::Tasks, id),
-        (None, Some(id)) => (ClientProtocol::Responses, id),
+        (Some(id), _) => (StreamProtocol::Tasks, id),
+        (None, Some(id)) => (StreamProtocol::Responses, id),
         (None, None) => return Ok(text_response(StatusCode::NOT_FOUND, "no such path\n".into())),
     };
     Ok(stream_response(protocol, stream_spec_from_id(id).context("no such run")?))
@@ -64,7 +64,7 @@ struct StreamFlag {
     stream: bool,
 }
 
-fn start_stream(protocol: ClientProtocol, body: &[u8]) -> anyhow::Result<MockResponse> {
+fn start_stream(protocol: StreamProtocol, body: &[u8]) -> anyhow::Result<MockResponse> {
     let StreamFlag { stream } = serde_json::from_slice(body).context("not a request")?;
     let body = std::str::from_utf8(body)?;
     let spec =
@@ -76,9 +76,9 @@ fn start_stream(protocol: ClientProtocol, body: &[u8]) -> anyhow::Result<MockRes
     let interval_ms = spec.interval.map_or(0, |every| every.as_millis());
     let run = format!("{}_{interval_ms}", spec.deltas);
     let (status, body) = match protocol {
-        ClientProtocol::Tasks => (StatusCode::ACCEPTED, format!("{{\"task_id\":\"task_{run}\"}}")),
-        ClientProtocol::Responses => (StatusCode::OK, format!("{{\"id\":\"resp_{run}\"}}")),
-        ClientProtocol::Chat | ClientProtocol::Messages => anyhow::bail!("only streams are mocked"),
+        StreamProtocol::Tasks => (StatusCode::ACCEPTED, format!("{{\"task_id\":\"task_{run}\"}}")),
+        StreamProtocol::Responses => (StatusCode::OK, format!("{{\"id\":\"resp_{run}\"}}")),
+        StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("only streams are mocked"),
     };
     let mut response = text_response(status, body);
     response.headers_mut().insert(CONTENT_TYPE, "application/json".parse()?);
@@ -108,7 +108,7 @@ fn stream_spec_from_id(id: &str) -> Option<StreamSpec> {
     Some(StreamSpec::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn stream_response(protocol: ClientProtocol, spec: StreamSpec) -> MockResponse {
+fn stream_response(protocol: StreamProtocol, spec: StreamSpec) -> MockResponse {
     let mut response = Response::new(Either::Left(StreamBody::new(protocol, spec)));
     response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/event-stream"));
     response

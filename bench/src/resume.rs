@@ -3,7 +3,6 @@
 //! The time is that until the first event, or until the whole object was read, on a new connection. It is measured many times on a server that has
 //! read the run before, and once per request right after the server was killed and started again.
 
-use crate::client_protocol::ClientProtocol;
 use crate::fanout::{self, CreatedRun};
 use crate::load;
 use crate::probe::{ReadUntil, probe};
@@ -11,6 +10,7 @@ use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::{median, min_max};
 use crate::stream_check::{LatencyScope, StreamChecker};
+use crate::stream_protocol::StreamProtocol;
 use crate::target::{LoadTarget, story_input};
 use crate::websocket_probe::probe_websocket;
 use hyper::http::uri::Authority;
@@ -95,7 +95,7 @@ enum RunRequest {
 
 /// Runs one story to its end. Returns the requests that read it, with their names.
 async fn finish_run(server: &LoadTarget, deltas: u32) -> anyhow::Result<Vec<(&'static str, RunRequest)>> {
-    let tasks = LoadTarget { protocol: ClientProtocol::Tasks, model: "bench", ..server.clone() };
+    let tasks = LoadTarget { protocol: StreamProtocol::Tasks, model: "bench", ..server.clone() };
     let run = fanout::start_run(&tasks, &story_input(deltas, 0))
         .await
         .map_err(|fault| anyhow::anyhow!("the run did not start: {fault:?}"))?;
@@ -103,7 +103,7 @@ async fn finish_run(server: &LoadTarget, deltas: u32) -> anyhow::Result<Vec<(&'s
     let thread = thread_id.ok_or_else(|| anyhow::anyhow!("the task names no thread"))?;
     let response = task.replacen("task_", "resp_", 1);
     let after = count_events(&tasks, &task, deltas).await?.saturating_sub(REMAINING_EVENTS);
-    let responses = LoadTarget { protocol: ClientProtocol::Responses, ..tasks };
+    let responses = LoadTarget { protocol: StreamProtocol::Responses, ..tasks };
     // Numbered from 0.
     let starting_after = count_events(&responses, &response, deltas).await?.saturating_sub(REMAINING_EVENTS + 1);
     let blocks = json!({"type": "resume", "session_id": thread, "after": after.to_string()}).to_string();

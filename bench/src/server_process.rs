@@ -4,8 +4,8 @@
 //! data folder on the disk that holds the build, because the folder for temporary files may be in memory, where
 //! durability costs nothing.
 
-use crate::client_protocol::ClientProtocol;
 use crate::proxy::ProxyMode;
+use crate::stream_protocol::StreamProtocol;
 use crate::target::LoadTarget;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -137,7 +137,7 @@ impl ServerProcess {
         // Further output is discarded; the child must not block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         // The mock and the proxies pass on what a provider of Chat Completions sends.
-        let target = LoadTarget { name, authority, pid, protocol: ClientProtocol::Chat, model: "story" };
+        let target = LoadTarget { name, authority, pid, protocol: StreamProtocol::Chat, model: "story" };
         Ok(Self { target, child, ready_after, scratch_dir: scratch })
     }
 

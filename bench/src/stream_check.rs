@@ -5,9 +5,9 @@
 //! Latency is measured here as well, because only here is it known which bytes are a delta. No I/O: bytes and arrival times
 //! are arguments.
 
-use crate::client_protocol::ClientProtocol;
 use crate::event_reader::{self, EventMeaning};
 use crate::sse_splitter::{SplitEvent, SseSplitter};
+use crate::stream_protocol::StreamProtocol;
 use std::fmt;
 
 /// The first fault of a stream, which ends its check.
@@ -90,7 +90,7 @@ pub(crate) struct StreamChecker {
 }
 
 struct StreamProgress {
-    protocol: ClientProtocol,
+    protocol: StreamProtocol,
     /// The number of the next event; unknown before the first event of a turn in a longer thread.
     next_sequence: Option<u64>,
     deltas_wanted: u32,
@@ -109,7 +109,7 @@ struct StreamProgress {
 
 impl StreamChecker {
     /// Expects `deltas_wanted` deltas, from the first event on.
-    pub(crate) fn new(protocol: ClientProtocol, deltas_wanted: u32, latency: LatencyScope) -> Self {
+    pub(crate) fn new(protocol: StreamProtocol, deltas_wanted: u32, latency: LatencyScope) -> Self {
         let progress = StreamProgress {
             protocol,
             next_sequence: protocol.first_sequence_number(),
@@ -128,7 +128,7 @@ impl StreamChecker {
     }
 
     /// The same for a run that others precede in its thread, so that its numbers begin anywhere.
-    pub(crate) fn new_in_thread(protocol: ClientProtocol, deltas_wanted: u32, latency: LatencyScope) -> Self {
+    pub(crate) fn new_in_thread(protocol: StreamProtocol, deltas_wanted: u32, latency: LatencyScope) -> Self {
         let mut checker = Self::new(protocol, deltas_wanted, latency);
         checker.progress.next_sequence = None;
         checker
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn read(deltas: u32, frames: &[String]) -> Result<Vec<u32>, StreamFault> {
-        let mut check = StreamChecker::new(ClientProtocol::Tasks, deltas, LatencyScope::AllDeltas);
+        let mut check = StreamChecker::new(StreamProtocol::Tasks, deltas, LatencyScope::AllDeltas);
         check.on_chunk(frames.concat().as_bytes(), 1_000)?;
         check.finish()?;
         Ok(check.into_latencies_us())
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn frames_sent_before_the_viewer_attached_have_no_latency() {
-        let mut check = StreamChecker::new(ClientProtocol::Tasks, 2, LatencyScope::SinceAttach);
+        let mut check = StreamChecker::new(StreamProtocol::Tasks, 2, LatencyScope::SinceAttach);
         check.on_response_start(920);
         check.on_chunk((delta(1, 900, 0) + &delta(2, 950, 1)).as_bytes(), 1_000).unwrap();
         assert_eq!(check.into_latencies_us(), [50]);
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_later_turn_of_a_thread_is_numbered_from_anywhere_without_gaps() {
         let read = |seqs: [u64; 2]| {
-            let mut check = StreamChecker::new_in_thread(ClientProtocol::Tasks, 2, LatencyScope::AllDeltas);
+            let mut check = StreamChecker::new_in_thread(StreamProtocol::Tasks, 2, LatencyScope::AllDeltas);
             seqs.into_iter()
                 .zip([1, 2])
                 .try_for_each(|(seq, number)| check.on_chunk(delta(seq, 900, number).as_bytes(), 1_000))
@@ -324,7 +324,7 @@ mod tests {
         let text = |stamp: u64| chunk(&format!(r#"{{"content":"{stamp} 1 hi "}}"#), "null");
         let (stop, done) = (chunk("{}", r#""stop""#), event("[DONE]"));
         let read = |frames: &[&String]| {
-            let mut check = StreamChecker::new(ClientProtocol::Chat, 1, LatencyScope::AllDeltas);
+            let mut check = StreamChecker::new(StreamProtocol::Chat, 1, LatencyScope::AllDeltas);
             frames.iter().try_for_each(|frame| check.on_chunk(frame.as_bytes(), 1_000))?;
             check.finish()
         };

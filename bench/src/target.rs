@@ -1,6 +1,6 @@
 //! A server under load: its address, its process, and how it is asked for a stream.
 
-use crate::client_protocol::ClientProtocol;
+use crate::stream_protocol::StreamProtocol;
 use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -20,7 +20,7 @@ pub(crate) struct LoadTarget {
     pub(crate) authority: Authority,
     /// The process whose CPU time and memory are counted.
     pub(crate) pid: u32,
-    pub(crate) protocol: ClientProtocol,
+    pub(crate) protocol: StreamProtocol,
     /// The model or agent that is asked.
     pub(crate) model: &'static str,
 }
@@ -34,18 +34,18 @@ impl LoadTarget {
     /// A request that starts a run and returns at once.
     pub(crate) fn start_request(&self, input: &str) -> anyhow::Result<Request<Full<Bytes>>> {
         match self.protocol {
-            ClientProtocol::Tasks => self.post(&json!({"model": self.model, "input": input})),
-            ClientProtocol::Responses => self.post(&json!({"model": self.model, "input": input, "background": true})),
-            ClientProtocol::Chat | ClientProtocol::Messages => anyhow::bail!("these runs are read by who starts them"),
+            StreamProtocol::Tasks => self.post(&json!({"model": self.model, "input": input})),
+            StreamProtocol::Responses => self.post(&json!({"model": self.model, "input": input, "background": true})),
+            StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("these runs are read by who starts them"),
         }
     }
 
     /// A request that follows a run from its first event.
     pub(crate) fn follow_request(&self, id: &str) -> anyhow::Result<Request<Full<Bytes>>> {
         match self.protocol {
-            ClientProtocol::Tasks => self.get(&format!("/v1/tasks/{id}/events")),
-            ClientProtocol::Responses => self.get(&format!("/v1/responses/{id}?stream=true")),
-            ClientProtocol::Chat | ClientProtocol::Messages => anyhow::bail!("these runs are read by who starts them"),
+            StreamProtocol::Tasks => self.get(&format!("/v1/tasks/{id}/events")),
+            StreamProtocol::Responses => self.get(&format!("/v1/responses/{id}?stream=true")),
+            StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("these runs are read by who starts them"),
         }
     }
 

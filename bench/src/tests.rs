@@ -1,12 +1,12 @@
 //! Tests of the benchmark itself: mock, proxies and load client in one process, and every planted fault is found.
 
-use crate::client_protocol::ClientProtocol;
 use crate::delta_stream::PlantedFault;
 use crate::fanout::{self, FanoutPlan};
 use crate::load::{self, LoadPlan};
 use crate::probe::{ReadUntil, probe};
 use crate::proxy::ProxyMode;
 use crate::stream_check::{LatencyScope, StreamChecker, StreamFault};
+use crate::stream_protocol::StreamProtocol;
 use crate::target::LoadTarget;
 use crate::{mock_provider, proxy};
 use clap::ValueEnum;
@@ -20,10 +20,10 @@ async fn listener() -> (TcpListener, Authority) {
     (listener, authority)
 }
 
-const PROTOCOLS: [ClientProtocol; 4] =
-    [ClientProtocol::Tasks, ClientProtocol::Responses, ClientProtocol::Chat, ClientProtocol::Messages];
+const PROTOCOLS: [StreamProtocol; 4] =
+    [StreamProtocol::Tasks, StreamProtocol::Responses, StreamProtocol::Chat, StreamProtocol::Messages];
 
-async fn mock_target(protocol: ClientProtocol) -> LoadTarget {
+async fn mock_target(protocol: StreamProtocol) -> LoadTarget {
     let (listener, authority) = listener().await;
     tokio::spawn(mock_provider::serve_mock(listener));
     LoadTarget { name: "mock", authority, pid: std::process::id(), protocol, model: "story" }
@@ -86,7 +86,7 @@ async fn every_planted_fault_is_found_and_named_in_every_protocol() {
 async fn an_unreachable_or_refusing_server_is_an_http_fault() {
     let (listener, authority) = listener().await;
     drop(listener);
-    let protocol = ClientProtocol::Chat;
+    let protocol = StreamProtocol::Chat;
     let gone = LoadTarget { name: "gone", authority, pid: std::process::id(), protocol, model: "story" };
     assert_eq!(fault_of(&gone, PlantedFault::Cut).await, Some(StreamFault::Http));
 
@@ -97,7 +97,7 @@ async fn an_unreachable_or_refusing_server_is_an_http_fault() {
 
 #[tokio::test]
 async fn the_last_story_of_a_conversation_is_told() {
-    let target = mock_target(ClientProtocol::Chat).await;
+    let target = mock_target(StreamProtocol::Chat).await;
     let request = target.stream_request("story 9 fast\nand now: story 4 every 1").unwrap();
     let check = StreamChecker::new(target.protocol, 4, LatencyScope::AllDeltas);
     let reading = load::read_checked_stream(&target, request, check, Duration::from_secs(5)).await;
@@ -107,7 +107,7 @@ async fn the_last_story_of_a_conversation_is_told() {
 #[tokio::test]
 async fn every_viewer_of_a_run_is_checked() {
     // Ten deltas and what surrounds them, for each of ten viewers.
-    for (protocol, events) in [(ClientProtocol::Tasks, 110), (ClientProtocol::Responses, 180)] {
+    for (protocol, events) in [(StreamProtocol::Tasks, 110), (StreamProtocol::Responses, 180)] {
         let target = mock_target(protocol).await;
         let sample = fanout::measure_fanout(&target, FanoutPlan { viewers: 5, tasks: 2, deltas: 10 }).await.unwrap();
         assert_eq!((sample.deliveries, sample.faults.to_string().as_str()), (events, "0"));
@@ -116,7 +116,7 @@ async fn every_viewer_of_a_run_is_checked() {
 
 #[tokio::test]
 async fn a_probe_waits_for_an_event_and_reports_a_refusal_with_its_text() {
-    let target = mock_target(ClientProtocol::Tasks).await;
+    let target = mock_target(StreamProtocol::Tasks).await;
     let get = |uri: &str| target.get(uri).unwrap();
     let error = probe(&target, get("/v1/threads/thr_1"), ReadUntil::End).await.err().unwrap();
     assert!(error.to_string().contains("404 Not Found no such path"), "{error}");

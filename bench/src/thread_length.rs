@@ -3,7 +3,6 @@
 //! The two are measured alternately, so that the machine treats them alike. The agent has the whole history, as by default,
 //! so the request to the provider grows with the thread.
 
-use crate::client_protocol::ClientProtocol;
 use crate::fanout::{self, CreatedRun};
 use crate::load;
 use crate::probe::{ReadUntil, probe};
@@ -11,6 +10,7 @@ use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::median;
 use crate::stream_check::{LatencyScope, StreamChecker};
+use crate::stream_protocol::StreamProtocol;
 use crate::target::LoadTarget;
 use serde_json::json;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) async fn run(options: &HeadwaterOptions, output: SectionOutput) -> an
     let Some(headwater) = ServerProcess::start_headwater(options, &mock.target().authority).await? else {
         return Ok(true);
     };
-    let target = LoadTarget { protocol: ClientProtocol::Tasks, model: "bench", ..headwater.target().clone() };
+    let target = LoadTarget { protocol: StreamProtocol::Tasks, model: "bench", ..headwater.target().clone() };
     let measured = measure_thread(&target).await;
     let sample = measured.inspect_err(|_| eprintln!("{}", headwater.log_tail()))?;
     headwater.stop().await?;

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ClientProtocol {
+pub(crate) enum StreamProtocol {
     /// `POST /v1/tasks`, Headwater's own.
     Tasks,
     /// `POST /v1/responses`, OpenAI's Responses.
@@ -17,7 +17,7 @@ pub(crate) enum ClientProtocol {
     Messages,
 }
 
-impl ClientProtocol {
+impl StreamProtocol {
     const ALL: [Self; 4] = [Self::Tasks, Self::Responses, Self::Chat, Self::Messages];
 
     /// Where a run is started.
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn a_path_names_its_protocol() {
-        for protocol in ClientProtocol::ALL {
-            assert_eq!(ClientProtocol::from_path(protocol.path()), Some(protocol));
+        for protocol in StreamProtocol::ALL {
+            assert_eq!(StreamProtocol::from_path(protocol.path()), Some(protocol));
         }
-        assert_eq!(ClientProtocol::from_path("/v1/models"), None);
+        assert_eq!(StreamProtocol::from_path("/v1/models"), None);
     }
 }
