@@ -1,20 +1,16 @@
-//! The stream that every server under test sends: N deltas, each with its send time and number, then a terminal event.
+//! The stream that the mock sends: N deltas, each with its send time and number, then the end of the stream.
 //!
-//! The frame has the form and about the size (180 bytes of JSON) of a `task.text.delta`, so that the baselines
-//! transport what Headwater transports. Faults are planted here on request, so that the checker itself can be tested.
+//! Faults are planted here on request, so that the checker itself can be tested.
 
-use crate::clock;
+use crate::mock_frames::{FrameWriter, MockStreamEnd};
+use crate::stream_protocol::StreamProtocol;
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Interval};
-
-/// The text after timestamp and number, as in `scenarios.toml`.
-pub(crate) const DELTA_TEXT: &str = "once upon a time ";
 
 /// A fault halfway through the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +27,7 @@ pub(crate) enum PlantedFault {
     Garbage,
     /// The stream ends early, in order and with its terminal event.
     Short,
-    /// The terminal event is `task.failed`.
+    /// The stream ends with the protocol's event for a failure.
     Fail,
     /// Something follows the terminal event.
     Epilogue,
@@ -57,6 +53,7 @@ impl StreamSpec {
 /// A response body that sends one event per frame, at its pace.
 pub(crate) struct StreamBody {
     spec: StreamSpec,
+    writer: FrameWriter,
     /// Paces all deltas but the first, which a timer would delay to the next millisecond. Missed ticks are caught up, as a
     /// model that was delayed would do.
     ticks: Option<Interval>,
@@ -65,27 +62,34 @@ pub(crate) struct StreamBody {
 }
 
 impl StreamBody {
-    pub(crate) fn new(spec: StreamSpec) -> Self {
-        Self { spec, ticks: spec.interval.map(ticker), step: 0, ended: false }
+    pub(crate) fn new(protocol: StreamProtocol, spec: StreamSpec) -> Self {
+        let writer = FrameWriter::new(protocol);
+        Self { spec, writer, ticks: spec.interval.map(ticker), step: 0, ended: false }
     }
 
-    /// The frames of one step: usually one delta, none or several where a fault is planted.
+    /// The frames of one step: usually one delta, none or several where a fault is planted. What precedes the first delta
+    /// is sent with it.
     fn next_frames(&mut self) -> NextStep {
         let step = self.step;
         self.step += 1;
         if step >= self.spec.deltas {
             return self.terminal_frames(step);
         }
+        let opening = if step == 0 { self.writer.opening() } else { String::new() };
         if step != self.spec.deltas / 2 {
-            return NextStep::Frames(delta_frame(step + 1));
+            return NextStep::Frames(opening + &self.writer.delta(step + 1));
         }
         match self.spec.fault {
-            None | Some(PlantedFault::Fail | PlantedFault::Epilogue) => NextStep::Frames(delta_frame(step + 1)),
-            Some(PlantedFault::Drop) => NextStep::Frames(String::new()),
-            Some(PlantedFault::Repeat) => NextStep::Frames(delta_frame(step + 1) + &delta_frame(step + 1)),
+            None | Some(PlantedFault::Fail | PlantedFault::Epilogue) => {
+                NextStep::Frames(opening + &self.writer.delta(step + 1))
+            }
+            Some(PlantedFault::Drop) => NextStep::Frames(opening),
+            Some(PlantedFault::Repeat) => {
+                NextStep::Frames(opening + &self.writer.delta(step + 1) + &self.writer.delta(step + 1))
+            }
             Some(PlantedFault::Swap) => {
                 self.step += 1;
-                NextStep::Frames(delta_frame(step + 2) + &delta_frame(step + 1))
+                NextStep::Frames(opening + &self.writer.delta(step + 2) + &self.writer.delta(step + 1))
             }
             Some(PlantedFault::Cut) => NextStep::End,
             Some(PlantedFault::Garbage) => NextStep::Frames("data: {\"type\":\n\n".into()),
@@ -94,12 +98,13 @@ impl StreamBody {
         }
     }
 
-    fn terminal_frames(&mut self, step: u32) -> NextStep {
+    fn terminal_frames(&mut self, deltas: u32) -> NextStep {
         self.ended = true;
-        let kind = if self.spec.fault == Some(PlantedFault::Fail) { "task.failed" } else { "task.completed" };
-        let mut frames = terminal_frame(step + 1, kind);
+        let end =
+            if self.spec.fault == Some(PlantedFault::Fail) { MockStreamEnd::Failed } else { MockStreamEnd::Completed };
+        let mut frames = self.writer.terminal(deltas, end);
         if self.spec.fault == Some(PlantedFault::Epilogue) {
-            frames += &delta_frame(step + 2);
+            frames += &self.writer.delta(deltas + 2);
         }
         NextStep::Frames(frames)
     }
@@ -113,28 +118,6 @@ enum NextStep {
     Frames(String),
     End,
     Silence,
-}
-
-fn delta_frame(seq: u32) -> String {
-    let now = clock::now_us();
-    let mut frame = String::with_capacity(256);
-    let at = now / 1000;
-    // Writing to a String cannot fail.
-    let _ = write!(
-        frame,
-        "id: {seq}\nevent: task.text.delta\ndata: {{\"type\":\"task.text.delta\",\"task_id\":\"task_0199f3a2\",\
-         \"item_id\":\"msg_0199f3a21\",\"output_index\":0,\"block_index\":0,\"delta\":\"{now} {seq} {DELTA_TEXT}\",\
-         \"seq\":{seq},\"at\":{at}}}\n\n"
-    );
-    frame
-}
-
-fn terminal_frame(seq: u32, kind: &str) -> String {
-    let at = clock::now_us() / 1000;
-    format!(
-        "id: {seq}\nevent: {kind}\ndata: {{\"type\":\"{kind}\",\"task_id\":\"task_0199f3a2\",\"usage\":{{}},\
-         \"seq\":{seq},\"at\":{at}}}\n\n"
-    )
 }
 
 impl Body for StreamBody {
@@ -161,17 +144,5 @@ impl Body for StreamBody {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_delta_is_about_as_large_as_a_providers() {
-        let frame = delta_frame(100);
-        let (_, data) = frame.split_once("data: ").unwrap();
-        assert!((150..=200).contains(&data.trim_end().len()), "{}", data.len());
     }
 }

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::process_usage::{ProcessUsage, UsageMeter};
 use crate::stats::Percentiles;
 use crate::stream_check::{FaultCounts, LatencyScope, StreamChecker, StreamFault};
-use crate::target::LoadTarget;
+use crate::target::{LoadTarget, story_input};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -65,6 +65,8 @@ pub(crate) struct LoadSample {
     pub(crate) first_delta_latency: Percentiles,
     pub(crate) deltas_per_s: f64,
     pub(crate) usage: ProcessUsage,
+    /// Events of every kind, in all streams.
+    pub(crate) events: u64,
     pub(crate) streams: usize,
     pub(crate) faults: FaultCounts,
 }
@@ -80,7 +82,7 @@ pub(crate) struct StreamReading {
 
 /// Runs `plan` against `target`.
 pub(crate) async fn run_load(target: &LoadTarget, plan: LoadPlan) -> anyhow::Result<LoadSample> {
-    let request = target.stream_request(plan.deltas, plan.interval_ms)?;
+    let request = target.stream_request(&story_input(plan.deltas, plan.interval_ms))?;
     let target = Arc::new(target.clone());
     let meter = UsageMeter::start(target.pid)?;
     let started = Instant::now();
@@ -104,10 +106,11 @@ pub(crate) async fn run_load(target: &LoadTarget, plan: LoadPlan) -> anyhow::Res
 
 fn summarize(readings: Vec<StreamReading>, seconds: f64, usage: ProcessUsage) -> LoadSample {
     let streams = readings.len();
-    let (mut deltas, mut faults) = (0_u64, FaultCounts::default());
+    let (mut deltas, mut events, mut faults) = (0_u64, 0, FaultCounts::default());
     let (mut added_us, mut first_us) = (Vec::new(), Vec::new());
     for reading in readings {
         deltas += u64::from(reading.deltas);
+        events += reading.events;
         added_us.extend(reading.latencies_us);
         first_us.extend(reading.first_delta_us);
         if let Some(fault) = reading.fault {
@@ -120,13 +123,14 @@ fn summarize(readings: Vec<StreamReading>, seconds: f64, usage: ProcessUsage) ->
         first_delta_latency: Percentiles::from_micros(first_us),
         deltas_per_s: deltas as f64 / seconds,
         usage,
+        events,
         streams,
         faults,
     }
 }
 
 async fn read_stream(target: &LoadTarget, request: Request<Full<Bytes>>, plan: LoadPlan) -> StreamReading {
-    let check = StreamChecker::new(plan.deltas, LatencyScope::AllDeltas);
+    let check = StreamChecker::new(target.protocol, plan.deltas, LatencyScope::AllDeltas);
     read_checked_stream(target, request, check, plan.deadline()).await
 }
 

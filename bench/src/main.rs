@@ -6,22 +6,34 @@
 //! routes and its frames.
 
 mod append;
+mod cell;
 mod clock;
 mod delta_stream;
+mod event_reader;
 mod fanout;
 mod http_server;
 mod load;
+mod log_length;
+mod memory;
+mod mock_frames;
 mod mock_provider;
 mod open_files_limit;
+mod plot;
+mod probe;
 mod process_usage;
 mod proxy;
 mod report;
+mod resume;
 mod server_process;
 mod sse_splitter;
 mod stats;
 mod stream_check;
+mod stream_protocol;
+mod stream_table;
 mod streams;
 mod target;
+mod thread_length;
+mod websocket_probe;
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +41,11 @@ mod tests;
 use clap::{Args, Parser, Subcommand};
 use hyper::http::uri::Authority;
 use report::SectionOutput;
+use resume::LogScale;
 use server_process::HeadwaterOptions;
 use std::net::SocketAddr;
+use stream_protocol::StreamProtocol;
+use streams::StreamSelection;
 use tokio::signal::unix::{SignalKind, signal};
 
 const STREAM_ROUNDS: usize = 3;
@@ -53,11 +68,27 @@ enum BenchCommand {
         /// Fail if a target is missed.
         #[arg(long)]
         check: bool,
+        /// Also measure a run of 1,000,000 events and a log of 10,000,000.
+        #[arg(long)]
+        full: bool,
     },
     /// Measure streams through Headwater and the baselines.
-    Streams(SuiteArgs),
+    Streams {
+        #[command(flatten)]
+        suite: SuiteArgs,
+        #[command(flatten)]
+        selection: StreamSelection,
+    },
     /// Measure several viewers of one task.
     Fanout(SuiteArgs),
+    /// Measure the memory of live runs and of 10,000 idle viewers.
+    Memory(PartArgs),
+    /// Measure how a long run is continued and read.
+    Resume(PartArgs),
+    /// Measure a turn in a thread of 1,000 turns.
+    Threads(PartArgs),
+    /// Measure the cost of an event, and the time until a server is ready, against the length of the log.
+    Log(PartArgs),
     /// Measure durable appends against a bare fdatasync loop.
     Append {
         /// Number of rounds; figures are medians.
@@ -99,6 +130,31 @@ struct SuiteArgs {
     /// Write the table into docs/performance.md.
     #[arg(long)]
     write: bool,
+    /// Fail if a target is missed.
+    #[arg(long)]
+    check: bool,
+}
+
+/// The options of a part that has no rounds.
+#[derive(Args)]
+struct PartArgs {
+    #[command(flatten)]
+    headwater: HeadwaterOptions,
+    /// Measure with as many events as the targets name, which takes long.
+    #[arg(long)]
+    full: bool,
+    /// Write the table into docs/performance.md.
+    #[arg(long)]
+    write: bool,
+    /// Fail if a target is missed.
+    #[arg(long)]
+    check: bool,
+}
+
+impl PartArgs {
+    fn scale(&self) -> LogScale {
+        log_scale(self.full)
+    }
 }
 
 #[derive(Args)]
@@ -109,9 +165,9 @@ struct LoadArgs {
     /// The server's process id, to measure its CPU time.
     #[arg(long)]
     pid: u32,
-    /// API of the server.
-    #[arg(long, default_value = "stream")]
-    dialect: target::TargetApi,
+    /// Protocol of the streams.
+    #[arg(long, default_value = "chat")]
+    protocol: StreamProtocol,
     /// Concurrent streams.
     #[arg(long, default_value_t = 50)]
     streams: u32,
@@ -141,27 +197,68 @@ async fn main() -> anyhow::Result<()> {
 
 async fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
-        BenchCommand::All { headwater, check } => {
+        BenchCommand::All { headwater, check, full } => {
             ensure_release_build()?;
-            let is_met = streams::run(&headwater, STREAM_ROUNDS, SectionOutput::Page).await?;
-            run_append_blocking(APPEND_ROUNDS, SectionOutput::Page).await?;
-            let is_good = fanout::run(&headwater, FANOUT_ROUNDS, SectionOutput::Page).await?;
-            anyhow::ensure!(!check || (is_met && is_good), "a target was missed");
-            Ok(())
+            ensure_targets(check, measure_all(&headwater, log_scale(full)).await?)
         }
-        BenchCommand::Streams(SuiteArgs { headwater, rounds, write }) => {
+        BenchCommand::Streams { suite: SuiteArgs { headwater, rounds, write, check }, selection } => {
             ensure_release_build()?;
-            streams::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), section_output(write)).await.map(drop)
+            let rounds = rounds.unwrap_or(STREAM_ROUNDS);
+            let is_met = streams::run(&headwater, &selection, rounds, section_output(write)).await?;
+            ensure_targets(check, is_met)
         }
-        BenchCommand::Fanout(SuiteArgs { headwater, rounds, write }) => {
+        BenchCommand::Fanout(SuiteArgs { headwater, rounds, write, check }) => {
             ensure_release_build()?;
-            fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), section_output(write)).await.map(drop)
+            let is_met = fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), section_output(write)).await?;
+            ensure_targets(check, is_met)
+        }
+        BenchCommand::Memory(part) => {
+            ensure_release_build()?;
+            ensure_targets(part.check, memory::run(&part.headwater, section_output(part.write)).await?)
+        }
+        BenchCommand::Resume(part) => {
+            ensure_release_build()?;
+            let is_met = resume::run(&part.headwater, part.scale(), section_output(part.write)).await?;
+            ensure_targets(part.check, is_met)
+        }
+        BenchCommand::Threads(part) => {
+            ensure_release_build()?;
+            ensure_targets(part.check, thread_length::run(&part.headwater, section_output(part.write)).await?)
+        }
+        BenchCommand::Log(part) => {
+            ensure_release_build()?;
+            let is_met = log_length::run(&part.headwater, part.scale(), section_output(part.write)).await?;
+            ensure_targets(part.check, is_met)
         }
         BenchCommand::Append { rounds, write } => run_append_blocking(rounds, section_output(write)).await,
         BenchCommand::Load(options) => load(options).await,
         BenchCommand::Mock { listen } => mock_provider::run(listen).await,
         BenchCommand::Proxy { mode, upstream, listen } => proxy::run(mode, upstream, listen).await,
     }
+}
+
+/// Runs every part, writes the page, and returns whether every target was met.
+async fn measure_all(headwater: &HeadwaterOptions, scale: LogScale) -> anyhow::Result<bool> {
+    let page = SectionOutput::Page;
+    let mut all_met = streams::run(headwater, &StreamSelection::default(), STREAM_ROUNDS, page).await?;
+    run_append_blocking(APPEND_ROUNDS, page).await?;
+    all_met &= fanout::run(headwater, FANOUT_ROUNDS, page).await?;
+    all_met &= memory::run(headwater, page).await?;
+    all_met &= resume::run(headwater, scale, page).await?;
+    all_met &= thread_length::run(headwater, page).await?;
+    all_met &= log_length::run(headwater, scale, page).await?;
+    Ok(all_met)
+}
+
+/// What the flag `--full` means.
+fn log_scale(full: bool) -> LogScale {
+    if full { LogScale::Full } else { LogScale::Small }
+}
+
+/// What the flag `--check` means.
+fn ensure_targets(check: bool, is_met: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(!check || is_met, "a target was missed");
+    Ok(())
 }
 
 /// What the flag `--write` means.
@@ -171,7 +268,7 @@ fn section_output(write: bool) -> SectionOutput {
 
 /// An unoptimised baseline makes everything look fast.
 fn ensure_release_build() -> anyhow::Result<()> {
-    anyhow::ensure!(!cfg!(debug_assertions), "measure with `cargo run --release -p bench`");
+    anyhow::ensure!(!cfg!(debug_assertions), "measure with `cargo run --profile dist -p bench`");
     Ok(())
 }
 
@@ -181,8 +278,13 @@ async fn run_append_blocking(rounds: usize, output: SectionOutput) -> anyhow::Re
 }
 
 async fn load(options: LoadArgs) -> anyhow::Result<()> {
-    let target =
-        target::LoadTarget { name: "server", authority: options.server, pid: options.pid, dialect: options.dialect };
+    let target = target::LoadTarget {
+        name: "server",
+        authority: options.server,
+        pid: options.pid,
+        protocol: options.protocol,
+        model: "bench",
+    };
     let plan = load::LoadPlan {
         streams: options.streams,
         deltas: options.deltas,

@@ -1,26 +1,30 @@
-//! The mock provider: it answers every request with a [`StreamBody`].
+//! The mock provider: it answers every request in the protocol of its path with a [`StreamBody`].
 //!
-//! `POST /stream?count=N&interval_ms=M` (or any other path) streams N deltas. `/v1/tasks` answers like Headwater, but
-//! without a log: the input says how many deltas (`story N`, `story N fast`), the task's id repeats it, and every viewer
-//! gets a stream of its own. That is the baseline of the fan-out figures, and lets the client be tested without Headwater.
+//! The input says what to stream: `story N` (every 20 ms), `story N fast`, `story N every M` (milliseconds), each with
+//! `fault NAME` after it. It is searched in the text of the request, so that it does not matter where a protocol puts it;
+//! the last one counts, as the newest message of a conversation does.
+//!
+//! Tasks and Responses can also be started without a stream and followed by viewers. There is no log: the id repeats the
+//! input, and every viewer gets a stream of its own. That is the baseline of the viewers' figures.
 
 use crate::delta_stream::{PlantedFault, StreamBody, StreamSpec};
 use crate::http_server;
+use crate::stream_protocol::StreamProtocol;
+use crate::target::STORY_INTERVAL_MS;
 use anyhow::Context;
 use bytes::Bytes;
 use clap::ValueEnum;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-const BODY_BYTES_MAX: usize = 64 * 1024;
+/// A conversation of a thousand turns fits.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 const DELTAS_MAX: u32 = 1_000_000;
-/// The pace of `story N` in `scenarios.toml`.
-const STORY_INTERVAL_MS: u64 = 20;
 
 type MockResponse = Response<Either<StreamBody, Full<Bytes>>>;
 
@@ -40,63 +44,72 @@ pub(crate) async fn serve_mock(listener: TcpListener) -> anyhow::Result<()> {
 
 async fn handle_request(request: Request<Incoming>) -> anyhow::Result<MockResponse> {
     let path = request.uri().path().to_owned();
-    if let Some(id) = path.strip_prefix("/v1/tasks/").and_then(|rest| rest.strip_suffix("/events")) {
-        return Ok(stream_response(stream_spec_from_task_id(id).context("no such task")?));
+    if let Some(protocol) = StreamProtocol::from_path(&path) {
+        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+        return start_stream(protocol, &body.map_err(anyhow::Error::from_boxed)?.to_bytes());
     }
-    if path == "/v1/tasks" && request.method() == Method::POST {
-        return create_task(request).await;
-    }
-    Ok(stream_response(stream_spec_from_query(request.uri().query().unwrap_or_default())?))
+    let task = path.strip_prefix("/v1/tasks/").and_then(|rest| rest.strip_suffix("/events"));
+    let response = path.strip_prefix("/v1/responses/");
+    let (protocol, id) = match (task, response) {
+        (Some(id), _) => (StreamProtocol::Tasks, id),
+        (None, Some(id)) => (StreamProtocol::Responses, id),
+        (None, None) => return Ok(text_response(StatusCode::NOT_FOUND, "no such path\n".into())),
+    };
+    Ok(stream_response(protocol, stream_spec_from_id(id).context("no such run")?))
 }
 
 #[derive(Deserialize)]
-struct CreateTaskRequest {
-    input: String,
+struct StreamFlag {
     #[serde(default)]
     stream: bool,
 }
 
-async fn create_task(request: Request<Incoming>) -> anyhow::Result<MockResponse> {
-    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await.map_err(anyhow::Error::from_boxed)?;
-    let create: CreateTaskRequest = serde_json::from_slice(&body.to_bytes()).context("not a task")?;
-    let spec = stream_spec_from_input(&create.input).context("the input must be `story N` or `story N fast`")?;
-    if create.stream {
-        return Ok(stream_response(spec));
+fn start_stream(protocol: StreamProtocol, body: &[u8]) -> anyhow::Result<MockResponse> {
+    let StreamFlag { stream } = serde_json::from_slice(body).context("not a request")?;
+    let body = std::str::from_utf8(body)?;
+    let spec =
+        stream_spec_from_text(body).context("the input must be `story N`, `story N fast` or `story N every M`")?;
+    anyhow::ensure!(spec.deltas <= DELTAS_MAX, "a story has at most {DELTAS_MAX} deltas");
+    if stream {
+        return Ok(stream_response(protocol, spec));
     }
     let interval_ms = spec.interval.map_or(0, |every| every.as_millis());
-    let task = format!("{{\"task_id\":\"task_{}_{interval_ms}\",\"status\":\"running\"}}", spec.deltas);
-    let mut response = text_response(StatusCode::ACCEPTED, task);
+    let run = format!("{}_{interval_ms}", spec.deltas);
+    let (status, body) = match protocol {
+        StreamProtocol::Tasks => (StatusCode::ACCEPTED, format!("{{\"task_id\":\"task_{run}\"}}")),
+        StreamProtocol::Responses => (StatusCode::OK, format!("{{\"id\":\"resp_{run}\"}}")),
+        StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("only streams are mocked"),
+    };
+    let mut response = text_response(status, body);
     response.headers_mut().insert(CONTENT_TYPE, "application/json".parse()?);
     Ok(response)
 }
 
-fn stream_spec_from_input(input: &str) -> Option<StreamSpec> {
-    let mut words = input.split_whitespace().skip_while(|word| *word != "story").skip(1);
+fn stream_spec_from_text(text: &str) -> Option<StreamSpec> {
+    let (_, story) = text.rsplit_once("story ")?;
+    // It ends where its JSON string does.
+    let story = story.split(['"', '\\']).next()?;
+    let mut words = story.split_whitespace();
     let deltas = words.next()?.parse().ok()?;
-    Some(StreamSpec::new(deltas, if words.next() == Some("fast") { 0 } else { STORY_INTERVAL_MS }))
-}
-
-fn stream_spec_from_task_id(id: &str) -> Option<StreamSpec> {
-    let (deltas, interval_ms) = id.strip_prefix("task_")?.split_once('_')?;
-    Some(StreamSpec::new(deltas.parse().ok()?, interval_ms.parse().ok()?))
-}
-
-fn stream_spec_from_query(query: &str) -> anyhow::Result<StreamSpec> {
-    let (mut count, mut interval_ms, mut planted) = (100, STORY_INTERVAL_MS, None);
-    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        match name {
-            "count" => count = value.parse().context("count")?,
-            "interval_ms" => interval_ms = value.parse().context("interval_ms")?,
-            "fault" => planted = Some(PlantedFault::from_str(value, true).map_err(anyhow::Error::msg)?),
-            _ => {}
+    let (mut interval_ms, mut fault) = (STORY_INTERVAL_MS, None);
+    while let Some(word) = words.next() {
+        match word {
+            "fast" => interval_ms = 0,
+            "every" => interval_ms = words.next()?.parse().ok()?,
+            "fault" => fault = Some(PlantedFault::from_str(words.next()?, true).ok()?),
+            _ => break,
         }
     }
-    anyhow::ensure!(count <= DELTAS_MAX, "count is at most {DELTAS_MAX}");
-    Ok(StreamSpec { fault: planted, ..StreamSpec::new(count, interval_ms) })
+    Some(StreamSpec { fault, ..StreamSpec::new(deltas, interval_ms) })
 }
 
-fn stream_response(spec: StreamSpec) -> MockResponse {
-    let mut response = Response::new(Either::Left(StreamBody::new(spec)));
+fn stream_spec_from_id(id: &str) -> Option<StreamSpec> {
+    let mut parts = id.split('_').skip(1);
+    Some(StreamSpec::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn stream_response(protocol: StreamProtocol, spec: StreamSpec) -> MockResponse {
+    let mut response = Response::new(Either::Left(StreamBody::new(protocol, spec)));
     response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/event-stream"));
     response
 }

@@ -1,6 +1,6 @@
 //! The limit on open files.
 //!
-//! A thousand viewers need a thousand sockets here and as many in the server, and many systems start a process with a
+//! Ten thousand viewers need as many sockets here and in the server, which uses three quarters of the limit, and many systems start a process with a
 //! soft limit of 1,024. A process may raise it up to the hard limit; the standard library has no call for that and this
 //! workspace no `unsafe`, so a shell raises it and executes this program again. Children inherit the limit.
 
@@ -8,7 +8,7 @@ use anyhow::Context;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-const FILES_MIN: u64 = 4096;
+const FILES_MIN: u64 = 16_384;
 
 /// Ensures that this process may open [`FILES_MIN`] files, if necessary by executing itself again with a higher limit.
 pub(crate) fn raise_open_files_limit() -> anyhow::Result<()> {

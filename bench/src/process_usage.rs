@@ -59,8 +59,17 @@ fn parse_cpu_ticks(stat: &str) -> Option<u64> {
 }
 
 fn rss_peak_kb(pid: u32) -> anyhow::Result<u64> {
+    status_kb(pid, "VmHWM:")
+}
+
+/// Memory that the process has now.
+pub(crate) fn rss_kb(pid: u32) -> anyhow::Result<u64> {
+    status_kb(pid, "VmRSS:")
+}
+
+fn status_kb(pid: u32, name: &'static str) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).context(name)?;
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }
 

@@ -3,6 +3,7 @@
 //! `pass` forwards bytes as they come. `parse` does what every gateway has to do: it splits the stream, parses each
 //! event's JSON, serialises it again and sends one frame per event. Neither stores anything.
 
+use crate::event_reader::END_MARKER;
 use crate::http_server;
 use crate::sse_splitter::SseSplitter;
 use anyhow::Context as _;
@@ -94,7 +95,6 @@ impl ReencodedBody {
         let Some(event) = self.splitter.next().map_err(|_| anyhow::anyhow!("an event is too long"))? else {
             return Ok(None);
         };
-        let value: serde_json::Value = serde_json::from_slice(&event.data).context("an event is not JSON")?;
         let mut frame = BytesMut::with_capacity(event.data.len() + 64);
         for (field, text) in [(&b"id: "[..], &event.id), (b"event: ", &event.name)] {
             if !text.is_empty() {
@@ -104,9 +104,14 @@ impl ReencodedBody {
             }
         }
         frame.put_slice(b"data: ");
-        let mut writer = frame.writer();
-        serde_json::to_writer(&mut writer, &value)?;
-        let mut frame = writer.into_inner();
+        if event.data == END_MARKER {
+            frame.put_slice(END_MARKER);
+        } else {
+            let value: serde_json::Value = serde_json::from_slice(&event.data).context("an event is not JSON")?;
+            let mut writer = frame.writer();
+            serde_json::to_writer(&mut writer, &value)?;
+            frame = writer.into_inner();
+        }
         frame.put_slice(b"\n\n");
         Ok(Some(frame.freeze()))
     }

@@ -3,7 +3,7 @@
 //! A section of the page is between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; only that is replaced. Each says
 //! when, from which commit, on how many cores and by which command it was written.
 
-use crate::server_process::workspace_root;
+use crate::server_process::{build_profile, workspace_root};
 use anyhow::Context;
 use std::fmt::Write;
 use std::fs;
@@ -68,6 +68,15 @@ pub(crate) fn publish_section(name: &str, body: &str, output: SectionOutput) -> 
     Ok(())
 }
 
+/// Writes a plot beside the page if `output` says so.
+pub(crate) fn publish_plot(name: &str, svg: &str, output: SectionOutput) -> anyhow::Result<()> {
+    if output == SectionOutput::Page {
+        let path = workspace_root().join("docs").join(format!("performance-{name}.svg"));
+        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
 fn provenance() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let command = arguments.join(" ");
@@ -79,7 +88,8 @@ fn provenance() -> String {
     {
         commit += " with changes";
     }
-    format!("{date}, commit {commit}, {cores} cores, `cargo run --release -p bench -- {command}`")
+    let profile = build_profile().unwrap_or_else(|_| "unknown".into());
+    format!("{date}, commit {commit}, {cores} cores, `cargo run --profile {profile} -p bench -- {command}`")
 }
 
 /// The output of a command. The figures do not depend on it, so a failure is no error.

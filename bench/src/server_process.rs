@@ -5,15 +5,15 @@
 //! durability costs nothing.
 
 use crate::proxy::ProxyMode;
-use crate::target::{LoadTarget, TargetApi};
+use crate::stream_protocol::StreamProtocol;
+use crate::target::LoadTarget;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use hyper::http::uri::Authority;
-use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -24,7 +24,7 @@ const READY_PREFIX: &str = "listening on http://";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct HeadwaterOptions {
-    /// Binary to measure [default: build this workspace in release mode].
+    /// Binary to measure [default: build this workspace in the same profile].
     #[arg(long, value_name = "PATH")]
     headwater: Option<PathBuf>,
     /// Measure only the baselines.
@@ -48,6 +48,8 @@ pub(crate) fn scratch_dir() -> anyhow::Result<TempDir> {
 pub(crate) struct ServerProcess {
     target: LoadTarget,
     child: Child,
+    /// From its start until it listened.
+    ready_after: Duration,
     /// Held for as long as the child may write there.
     scratch_dir: Option<TempDir>,
 }
@@ -57,9 +59,12 @@ impl ServerProcess {
         &self.target
     }
 
+    pub(crate) fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
     pub(crate) async fn start_mock(name: &'static str) -> anyhow::Result<Self> {
-        let arguments = ["mock".into()];
-        Self::spawn(name, TargetApi::Stream, &std::env::current_exe()?, &arguments, None).await
+        Self::spawn(name, Command::new(std::env::current_exe()?).arg("mock"), None).await
     }
 
     pub(crate) async fn start_proxy(mode: ProxyMode, upstream: &Authority) -> anyhow::Result<Self> {
@@ -68,53 +73,57 @@ impl ServerProcess {
             ProxyMode::Parse => "parsing proxy",
         };
         let mode = mode.to_possible_value().context("every mode has a name")?;
-        let arguments = ["proxy", "--mode", mode.get_name(), "--upstream", upstream.as_str()].map(OsString::from);
-        Self::spawn(name, TargetApi::Stream, &std::env::current_exe()?, &arguments, None).await
+        let arguments = ["proxy", "--mode", mode.get_name(), "--upstream", upstream.as_str()];
+        Self::spawn(name, Command::new(std::env::current_exe()?).args(arguments), None).await
     }
 
-    /// Headwater with the configuration of the benchmark; none if the options say so.
-    pub(crate) async fn start_headwater(options: &HeadwaterOptions) -> anyhow::Result<Option<Self>> {
+    /// Headwater with the configuration of the benchmark and `upstream` as its provider; none if the options say so.
+    pub(crate) async fn start_headwater(
+        options: &HeadwaterOptions,
+        upstream: &Authority,
+    ) -> anyhow::Result<Option<Self>> {
         if options.without_headwater {
             return Ok(None);
         }
-        let binary = match &options.headwater {
-            Some(binary) => binary.clone(),
-            None => build_headwater().await?,
-        };
-        let scratch = scratch_dir()?;
-        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("headwater.toml");
-        let arguments: [OsString; 7] = [
-            "serve".into(),
-            "--config".into(),
-            config.into(),
-            "--listen".into(),
-            "127.0.0.1:0".into(),
-            "--data-dir".into(),
-            scratch.path().join("data").into(),
-        ];
-        Self::spawn("headwater", TargetApi::Tasks, &binary, &arguments, Some(scratch)).await.map(Some)
+        let binary = headwater_binary(options).await?;
+        Self::start_headwater_in(&binary, upstream, scratch_dir()?).await.map(Some)
     }
 
-    async fn spawn(
-        name: &'static str,
-        dialect: TargetApi,
-        binary: &Path,
-        arguments: &[OsString],
-        scratch: Option<TempDir>,
+    /// Kills Headwater and starts it again with its data.
+    pub(crate) async fn restart_headwater(
+        mut self,
+        options: &HeadwaterOptions,
+        upstream: &Authority,
     ) -> anyhow::Result<Self> {
+        let scratch = self.scratch_dir.take().context("it has no data")?;
+        self.stop().await?;
+        Self::start_headwater_in(&headwater_binary(options).await?, upstream, scratch).await
+    }
+
+    async fn start_headwater_in(binary: &Path, upstream: &Authority, scratch: TempDir) -> anyhow::Result<Self> {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("headwater.toml");
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(config).args(["--listen", "127.0.0.1:0", "--data-dir"]);
+        command.arg(scratch.path().join("data")).env("OPENAI_BASE_URL", format!("http://{upstream}/v1"));
+        // A proxy of the environment is for other hosts than this one.
+        command.env("NO_PROXY", "127.0.0.1");
+        Self::spawn("headwater", &mut command, Some(scratch)).await
+    }
+
+    async fn spawn(name: &'static str, command: &mut Command, scratch: Option<TempDir>) -> anyhow::Result<Self> {
         let log = scratch.as_ref().map(log_path);
         let stderr = match &log {
             Some(log) => File::create(log)?.into(),
             None => Stdio::inherit(),
         };
-        let mut child = Command::new(binary)
-            .args(arguments)
+        let started = Instant::now();
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
+            .with_context(|| format!("cannot start {name}"))?;
         let pid = child.id().context("the server ended at once")?;
         let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
         let ready = tokio::time::timeout(READY_TIMEOUT, read_authority(&mut lines)).await;
@@ -124,9 +133,12 @@ impl ServerProcess {
                 log_tail(scratch.as_ref())
             );
         };
+        let ready_after = started.elapsed();
         // Further output is discarded; the child must not block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Ok(Self { target: LoadTarget { name, authority, pid, dialect }, child, scratch_dir: scratch })
+        // The mock and the proxies pass on what a provider of Chat Completions sends.
+        let target = LoadTarget { name, authority, pid, protocol: StreamProtocol::Chat, model: "story" };
+        Ok(Self { target, child, ready_after, scratch_dir: scratch })
     }
 
     /// The last lines that the server logged, for when a measurement failed.
@@ -159,10 +171,20 @@ async fn read_authority(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Re
     bail!("it ended")
 }
 
-async fn build_headwater() -> anyhow::Result<PathBuf> {
-    let build = ["build", "--release", "--bin", "headwater"];
+/// The binary to measure, built in the profile of this program if none is named.
+pub(crate) async fn headwater_binary(options: &HeadwaterOptions) -> anyhow::Result<PathBuf> {
+    if let Some(binary) = &options.headwater {
+        return Ok(binary.clone());
+    }
+    let build = ["build", "--profile", &build_profile()?, "--bin", "headwater"];
     let status = Command::new("cargo").args(build).current_dir(workspace_root()).status().await.context("cargo")?;
     anyhow::ensure!(status.success(), "cargo build failed");
+    Ok(std::env::current_exe()?.with_file_name("headwater"))
+}
+
+/// The profile in which this program was built, which cargo names the folder of the build after.
+pub(crate) fn build_profile() -> anyhow::Result<String> {
     let exe = std::env::current_exe()?;
-    Ok(exe.with_file_name("headwater"))
+    let folder = exe.parent().and_then(Path::file_name).context("the program has no folder")?;
+    Ok(folder.to_string_lossy().into_owned())
 }

@@ -1,12 +1,13 @@
 //! Checks that a stream is complete: every delta once and in order, and one terminal event at the end.
 //!
-//! The order is checked by the model's text (each delta begins with a timestamp and a number), by the events' `seq`,
-//! which has no gaps, and by the closing `task.text.done`, which repeats the text of all deltas. Latency is measured
-//! here as well, because only here is it known which bytes are a delta. No I/O: bytes and arrival times are arguments.
+//! The order is checked by the model's text (each delta begins with a timestamp and a number), in protocols that number
+//! their events by that number, which has no gaps, and in protocols that repeat the text of all deltas by that text.
+//! Latency is measured here as well, because only here is it known which bytes are a delta. No I/O: bytes and arrival times
+//! are arguments.
 
+use crate::event_reader::{self, EventMeaning};
 use crate::sse_splitter::{SplitEvent, SseSplitter};
-use serde::Deserialize;
-use std::borrow::Cow;
+use crate::stream_protocol::StreamProtocol;
 use std::fmt;
 
 /// The first fault of a stream, which ends its check.
@@ -14,13 +15,13 @@ use std::fmt;
 pub(crate) enum StreamFault {
     /// No connection, or a response that is not a stream.
     Http,
-    /// Not server-sent events, or not Headwater's.
+    /// Not server-sent events, or not the protocol's.
     Malformed,
     /// An event missing, repeated or out of order; a text that is not the sum of its deltas.
     Disordered,
     /// In order and ended, but with more or fewer deltas than requested.
     Miscounted,
-    /// The task ended with another event than `task.completed`.
+    /// The run ended in another way than completed.
     Failed,
     /// The connection ended or the deadline passed before the terminal event.
     Cut,
@@ -74,23 +75,6 @@ impl fmt::Display for FaultCounts {
     }
 }
 
-#[derive(Deserialize)]
-struct CheckedEvent<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    seq: u64,
-    #[serde(borrow, default)]
-    delta: Cow<'a, str>,
-    #[serde(borrow, default)]
-    item: CheckedItem<'a>,
-}
-
-#[derive(Default, Deserialize)]
-struct CheckedItem<'a> {
-    #[serde(borrow, default)]
-    text: Cow<'a, str>,
-}
-
 /// The deltas whose latency is a measure of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatencyScope {
@@ -106,6 +90,9 @@ pub(crate) struct StreamChecker {
 }
 
 struct StreamProgress {
+    protocol: StreamProtocol,
+    /// The number of the next event; unknown before the first event of a turn in a longer thread.
+    next_sequence: Option<u64>,
     deltas_wanted: u32,
     deltas: u32,
     events: u64,
@@ -114,13 +101,18 @@ struct StreamProgress {
     latency: LatencyScope,
     attached_us: u64,
     latencies_us: Vec<u32>,
+    /// The output is complete: no delta may follow.
+    completed: bool,
+    /// Nothing may follow.
     ended: bool,
 }
 
 impl StreamChecker {
     /// Expects `deltas_wanted` deltas, from the first event on.
-    pub(crate) fn new(deltas_wanted: u32, latency: LatencyScope) -> Self {
+    pub(crate) fn new(protocol: StreamProtocol, deltas_wanted: u32, latency: LatencyScope) -> Self {
         let progress = StreamProgress {
+            protocol,
+            next_sequence: protocol.first_sequence_number(),
             deltas_wanted,
             deltas: 0,
             events: 0,
@@ -129,9 +121,17 @@ impl StreamChecker {
             latency,
             attached_us: 0,
             latencies_us: Vec::with_capacity(deltas_wanted.min(10_000) as usize),
+            completed: false,
             ended: false,
         };
         Self { splitter: SseSplitter::default(), progress }
+    }
+
+    /// The same for a run that others precede in its thread, so that its numbers begin anywhere.
+    pub(crate) fn new_in_thread(protocol: StreamProtocol, deltas_wanted: u32, latency: LatencyScope) -> Self {
+        let mut checker = Self::new(protocol, deltas_wanted, latency);
+        checker.progress.next_sequence = None;
+        checker
     }
 
     /// The response began at `now_us`.
@@ -177,24 +177,31 @@ impl StreamChecker {
 
 impl StreamProgress {
     fn on_event(&mut self, event: &SplitEvent, received_us: u64) -> Result<(), StreamFault> {
-        let wire: CheckedEvent<'_> = serde_json::from_slice(&event.data).map_err(|_| StreamFault::Malformed)?;
+        let checked = event_reader::read_event(self.protocol, &event.data).map_err(|_| StreamFault::Malformed)?;
         self.events += 1;
-        if self.ended || wire.seq != self.events {
+        let is_numbered = checked.meaning != EventMeaning::Last && self.next_sequence.is_some();
+        if self.ended || (is_numbered && checked.sequence != self.next_sequence) {
             return Err(StreamFault::Disordered);
         }
-        match &*wire.kind {
-            "task.text.delta" => self.on_delta(&wire.delta, received_us),
-            // Long texts are not repeated, so a missing one is no fault.
-            "task.text.done" if !wire.item.text.is_empty() && wire.item.text != self.text => {
-                Err(StreamFault::Disordered)
+        self.next_sequence = checked.sequence.map(|sequence| sequence + 1);
+        match checked.meaning {
+            EventMeaning::Delta(_) | EventMeaning::FullText(_) if self.completed => Err(StreamFault::Disordered),
+            EventMeaning::Delta(text) => self.on_delta(&text, received_us),
+            EventMeaning::FullText(text) if *text != self.text => Err(StreamFault::Disordered),
+            EventMeaning::Completed | EventMeaning::CompletedAndLast if self.deltas != self.deltas_wanted => {
+                Err(StreamFault::Miscounted)
             }
-            "task.completed" if self.deltas == self.deltas_wanted => {
-                self.ended = true;
+            EventMeaning::Last if !self.completed => Err(StreamFault::Disordered),
+            EventMeaning::Failed => Err(StreamFault::Failed),
+            EventMeaning::Completed => {
+                self.completed = true;
                 Ok(())
             }
-            "task.completed" => Err(StreamFault::Miscounted),
-            "task.failed" | "task.incomplete" | "task.cancelled" => Err(StreamFault::Failed),
-            _ => Ok(()),
+            EventMeaning::CompletedAndLast | EventMeaning::Last => {
+                (self.completed, self.ended) = (true, true);
+                Ok(())
+            }
+            EventMeaning::FullText(_) | EventMeaning::Other => Ok(()),
         }
     }
 
@@ -248,7 +255,7 @@ mod tests {
     }
 
     fn read(deltas: u32, frames: &[String]) -> Result<Vec<u32>, StreamFault> {
-        let mut check = StreamChecker::new(deltas, LatencyScope::AllDeltas);
+        let mut check = StreamChecker::new(StreamProtocol::Tasks, deltas, LatencyScope::AllDeltas);
         check.on_chunk(frames.concat().as_bytes(), 1_000)?;
         check.finish()?;
         Ok(check.into_latencies_us())
@@ -292,10 +299,40 @@ mod tests {
 
     #[test]
     fn frames_sent_before_the_viewer_attached_have_no_latency() {
-        let mut check = StreamChecker::new(2, LatencyScope::SinceAttach);
+        let mut check = StreamChecker::new(StreamProtocol::Tasks, 2, LatencyScope::SinceAttach);
         check.on_response_start(920);
         check.on_chunk((delta(1, 900, 0) + &delta(2, 950, 1)).as_bytes(), 1_000).unwrap();
         assert_eq!(check.into_latencies_us(), [50]);
+    }
+
+    #[test]
+    fn a_later_turn_of_a_thread_is_numbered_from_anywhere_without_gaps() {
+        let read = |seqs: [u64; 2]| {
+            let mut check = StreamChecker::new_in_thread(StreamProtocol::Tasks, 2, LatencyScope::AllDeltas);
+            seqs.into_iter()
+                .zip([1, 2])
+                .try_for_each(|(seq, number)| check.on_chunk(delta(seq, 900, number).as_bytes(), 1_000))
+        };
+        assert_eq!((read([41, 42]), read([41, 43])), (Ok(()), Err(StreamFault::Disordered)));
+    }
+
+    #[test]
+    fn a_chat_stream_ends_with_done_and_nothing_after_its_reason() {
+        let chunk = |delta: &str, reason: &str| {
+            event(&format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{reason}}}]}}"#))
+        };
+        let text = |stamp: u64| chunk(&format!(r#"{{"content":"{stamp} 1 hi "}}"#), "null");
+        let (stop, done) = (chunk("{}", r#""stop""#), event("[DONE]"));
+        let read = |frames: &[&String]| {
+            let mut check = StreamChecker::new(StreamProtocol::Chat, 1, LatencyScope::AllDeltas);
+            frames.iter().try_for_each(|frame| check.on_chunk(frame.as_bytes(), 1_000))?;
+            check.finish()
+        };
+        let first = text(900);
+        assert_eq!(read(&[&first, &stop, &done]), Ok(()));
+        assert_eq!(read(&[&first, &stop]), Err(StreamFault::Cut));
+        assert_eq!(read(&[&first, &done]), Err(StreamFault::Disordered));
+        assert_eq!(read(&[&first, &stop, &text(950), &done]), Err(StreamFault::Disordered));
     }
 
     #[test]
