@@ -1,7 +1,7 @@
 //! The usual delta of a text or of a call's arguments.
 
 use super::event_kind::{ArgumentsKind, ResponsesEventKind};
-use super::item_index::ItemAddress;
+use super::item_index::{ItemAddress, PartAddress};
 use super::part_sequencer::TextPartKind;
 use crate::delta_json::{BorrowedText, parse_delta};
 use serde::Deserialize;
@@ -45,8 +45,8 @@ impl<'a> ResponsesDeltaEvent<'a> {
         ItemAddress::new(id, self.output_index)
     }
 
-    pub(super) fn part_index(&self, kind: TextPartKind) -> u32 {
+    pub(super) fn part(&self, kind: TextPartKind) -> PartAddress<'_> {
         let index = if kind == TextPartKind::ReasoningSummary { self.summary_index } else { self.content_index };
-        index.unwrap_or_default()
+        PartAddress { item: self.item(), kind, index: index.unwrap_or_default() }
     }
 }

@@ -5,7 +5,7 @@ use super::delta_event::{ResponsesDeltaEvent, UsualDeltaKind};
 use super::event_kind::{ArgumentsKind, ResponsesEventKind};
 use super::hosted_call;
 use super::item_builder::{ComputerTool, ItemProgress, ResponsesItemKind, non_empty_logprobs, part_text};
-use super::item_index::{ItemAddress, ResponsesItemIndex};
+use super::item_index::{ItemAddress, PartAddress, ResponsesItemIndex};
 use super::part_sequencer::{PartDelta, TextPartKind};
 use crate::Ingest;
 use crate::delta_json::DeltaIngest;
@@ -42,10 +42,7 @@ impl DeltaIngest for ResponsesIngest {
         let Some((kind, mut event)) = ResponsesDeltaEvent::parse(data) else { return false };
         let delta = std::mem::take(&mut event.delta);
         let is_known = match kind {
-            UsualDeltaKind::Text(kind) => {
-                let part = event.part_index(kind);
-                self.push_text(kind, event.item(), part, delta, None, out)
-            }
+            UsualDeltaKind::Text(kind) => self.push_text(event.part(kind), delta, None, out),
             UsualDeltaKind::Arguments(kind) => self.push_arguments(kind, event.item(), &delta, out),
         };
         if !is_known {
@@ -178,9 +175,8 @@ impl ResponsesIngest {
 
     fn text_delta(&mut self, kind: TextPartKind, event: Value, out: &mut Vec<ModelEvent>) {
         let Some(text) = str_field(&event, "delta") else { return push_unknown(event, out) };
-        let (item, part, logprobs) =
-            (ItemAddress::of_event(&event), part_index(kind, &event), non_empty_logprobs(&event));
-        if !self.push_text(kind, item, part, text.into(), logprobs, out) {
+        let (part, logprobs) = (PartAddress::of_event(kind, &event), non_empty_logprobs(&event));
+        if !self.push_text(part, text.into(), logprobs, out) {
             push_unknown(event, out);
         }
     }
@@ -188,15 +184,13 @@ impl ResponsesIngest {
     /// Returns `false` if the item or the part has ended.
     fn push_text(
         &mut self,
-        kind: TextPartKind,
-        item: ItemAddress<'_>,
-        part: u32,
+        PartAddress { item, kind, index }: PartAddress<'_>,
         text: Cow<'_, str>,
         logprobs: Option<Value>,
         out: &mut Vec<ModelEvent>,
     ) -> bool {
         let Some(item) = self.items.find_or_create(item, item_kind_of_part(kind), out) else { return false };
-        let at = item.parts.find_or_insert(kind, part);
+        let at = item.parts.find_or_insert(kind, index);
         let is_open = !item.parts.is_closed(at);
         if is_open && !text.is_empty() {
             item.parts.push_delta(item.slot, at, PartDelta::Text(text.into_owned(), logprobs), out);
@@ -339,8 +333,7 @@ fn parse_part(event: &Value) -> Option<(TextPartKind, u32)> {
 }
 
 fn part_index(kind: TextPartKind, event: &Value) -> u32 {
-    let field = if kind == TextPartKind::ReasoningSummary { "summary_index" } else { "content_index" };
-    u32_field(event, field).unwrap_or_default()
+    PartAddress::of_event(kind, event).index
 }
 
 pub(super) fn push_unknown(event: Value, out: &mut Vec<ModelEvent>) {

@@ -5,6 +5,7 @@
 //! index. Two items are never merged: a new item has its own slot, whatever its index.
 
 use super::item_builder::{ItemProgress, ResponsesItemBuilder, ResponsesItemKind};
+use super::part_sequencer::TextPartKind;
 use crate::json::{str_field, u32_field};
 use model::model_turn::ModelEvent;
 use serde_json::Value;
@@ -32,6 +33,21 @@ impl<'a> ItemAddress<'a> {
 
     pub(super) fn of_event(event: &'a Value) -> Self {
         Self::new(str_field(event, "item_id"), u32_field(event, "output_index"))
+    }
+}
+
+/// How an event names its part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartAddress<'a> {
+    pub(super) item: ItemAddress<'a>,
+    pub(super) kind: TextPartKind,
+    pub(super) index: u32,
+}
+
+impl<'a> PartAddress<'a> {
+    pub(super) fn of_event(kind: TextPartKind, event: &'a Value) -> Self {
+        let field = if kind == TextPartKind::ReasoningSummary { "summary_index" } else { "content_index" };
+        Self { item: ItemAddress::of_event(event), kind, index: u32_field(event, field).unwrap_or_default() }
     }
 }
 
