@@ -45,21 +45,19 @@ pub enum CursorError {
 impl Cursor {
     pub const START: Self = Self { seq: Seq::ZERO, checksum: None, frame: None };
 
-    /// Appends the cursor's text. On the hot path of every frame, so it avoids `core::fmt`.
-    pub fn push_to(&self, out: &mut String) {
+    /// Writes the cursor's text. On the hot path of every frame, so it avoids `format_args!`.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
         if let Some(check) = self.checksum {
             for shift in (0..32).step_by(4).rev() {
-                out.push(char::from_digit((check >> shift) & 0xf, 16).unwrap_or('0'));
+                out.write_char(char::from_digit((check >> shift) & 0xf, 16).unwrap_or('0'))?;
             }
-            out.push('-');
+            out.write_char('-')?;
         }
-        out.push_str(itoa::Buffer::new().format(self.seq.0));
-        if let Some(inner) = &self.frame {
-            out.push('.');
-            out.push_str(&inner.projection);
-            out.push('.');
-            out.push_str(itoa::Buffer::new().format(inner.frames));
-        }
+        out.write_str(itoa::Buffer::new().format(self.seq.0))?;
+        self.frame.as_ref().map_or(Ok(()), |inner| inner.write_to(out))
     }
 
     /// Whether the record is the one that the cursor was made for.
@@ -79,6 +77,19 @@ impl Cursor {
     }
 }
 
+impl FramePosition {
+    /// Writes what follows the record's own cursor.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        out.write_char('.')?;
+        out.write_str(&self.projection)?;
+        out.write_char('.')?;
+        out.write_str(itoa::Buffer::new().format(self.frames))
+    }
+}
+
 impl From<&Record> for Cursor {
     fn from(record: &Record) -> Self {
         Self { seq: record.seq, checksum: Some(record.checksum), frame: None }
@@ -87,9 +98,7 @@ impl From<&Record> for Cursor {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        self.push_to(&mut text);
-        f.write_str(&text)
+        self.write_to(f)
     }
 }
 

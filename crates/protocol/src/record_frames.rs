@@ -4,6 +4,7 @@
 //! the record's own cursor, which is valid in every projection; the frames before it have a cursor inside the record, which
 //! is valid in their own projection only.
 
+use bytes::{BufMut, BytesMut};
 use model::cursor::{Cursor, CursorError, FramePosition};
 use model::ports::Frames;
 use model::{Record, Seq};
@@ -11,72 +12,95 @@ use serde::Serialize;
 use serde_json::Value;
 use sse;
 
-#[derive(Debug, Default)]
-pub struct RecordFrames {
-    frames: Vec<(String, String)>,
+/// Writes the frames of one record, each straight into the buffer that viewers share.
+#[derive(Debug)]
+pub struct RecordFrames<'a> {
+    record: &'a Record,
+    format: FrameFormat,
+    out: &'a mut Frames,
+    frame_count: u32,
+    /// Where the cursor of the last frame ends in the buffer; `None` if the frame has none or was skipped.
+    cursor_end: Option<usize>,
 }
 
-impl RecordFrames {
+/// How a frame is encoded, and how its clients state their position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameFormat {
+    /// Server-sent events without `id`, for clients that resume by count.
+    CountedEvents,
+    /// Server-sent events with `id`, `event` and `data`, with the projection's name in cursors.
+    EventsWithIds(&'static str),
+    /// Lines of JSON, each an object with its `cursor` as the last member, with the projection's name in cursors.
+    JsonLines(&'static str),
+}
+
+impl<'a> RecordFrames<'a> {
+    pub fn new(record: &'a Record, format: FrameFormat, out: &'a mut Frames) -> Self {
+        Self { record, format, out, frame_count: 0, cursor_end: None }
+    }
+
     /// Adds a frame: its event name and its data.
     pub fn push(&mut self, kind: &str, data: &impl Serialize) {
-        // The keys are texts and the numbers finite, so this cannot fail.
-        let data = serde_json::to_string(data).unwrap_or_default();
-        self.frames.push((kind.to_owned(), data));
-    }
-    pub fn len(&self) -> usize {
-        self.frames.len()
-    }
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    /// Writes server-sent events with `id`, `event` and `data`, for clients that resume by id.
-    pub fn write_with_ids(self, record: &Record, projection: &str, out: &mut Frames) {
-        let last = self.frames.len();
-        for (index, (kind, data)) in self.frames.into_iter().enumerate() {
-            let id = frame_cursor(record, projection, index + 1, last);
-            out.write(record.seq, |bytes| sse::write_event(bytes, Some(&id), Some(&kind), &data));
-        }
-    }
-
-    /// Writes server-sent events without `id`, for clients that resume by count.
-    pub fn write_without_ids(self, record: &Record, out: &mut Frames) {
-        for (kind, data) in self.frames {
-            out.write(record.seq, |bytes| sse::write_event(bytes, None, Some(&kind), &data));
-        }
+        self.mark_last_as_inner();
+        self.frame_count = self.frame_count.saturating_add(1);
+        let (record, format, cursor_end) = (self.record, self.format, &mut self.cursor_end);
+        let mut write_cursor = |out: &mut BytesMut| {
+            write_cursor(record, out);
+            *cursor_end = Some(out.len());
+        };
+        self.out.write(record.seq, |out| match format {
+            FrameFormat::CountedEvents => {
+                sse::write_event_with(out, |_| (), Some(kind), |out| write_json(out, data));
+            }
+            FrameFormat::EventsWithIds(_) => {
+                sse::write_event_with(out, write_cursor, Some(kind), |out| write_json(out, data));
+            }
+            FrameFormat::JsonLines(_) => {
+                open_json_object(out, data);
+                out.extend_from_slice(b"\"cursor\":\"");
+                write_cursor(out);
+                out.extend_from_slice(b"\"}\n");
+            }
+        });
     }
 
-    /// Writes lines of JSON, each an object with its `cursor` as the last member.
-    pub fn write_json_lines(self, record: &Record, projection: &str, out: &mut Frames) {
-        let last = self.frames.len();
-        for (index, (_, data)) in self.frames.into_iter().enumerate() {
-            let id = frame_cursor(record, projection, index + 1, last);
-            let body = data.strip_suffix('}').unwrap_or("{");
-            let comma = if body.ends_with('{') { "" } else { "," };
-            out.write(record.seq, |bytes| {
-                for piece in [body, comma, "\"cursor\":\"", &id, "\"}\n"] {
-                    bytes.extend_from_slice(piece.as_bytes());
-                }
-            });
-        }
+    /// Every frame is written as the record's last one, which it nearly always is. When another follows, its cursor becomes
+    /// one inside the record.
+    fn mark_last_as_inner(&mut self) {
+        let (FrameFormat::EventsWithIds(projection) | FrameFormat::JsonLines(projection)) = self.format else { return };
+        let Some(cursor_end) = self.cursor_end.take() else { return };
+        let mut position = BytesMut::new();
+        // Writing to a buffer cannot fail.
+        let _ok = FramePosition { projection: projection.to_owned(), frames: self.frame_count }.write_to(&mut position);
+        self.out.insert(cursor_end, &position);
     }
+}
+
+/// Appends a wire type as JSON.
+pub(crate) fn write_json(out: &mut BytesMut, data: &impl Serialize) {
+    // The keys are texts and the numbers finite, so this cannot fail.
+    let _ok = serde_json::to_writer(out.writer(), data);
+}
+
+/// Appends an object up to where another member can follow.
+fn open_json_object(out: &mut BytesMut, data: &impl Serialize) {
+    write_json(out, data);
+    out.truncate(out.len().saturating_sub(1));
+    if !out.ends_with(b"{") {
+        out.extend_from_slice(b",");
+    }
+}
+
+/// Appends the record's own cursor.
+pub(crate) fn write_cursor(record: &Record, out: &mut BytesMut) {
+    // Writing to a buffer cannot fail.
+    let _ok = Cursor::from(record).write_to(out);
 }
 
 /// A wire type as a value.
 pub(crate) fn to_json_value(object: &impl Serialize) -> Value {
     // The keys are texts and the numbers finite, so this cannot fail.
     serde_json::to_value(object).unwrap_or_default()
-}
-
-/// The cursor after `frames` of the `all` frames of a record.
-fn frame_cursor(record: &Record, projection: &str, frames: usize, all: usize) -> String {
-    let frame = (frames < all).then(|| FramePosition {
-        projection: projection.to_owned(),
-        frames: u32::try_from(frames).unwrap_or(u32::MAX),
-    });
-    let mut text = String::new();
-    Cursor { frame, ..Cursor::from(record) }.push_to(&mut text);
-    text
 }
 
 /// The record after which a reader resumes, and the number of frames after it to skip.

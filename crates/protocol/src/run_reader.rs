@@ -13,7 +13,8 @@ use model::fold::{ItemFold, RunFold};
 use model::item::{Item, SummaryPart};
 use model::{Record, TaskId};
 
-/// A run up to the last record that was read.
+/// A run up to the last record that was read. Clients are not shown the private halves of records, so the fold has nothing
+/// of them, and they are not parsed.
 #[derive(Clone, Debug, Default)]
 pub struct RunReader {
     fold: RunFold,
@@ -33,7 +34,7 @@ impl RunReader {
             self.fold = RunFold::default();
         }
         let expanded = expand_short_event(&self.fold, event);
-        if self.fold.apply(record).is_err() {
+        if self.fold.apply_event(record.seq, record.at, event, None).is_err() {
             return;
         }
         match expanded {

@@ -30,13 +30,63 @@ pub fn write_event(out: &mut BytesMut, id: Option<&str>, event: Option<&str>, da
     if !event.is_empty() {
         write_field(out, b"event: ", event);
     }
+    write_data_lines(out, data);
+    out.extend_from_slice(b"\n");
+}
+
+/// Like [`write_event`], for an id and data that are written in place: serialised data needs no buffer of its own.
+///
+/// Both functions append UTF-8 and nothing else. An id of no bytes is omitted.
+///
+/// ```
+/// let mut out = bytes::BytesMut::new();
+/// sse::write_event_with(&mut out, |id| id.extend_from_slice(b"7"), None, |data| data.extend_from_slice(b"{}"));
+/// assert_eq!(&out[..], b"id: 7\ndata: {}\n\n");
+/// ```
+pub fn write_event_with(
+    out: &mut BytesMut,
+    write_id: impl FnOnce(&mut BytesMut),
+    event: Option<&str>,
+    write_data: impl FnOnce(&mut BytesMut),
+) {
+    if let Some(unclean_id) = write_field_with(out, b"id: ", write_id)
+        && !unclean_id.is_empty()
+    {
+        write_field(out, b"id: ", &unclean_id);
+    }
+    if let Some(event) = event.filter(|event| !event.is_empty()) {
+        write_field(out, b"event: ", event);
+    }
+    if let Some(unclean_data) = write_field_with(out, b"data: ", write_data) {
+        write_data_lines(out, &unclean_data);
+    }
+    out.extend_from_slice(b"\n");
+}
+
+/// Appends a field whose text `write` appends. An empty text and one that cannot be a field as it is are removed again, and
+/// returned.
+fn write_field_with(out: &mut BytesMut, name: &[u8], write: impl FnOnce(&mut BytesMut)) -> Option<String> {
+    let field_start = out.len();
+    out.extend_from_slice(name);
+    let text_start = out.len();
+    write(out);
+    let text = out.get(text_start..).unwrap_or_default();
+    if text.is_empty() || find_byte(text, |byte| byte < b' ').is_some() {
+        let text = String::from_utf8_lossy(text).into_owned();
+        out.truncate(field_start);
+        return Some(text);
+    }
+    out.extend_from_slice(b"\n");
+    None
+}
+
+fn write_data_lines(out: &mut BytesMut, data: &str) {
     let mut rest = data;
     while let Some((line, after)) = split_line(rest) {
         write_field(out, b"data: ", line);
         rest = after;
     }
     write_field(out, b"data: ", rest);
-    out.extend_from_slice(b"\n");
 }
 
 /// Appends a frame that sets the reader's position without an event. An empty id is no position, and nothing is written.

@@ -5,6 +5,10 @@ use super::*;
 fn framed(id: Option<&str>, event: Option<&str>, data: &str) -> String {
     let mut out = BytesMut::new();
     write_event(&mut out, id, event, data);
+    let mut in_place = BytesMut::from("before");
+    let write_id = |out: &mut BytesMut| out.extend_from_slice(id.unwrap_or_default().as_bytes());
+    write_event_with(&mut in_place, write_id, event, |out| out.extend_from_slice(data.as_bytes()));
+    assert_eq!(in_place.strip_prefix(b"before"), Some(&out[..]), "both writers write the same");
     String::from_utf8(out.to_vec()).unwrap()
 }
 

@@ -1,8 +1,8 @@
 //! Encoder and decoder for server-sent events.
 //!
 //! The rules are those of the WHATWG HTML standard, section "Server-sent events". [`Decoder`] reads a stream in chunks of
-//! any size, one event at a time, within [`DecodeLimits`]. [`write_event`], [`write_id`], [`write_retry`] and
-//! [`keep_alive_comment`] each produce one complete frame in one buffer, so that one frame is one write.
+//! any size, one event at a time, within [`DecodeLimits`]. [`write_event`], [`write_event_with`], [`write_id`],
+//! [`write_retry`] and [`keep_alive_comment`] each produce one complete frame in one buffer, so that one frame is one write.
 //!
 //! The callers decide what `data` and ids mean and when to reconnect. Nothing here reads or writes a socket.
 
@@ -10,7 +10,7 @@ mod decode;
 mod encode;
 
 pub use decode::{DecodeError, DecodeLimits, Decoder, SseEvent};
-pub use encode::{keep_alive_comment, write_comment, write_event, write_id, write_retry};
+pub use encode::{keep_alive_comment, write_comment, write_event, write_event_with, write_id, write_retry};
 
 /// The position of the first byte for which `wanted` holds.
 ///

@@ -47,6 +47,9 @@ pub struct FrameEnd {
 
 /// Upper estimate of the bytes that framing adds to a record.
 const FRAME_OVERHEAD_BYTES: usize = 160;
+/// Frames are kept for viewers that are late. A buffer with more room than this, and than half of its content, is replaced by
+/// one without.
+const SPARE_BYTES_MAX: usize = 4 * 1024;
 
 impl Frames {
     /// Reserves capacity for the frames of these records: a buffer that grows could hold twice what it needs.
@@ -84,6 +87,15 @@ impl Frames {
         }
     }
 
+    /// Inserts text at this offset of the last record's frames: a frame may depend on whether another one follows.
+    pub fn insert(&mut self, at: usize, text: &[u8]) {
+        let Some(last) = self.ends.last_mut() else { return };
+        self.bytes.extend_from_slice(text);
+        last.end = self.bytes.len();
+        let moved = self.bytes.get_mut(at..).unwrap_or_default();
+        moved.rotate_right(text.len().min(moved.len()));
+    }
+
     /// Marks the end of the stream: no frame follows.
     pub fn finish(&mut self) {
         self.finished = true;
@@ -106,6 +118,45 @@ impl Frames {
 
     /// The bytes, the ends of the records' frames, and whether the stream has ended.
     pub fn into_parts(self) -> (bytes::Bytes, Vec<FrameEnd>, bool) {
-        (self.bytes.freeze(), self.ends, self.finished)
+        let (used, spare) = (self.bytes.len(), self.bytes.capacity() - self.bytes.len());
+        let bytes = if spare > SPARE_BYTES_MAX.max(used / 2) {
+            bytes::Bytes::copy_from_slice(&self.bytes)
+        } else {
+            self.bytes.freeze()
+        };
+        (bytes, self.ends, self.finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(pieces: &[(u64, &str)]) -> Frames {
+        let mut frames = Frames::default();
+        for (seq, text) in pieces {
+            frames.write(Seq(*seq), |bytes| bytes.extend_from_slice(text.as_bytes()));
+        }
+        frames
+    }
+
+    #[test]
+    fn an_insertion_moves_the_end_of_the_last_record_alone() {
+        let mut frames = written(&[(1, "first;"), (2, "id;")]);
+        frames.insert("first;id".len(), b".inner");
+        frames.write(Seq(2), |bytes| bytes.extend_from_slice(b"last;"));
+        let (bytes, ends, _) = frames.into_parts();
+        assert_eq!(bytes, "first;id.inner;last;");
+        assert_eq!(ends, [FrameEnd { seq: Seq(1), end: 6 }, FrameEnd { seq: Seq(2), end: 20 }]);
+    }
+
+    #[test]
+    fn frames_do_not_keep_a_buffer_that_is_mostly_empty() {
+        let mut frames = written(&[(1, "short")]);
+        frames.bytes.reserve(10 * SPARE_BYTES_MAX);
+        let (bytes, ..) = frames.into_parts();
+        assert_eq!(bytes, "short");
+        let capacity = bytes.try_into_mut().map(|bytes| bytes.capacity());
+        assert!(capacity.is_ok_and(|capacity| capacity <= SPARE_BYTES_MAX), "the spare room is given back");
     }
 }

@@ -4,7 +4,7 @@ use super::AGENT_RUNS_PROJECTION;
 use super::output::find_awaited_result;
 use super::wire::{AgentRunEvent, PendingHint, ToolAgentOutput, WorkerAgentOutput, to_object};
 use crate::event_groups::{item_progress_events, native_only_events};
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{FrameFormat, RecordFrames};
 use crate::run_reader::RunReader;
 use model::event::{ApprovalRequested, Event, PendingKind, TaskPaused, TextEvent};
 use model::fold::{RunFold, TaskFold};
@@ -30,13 +30,12 @@ impl AgentRunsProjection {
 
 impl Projection for AgentRunsProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let mut frames = RecordFrames::default();
+        let mut frames = RecordFrames::new(record, FrameFormat::EventsWithIds(AGENT_RUNS_PROJECTION), out);
         let Self { thread_name, reader, announced_calls } = self;
         reader.read_record(record, |run, event| {
             let Some(root) = run.root() else { return };
             EventProjector { run, root, thread_name, announced_calls, frames: &mut frames }.on_event(event);
         });
-        frames.write_with_ids(record, AGENT_RUNS_PROJECTION, out);
     }
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
@@ -45,15 +44,15 @@ impl Projection for AgentRunsProjection {
 }
 
 /// Projects one event of a run.
-struct EventProjector<'a> {
+struct EventProjector<'a, 'f> {
     run: &'a RunFold,
     root: &'a TaskFold,
     thread_name: &'a str,
     announced_calls: &'a mut Vec<CallId>,
-    frames: &'a mut RecordFrames,
+    frames: &'a mut RecordFrames<'f>,
 }
 
-impl<'a> EventProjector<'a> {
+impl<'a> EventProjector<'a, '_> {
     fn on_event(&mut self, event: &Event) {
         if event.task_id() == Some(&self.root.id) {
             return self.on_visible_event(event);

@@ -6,12 +6,12 @@ use model::TaskId;
 use model::fold::{RunFold, TaskFold};
 use std::time::Duration;
 
-pub(super) struct BlocksFrameWriter<'a> {
-    pub(super) frames: &'a mut RecordFrames,
+pub(super) struct BlocksFrameWriter<'a, 'f> {
+    pub(super) frames: &'a mut RecordFrames<'f>,
     pub(super) message_id: &'a TaskId,
 }
 
-impl BlocksFrameWriter<'_> {
+impl BlocksFrameWriter<'_, '_> {
     pub(super) fn start_message(&mut self, session_id: &str, run: &RunFold, root: &TaskFold) {
         self.push(&BlocksEvent::MessageStart {
             session_id,

@@ -10,7 +10,7 @@ use super::wire::{
 };
 use crate::event_groups::{native_only_events, terminal_events};
 use crate::hosted_calls::has_complete_arguments;
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{FrameFormat, RecordFrames};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use model::event::{
@@ -44,7 +44,7 @@ impl BlocksProjection {
 impl Projection for BlocksProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         let Self { session, reader, turn } = self;
-        let mut frames = RecordFrames::default();
+        let mut frames = RecordFrames::new(record, FrameFormat::JsonLines(BLOCKS_PROJECTION), out);
         reader.read_record(record, |run, event| {
             let Some(root) = run.root() else { return };
             let out = &mut BlocksFrameWriter { frames: &mut frames, message_id: &root.id };
@@ -55,7 +55,6 @@ impl Projection for BlocksProjection {
                 turn.on_event(run, event, out);
             }
         });
-        frames.write_json_lines(record, BLOCKS_PROJECTION, out);
     }
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
@@ -106,7 +105,7 @@ enum TextRole {
 }
 
 impl BlocksTurn {
-    fn on_event(&mut self, run: &RunFold, event: &Event, out: &mut BlocksFrameWriter<'_>) {
+    fn on_event(&mut self, run: &RunFold, event: &Event, out: &mut BlocksFrameWriter<'_, '_>) {
         let Some(task) = event.task_id().and_then(|id| run.task(id)) else { return };
         let is_root = task.spec.parent_task_id.is_none();
         if is_root && matches!(event, Event::StepStarted(_) | Event::ItemAdded(_)) {
@@ -171,17 +170,17 @@ impl BlocksTurn {
         }
     }
 
-    fn on_failed(&mut self, e: &TaskFailed, out: &mut BlocksFrameWriter<'_>) {
+    fn on_failed(&mut self, e: &TaskFailed, out: &mut BlocksFrameWriter<'_, '_>) {
         self.add_terminal_text(BlocksDelta::terminal(FAILED_TEXT, TerminalExtras::error(&e.error)), out);
         self.finish(&RunEnd::failed(&e.error), e.duration_ms, out);
     }
 
-    fn on_cancelled(&mut self, e: &TaskCancelled, out: &mut BlocksFrameWriter<'_>) {
+    fn on_cancelled(&mut self, e: &TaskCancelled, out: &mut BlocksFrameWriter<'_, '_>) {
         self.add_terminal_text(BlocksDelta::terminal(CANCELLED_TEXT, TerminalExtras::UserStopped), out);
         self.finish(&RunEnd::cancelled(), e.duration_ms, out);
     }
 
-    fn on_item_added(&mut self, task: &TaskFold, e: &ItemEvent, out: &mut BlocksFrameWriter<'_>) {
+    fn on_item_added(&mut self, task: &TaskFold, e: &ItemEvent, out: &mut BlocksFrameWriter<'_, '_>) {
         match &e.item {
             Item::HostedCall(_) => self.show_ready_hosted_call(task, e.output_index, out),
             Item::FileProcessing(item) => {
@@ -193,7 +192,7 @@ impl BlocksTurn {
         }
     }
 
-    fn on_item_done(&mut self, run: &RunFold, task: &TaskFold, e: &ItemEvent, out: &mut BlocksFrameWriter<'_>) {
+    fn on_item_done(&mut self, run: &RunFold, task: &TaskFold, e: &ItemEvent, out: &mut BlocksFrameWriter<'_, '_>) {
         // The item of a `done` event may be abbreviated; the fold's is complete.
         match item_at(task, e.output_index) {
             Some(Item::ToolResult(result)) => {
@@ -217,7 +216,13 @@ impl BlocksTurn {
         }
     }
 
-    fn on_summary_added(&mut self, run: &RunFold, task: &TaskFold, e: &SummaryEvent, out: &mut BlocksFrameWriter<'_>) {
+    fn on_summary_added(
+        &mut self,
+        run: &RunFold,
+        task: &TaskFold,
+        e: &SummaryEvent,
+        out: &mut BlocksFrameWriter<'_, '_>,
+    ) {
         if run.root().is_none_or(|root| root.spec.display_mode != DisplayMode::Agent) {
             return;
         }
@@ -230,7 +235,7 @@ impl BlocksTurn {
     }
 
     /// Adds a text of a message. Texts of results are sent with their result.
-    fn on_text_added(&mut self, task: &TaskFold, e: &TextEvent, out: &mut BlocksFrameWriter<'_>) {
+    fn on_text_added(&mut self, task: &TaskFold, e: &TextEvent, out: &mut BlocksFrameWriter<'_, '_>) {
         match item_at(task, e.output_index) {
             Some(item @ Item::Message(_)) => {
                 let mut before = item.blocks().iter().take(e.block_index as usize);
@@ -252,7 +257,7 @@ impl BlocksTurn {
         }
     }
 
-    fn on_text_done(&mut self, task: &TaskFold, e: &TextEvent, out: &mut BlocksFrameWriter<'_>) {
+    fn on_text_done(&mut self, task: &TaskFold, e: &TextEvent, out: &mut BlocksFrameWriter<'_, '_>) {
         let source = BlockSource::new(task, e.output_index, e.block_index);
         let Some(index) = self.close_block(source) else { return };
         // Something may have started behind this text while it was growing.
@@ -263,14 +268,14 @@ impl BlocksTurn {
         }
     }
 
-    fn on_arguments_done(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_>) {
+    fn on_arguments_done(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_, '_>) {
         if let Some(Item::ToolCall(call)) = item_at(task, output_index) {
             self.add_complete_block(tool_blocks::tool_use_block(task, call), out);
         }
     }
 
     /// Sends a hosted call as soon as its arguments are complete: a `tool_use` block does not grow.
-    fn show_ready_hosted_call(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_>) {
+    fn show_ready_hosted_call(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_, '_>) {
         if let Some(Item::HostedCall(call)) = item_at(task, output_index)
             && has_complete_arguments(call)
         {
@@ -279,7 +284,7 @@ impl BlocksTurn {
     }
 
     /// Sends a hosted call, once.
-    fn show_hosted_call(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_>) {
+    fn show_hosted_call(&mut self, task: &TaskFold, output_index: u32, out: &mut BlocksFrameWriter<'_, '_>) {
         if let Some(Item::HostedCall(call)) = item_at(task, output_index)
             && !self.open_hosted_calls.contains(&call.id)
         {
@@ -289,7 +294,7 @@ impl BlocksTurn {
     }
 
     /// Sends the progress of one file, and the reason if it failed. The outcome of all files is sent at the end.
-    fn on_file_updated(&self, task: &TaskFold, e: &FileProcessingUpdated, out: &mut BlocksFrameWriter<'_>) {
+    fn on_file_updated(&self, task: &TaskFold, e: &FileProcessingUpdated, out: &mut BlocksFrameWriter<'_, '_>) {
         let Some(Item::FileProcessing(item)) = item_at(task, e.output_index) else { return };
         let message = match &e.message {
             Some(reason) if e.status == FileStatus::Failed => format!("{}: {reason}", e.url),
@@ -301,7 +306,7 @@ impl BlocksTurn {
         self.send_delta(source, BlocksDelta::file_status("processing", &message), out);
     }
 
-    fn add_approval_request(&mut self, e: &ApprovalRequested, out: &mut BlocksFrameWriter<'_>) {
+    fn add_approval_request(&mut self, e: &ApprovalRequested, out: &mut BlocksFrameWriter<'_, '_>) {
         let block = ContentBlock::ApprovalRequest { approval_key: &e.key, tool_use_id: e.call_id.as_str() };
         let index = self.start_block(block, out);
         out.send_delta(index, BlocksDelta::approval_request(e));
@@ -309,14 +314,14 @@ impl BlocksTurn {
     }
 
     /// Adds the reason why the turn ended early. No text before it was the answer.
-    fn add_terminal_text(&mut self, delta: BlocksDelta<'_>, out: &mut BlocksFrameWriter<'_>) {
+    fn add_terminal_text(&mut self, delta: BlocksDelta<'_>, out: &mut BlocksFrameWriter<'_, '_>) {
         self.stop_held_text(TextRole::Intermediate, out);
         let index = self.start_block(ContentBlock::Terminal { text: "" }, out);
         out.send_delta(index, delta);
         out.stop_block(index, None);
     }
 
-    fn finish(&mut self, end: &RunEnd, duration_ms: u64, out: &mut BlocksFrameWriter<'_>) {
+    fn finish(&mut self, end: &RunEnd, duration_ms: u64, out: &mut BlocksFrameWriter<'_, '_>) {
         self.stop_held_text(TextRole::Final, out);
         let stop_reason = end.names().blocks_stop_reason;
         out.push(&BlocksEvent::MessageDelta { delta: MessageEnd { stop_reason } });
@@ -324,32 +329,32 @@ impl BlocksTurn {
     }
 
     /// Stops the root's last text, now that its role is known.
-    fn stop_held_text(&mut self, role: TextRole, out: &mut BlocksFrameWriter<'_>) {
+    fn stop_held_text(&mut self, role: TextRole, out: &mut BlocksFrameWriter<'_, '_>) {
         if let Some(index) = self.held_text.take() {
             out.stop_block(index, Some(role == TextRole::Final));
         }
     }
 
     /// Adds a block that does not grow.
-    fn add_complete_block(&mut self, block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_>) {
+    fn add_complete_block(&mut self, block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_, '_>) {
         let index = self.start_block(block, out);
         out.stop_block(index, None);
     }
 
-    fn start_block(&mut self, content_block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_>) -> u32 {
+    fn start_block(&mut self, content_block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_, '_>) -> u32 {
         let index = self.next_index;
         self.next_index = index.saturating_add(1);
         out.push(&BlocksEvent::ContentBlockStart { index, content_block });
         index
     }
 
-    fn open_block(&mut self, source: BlockSource<'_>, block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_>) {
+    fn open_block(&mut self, source: BlockSource<'_>, block: ContentBlock<'_>, out: &mut BlocksFrameWriter<'_, '_>) {
         let index = self.start_block(block, out);
         let BlockSource { task, output_index, part } = source;
         self.open_blocks.push(OpenBlock { task: task.clone(), output_index, part, index });
     }
 
-    fn send_delta(&self, source: BlockSource<'_>, delta: BlocksDelta<'_>, out: &mut BlocksFrameWriter<'_>) {
+    fn send_delta(&self, source: BlockSource<'_>, delta: BlocksDelta<'_>, out: &mut BlocksFrameWriter<'_, '_>) {
         if let Some(open) = self.open_blocks.iter().find(|open| open.shows(source)) {
             out.send_delta(open.index, delta);
         }

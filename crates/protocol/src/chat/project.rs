@@ -8,7 +8,7 @@ use super::wire::{
     AnnotationObject, Choice, Completion, ErrorFrame, ErrorObject, FunctionObject, MessageObject, Nullable,
     ToolCallObject, UrlCitation,
 };
-use crate::record_frames::{RecordFrames, to_json_value};
+use crate::record_frames::{FrameFormat, RecordFrames, to_json_value};
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, response_id};
 use model::content::Annotation;
@@ -25,6 +25,10 @@ const TEXT_SEPARATOR: &str = "\n\n";
 pub struct ChatProjection {
     segment: Segment,
     stream_usage: StreamUsage,
+    /// Every chunk repeats it.
+    id: String,
+    /// Of the current record.
+    events: Vec<SegmentEvent>,
 }
 
 /// Whether a stream ends with a usage chunk.
@@ -63,7 +67,8 @@ impl Channel {
 impl ChatProjection {
     /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
     pub fn new(run: TaskId, segment: u32, stream_usage: StreamUsage) -> Self {
-        Self { segment: Segment::new(run, segment), stream_usage }
+        let id = response_id("chatcmpl-", &run, segment);
+        Self { segment: Segment::new(run, segment), stream_usage, id, events: Vec::new() }
     }
     pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
@@ -85,15 +90,14 @@ impl ChatProjection {
         };
         let choice = Choice::of_completion(message, self.finish_reason());
         let usage = Some(Nullable(Some(self.segment.usage().into())));
-        to_json_value(&Completion { usage, ..self.envelope("chat.completion", vec![choice]) })
+        to_json_value(&Completion { usage, ..self.envelope("chat.completion", &[choice]) })
     }
 
-    fn envelope<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
-        let (run, segment) = self.segment.run_and_number();
+    fn envelope<'a>(&'a self, object: &'static str, choices: &'a [Choice<'a>]) -> Completion<'a> {
         Completion {
             choices,
             created: self.segment.started_at() / 1_000,
-            id: response_id("chatcmpl-", run, segment),
+            id: &self.id,
             model: self.segment.model(),
             object,
             usage: None,
@@ -153,17 +157,17 @@ impl ChatProjection {
         Some(AnnotationObject { annotation_type: "url_citation", url_citation })
     }
 
-    fn write_event(&self, event: &SegmentEvent, out: &mut RecordFrames) {
+    fn write_event(&self, event: &SegmentEvent, out: &mut RecordFrames<'_>) {
         match event {
             SegmentEvent::Started => {
                 let (role, content) = (Some("assistant"), Some(Nullable(None)));
                 self.write_delta(MessageObject { role, content, ..MessageObject::default() }, out);
             }
             SegmentEvent::PartStarted(position) => self.write_part_start(*position, out),
-            SegmentEvent::PartDelta(position, text) => {
-                let part = self.segment.part_progress(*position).map(|progress| &progress.part);
-                if let Some(channel) = part.and_then(|part| self.channel(part)) {
-                    self.write_delta(channel.delta(text), out);
+            SegmentEvent::PartDelta(position, byte) => {
+                let Some(part) = self.segment.part_progress(*position).map(|progress| &progress.part) else { return };
+                if let Some(channel) = self.channel(part) {
+                    self.write_delta(channel.delta(self.segment.text_from(part, *byte)), out);
                 }
             }
             SegmentEvent::Annotation(..) | SegmentEvent::PartDone(_) => {}
@@ -171,7 +175,7 @@ impl ChatProjection {
         }
     }
 
-    fn write_part_start(&self, position: usize, out: &mut RecordFrames) {
+    fn write_part_start(&self, position: usize, out: &mut RecordFrames<'_>) {
         let Some(part) = self.segment.part_progress(position).map(|progress| &progress.part) else { return };
         if let Some(channel) = self.channel(part)
             && self.segment.parts_before(position).any(|before| self.channel(before) == Some(channel))
@@ -199,7 +203,7 @@ impl ChatProjection {
         }
     }
 
-    fn write_end(&self, out: &mut RecordFrames) {
+    fn write_end(&self, out: &mut RecordFrames<'_>) {
         if let Some(failure) = self.failure() {
             let names = failure.kind.names();
             let (code, error_type) = (names.chat_code, names.chat_type);
@@ -212,19 +216,19 @@ impl ChatProjection {
             self.write_delta(MessageObject { annotations, ..MessageObject::default() }, out);
         }
         let choice = Choice::of_chunk(MessageObject::default(), self.finish_reason());
-        self.write_chunk(self.envelope("chat.completion.chunk", vec![choice]), out);
+        self.write_chunk(self.envelope("chat.completion.chunk", &[choice]), out);
         if self.stream_usage == StreamUsage::Included {
             let usage = Some(Nullable(Some(self.segment.usage().into())));
-            self.write_chunk(Completion { usage, ..self.envelope("chat.completion.chunk", Vec::new()) }, out);
+            self.write_chunk(Completion { usage, ..self.envelope("chat.completion.chunk", &[]) }, out);
         }
     }
 
-    fn write_delta(&self, delta: MessageObject<'_>, out: &mut RecordFrames) {
-        self.write_chunk(self.envelope("chat.completion.chunk", vec![Choice::of_chunk(delta, None)]), out);
+    fn write_delta(&self, delta: MessageObject<'_>, out: &mut RecordFrames<'_>) {
+        self.write_chunk(self.envelope("chat.completion.chunk", &[Choice::of_chunk(delta, None)]), out);
     }
 
     /// Writes a chunk. If usage is included, every chunk has the member, and all but the last have `null`.
-    fn write_chunk(&self, chunk: Completion<'_>, out: &mut RecordFrames) {
+    fn write_chunk(&self, chunk: Completion<'_>, out: &mut RecordFrames<'_>) {
         let usage = match self.stream_usage {
             StreamUsage::Included => Some(chunk.usage.unwrap_or(Nullable(None))),
             StreamUsage::Omitted => None,
@@ -236,10 +240,9 @@ impl ChatProjection {
 
 impl Projection for ChatProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let events = self.segment.read_record(record);
-        let mut frames = RecordFrames::default();
-        events.iter().for_each(|event| self.write_event(event, &mut frames));
-        frames.write_without_ids(record, out);
+        self.segment.read_record(record, &mut self.events);
+        let mut frames = RecordFrames::new(record, FrameFormat::CountedEvents, out);
+        self.events.iter().for_each(|event| self.write_event(event, &mut frames));
         if self.is_finished() {
             out.finish();
         }

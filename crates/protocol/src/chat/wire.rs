@@ -14,9 +14,9 @@ pub(super) struct Nullable<T>(pub(super) Option<T>);
 /// A completion, or a chunk of one.
 #[derive(Serialize)]
 pub(super) struct Completion<'a> {
-    pub(super) choices: Vec<Choice<'a>>,
+    pub(super) choices: &'a [Choice<'a>],
     pub(super) created: u64,
-    pub(super) id: String,
+    pub(super) id: &'a str,
     pub(super) model: &'a str,
     pub(super) object: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

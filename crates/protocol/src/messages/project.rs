@@ -8,7 +8,7 @@ use super::wire::{
     BlockDelta, Citation, ContentBlock, ErrorObject, MessageDelta, MessageObject, MessagesDelta, MessagesEvent,
     SERVER_NAME, ToolResultStatus, UsageObject,
 };
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{FrameFormat, RecordFrames};
 use crate::stateless::segment::{Segment, SegmentEvent};
 use crate::stateless::{RunFailure, SegmentPart, parse_arguments_object, response_id};
 use model::content::Annotation;
@@ -21,12 +21,14 @@ use model::{Record, TaskId};
 #[derive(Clone, Debug)]
 pub struct MessagesProjection {
     segment: Segment,
+    /// Of the current record.
+    events: Vec<SegmentEvent>,
 }
 
 impl MessagesProjection {
     /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
     pub fn new(run: TaskId, segment: u32) -> Self {
-        Self { segment: Segment::new(run, segment) }
+        Self { segment: Segment::new(run, segment), events: Vec::new() }
     }
     pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
@@ -131,16 +133,18 @@ impl MessagesProjection {
         files.len()
     }
 
-    fn write_event(&self, event: &SegmentEvent, out: &mut RecordFrames) {
+    fn write_event(&self, event: &SegmentEvent, out: &mut RecordFrames<'_>) {
         match event {
             SegmentEvent::Started => {
                 let message = Some(self.message_object(Vec::new(), None, Usage::default()));
                 push(&MessagesEvent { message, ..MessagesEvent::new("message_start") }, out);
             }
             SegmentEvent::PartStarted(position) => self.write_part_start(*position, out),
-            SegmentEvent::PartDelta(position, text) => {
-                let delta = match self.segment.part_progress(*position).map(|progress| &progress.part) {
-                    Some(SegmentPart::Reasoning { .. }) => BlockDelta::thinking(text),
+            SegmentEvent::PartDelta(position, byte) => {
+                let Some(part) = self.segment.part_progress(*position).map(|progress| &progress.part) else { return };
+                let text = self.segment.text_from(part, *byte);
+                let delta = match part {
+                    SegmentPart::Reasoning { .. } => BlockDelta::thinking(text),
                     _ => BlockDelta::text(text),
                 };
                 self.write_delta(*position, delta, out);
@@ -155,7 +159,7 @@ impl MessagesProjection {
         }
     }
 
-    fn write_part_start(&self, position: usize, out: &mut RecordFrames) {
+    fn write_part_start(&self, position: usize, out: &mut RecordFrames<'_>) {
         let Some(progress) = self.segment.part_progress(position) else { return };
         let content_block = Some(self.initial_block(&progress.part));
         let event = MessagesEvent { content_block, index: progress.index, ..MessagesEvent::new("content_block_start") };
@@ -175,13 +179,13 @@ impl MessagesProjection {
         }
     }
 
-    fn write_delta(&self, position: usize, delta: BlockDelta<'_>, out: &mut RecordFrames) {
+    fn write_delta(&self, position: usize, delta: BlockDelta<'_>, out: &mut RecordFrames<'_>) {
         let index = self.segment.part_progress(position).and_then(|progress| progress.index);
         let delta = Some(MessagesDelta::Block(delta));
         push(&MessagesEvent { delta, index, ..MessagesEvent::new("content_block_delta") }, out);
     }
 
-    fn write_part_end(&self, position: usize, out: &mut RecordFrames) {
+    fn write_part_end(&self, position: usize, out: &mut RecordFrames<'_>) {
         let Some(progress) = self.segment.part_progress(position) else { return };
         if let SegmentPart::Reasoning { item, .. } = &progress.part {
             self.write_delta(position, BlockDelta::signature(self.segment.item_id(*item)), out);
@@ -189,7 +193,7 @@ impl MessagesProjection {
         push(&MessagesEvent { index: progress.index, ..MessagesEvent::new("content_block_stop") }, out);
     }
 
-    fn write_end(&self, out: &mut RecordFrames) {
+    fn write_end(&self, out: &mut RecordFrames<'_>) {
         if let Some(failure) = self.failure() {
             let error_type = failure.kind.names().messages_type;
             let error = Some(ErrorObject { message: &failure.message, error_type });
@@ -208,10 +212,9 @@ impl MessagesProjection {
 
 impl Projection for MessagesProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let events = self.segment.read_record(record);
-        let mut frames = RecordFrames::default();
-        events.iter().for_each(|event| self.write_event(event, &mut frames));
-        frames.write_without_ids(record, out);
+        self.segment.read_record(record, &mut self.events);
+        let mut frames = RecordFrames::new(record, FrameFormat::CountedEvents, out);
+        self.events.iter().for_each(|event| self.write_event(event, &mut frames));
         if self.is_finished() {
             out.finish();
         }
@@ -222,6 +225,6 @@ impl Projection for MessagesProjection {
     }
 }
 
-fn push(event: &MessagesEvent<'_>, out: &mut RecordFrames) {
+fn push(event: &MessagesEvent<'_>, out: &mut RecordFrames<'_>) {
     out.push(event.event_type, event);
 }

@@ -41,8 +41,8 @@ impl InputItems {
         self.reader.read_record(record, |run, event| match event {
             Event::Created(created) => {
                 if created.task.parent_task_id.is_none() {
-                    let history = run.root().and_then(|root| root.prior_history.as_ref());
-                    items.extend(history_items(created.task_id.run_suffix(), history));
+                    let history = record.private().and_then(|private| private.prior_history);
+                    items.extend(history_items(created.task_id.run_suffix(), history.as_ref()));
                     items.extend(created.task.input.iter().map(input_message_item));
                 }
             }

@@ -12,16 +12,15 @@ mod item;
 mod item_events;
 mod object;
 
-pub(crate) use builder::{ItemStyle, ResponseBuilder};
+pub(crate) use builder::{ItemStyle, ResponseBuilder, ResponsesSink};
 pub(crate) use item::approval_arguments;
 pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
 use super::wire::{ResponseObject, ResponsesEvent};
-use crate::record_frames::{RecordFrames, to_json_value};
+use crate::record_frames::{FrameFormat, RecordFrames, to_json_value};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
-use builder::to_frame;
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
@@ -93,8 +92,8 @@ impl ResponsesProjection {
     pub fn cancelled_events(run: &TaskId, pending: PendingResponse<'_>) -> [Value; 2] {
         let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
             let response = build_pending(run, 1, PendingResponse { status, ..pending });
-            let event = ResponsesEvent { response: Some(&response), ..ResponsesEvent::new(event_type) };
-            to_json_value(&to_frame(event, sequence_number).data)
+            let response = Some(&response);
+            to_json_value(&ResponsesEvent { response, sequence_number, ..ResponsesEvent::new(event_type) })
         };
         let end = RunEnd::cancelled().names().responses_event;
         [event(0, "response.created", PendingStatus::Queued), event(1, end, PendingStatus::Cancelled)]
@@ -116,15 +115,11 @@ impl ResponsesProjection {
 impl Projection for ResponsesProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         if !self.finished && record.run == self.run {
-            let responses = &mut self.responses;
-            self.reader.read_record(record, |run, event| responses.on_event(run, event, record));
-            let frames = responses.response.as_mut().map(ResponseBuilder::take_frames).unwrap_or_default();
-            if responses.segment == self.segment {
-                let mut record_frames = RecordFrames::default();
-                frames.iter().for_each(|frame| record_frames.push(&frame.event_type, &frame.data));
-                record_frames.write_without_ids(record, out);
-                self.finished = responses.response.as_ref().is_some_and(ResponseBuilder::is_finished);
-            }
+            let (responses, segment) = (&mut self.responses, self.segment);
+            let frames = RecordFrames::new(record, FrameFormat::CountedEvents, out);
+            let mut out = SegmentFrames { frames, segment, current_segment: responses.segment };
+            self.reader.read_record(record, |run, event| responses.on_event(run, event, record, &mut out));
+            self.finished = self.response().is_some_and(ResponseBuilder::is_finished);
         }
         if self.finished {
             out.finish();
@@ -136,8 +131,24 @@ impl Projection for ResponsesProjection {
     }
 }
 
+/// The frames of one response of the run. Those of the others are not sent.
+struct SegmentFrames<'a> {
+    frames: RecordFrames<'a>,
+    segment: u32,
+    /// The response that the events belong to.
+    current_segment: u32,
+}
+
+impl ResponsesSink for SegmentFrames<'_> {
+    fn push(&mut self, event: &ResponsesEvent<'_>) {
+        if self.current_segment == self.segment {
+            self.frames.push(&event.event_type, event);
+        }
+    }
+}
+
 impl RunResponses {
-    fn on_event(&mut self, run: &RunFold, event: &Event, record: &Record) {
+    fn on_event(&mut self, run: &RunFold, event: &Event, record: &Record, out: &mut SegmentFrames<'_>) {
         let Some(root) = run.root() else { return };
         let is_root = event.task_id() == Some(&root.id);
         if let (Event::StepDone(e), Some(response)) = (event, &mut self.response) {
@@ -145,19 +156,26 @@ impl RunResponses {
             response.add_usage(e.usage);
         }
         if is_root {
-            self.on_root_event(run, root, event, record);
+            self.on_root_event(run, root, event, record, out);
         }
     }
 
-    fn on_root_event(&mut self, run: &RunFold, root: &TaskFold, event: &Event, record: &Record) {
+    fn on_root_event(
+        &mut self,
+        run: &RunFold,
+        root: &TaskFold,
+        event: &Event,
+        record: &Record,
+        out: &mut SegmentFrames<'_>,
+    ) {
         if matches!(event, Event::Created(_) | Event::Resumed(_)) {
-            return self.start_response(run, root, record);
+            return self.start_response(run, root, record, out);
         }
         let Some(response) = &mut self.response else { return };
         if let Event::StepDone(e) = event {
             response.set_service_tier(e.service_tier.as_deref());
             if e.stop_reason.is_interrupted() {
-                response.close_lost_calls(run);
+                response.close_lost_calls(run, out);
             }
             return;
         }
@@ -167,32 +185,33 @@ impl RunResponses {
         match event {
             Event::ItemAdded(e) => match &e.item {
                 Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => {
-                    response.add_item(run, e.output_index, ItemStyle::Plain);
+                    response.add_item(run, e.output_index, ItemStyle::Plain, out);
                 }
-                Item::ToolCall(call) => response.on_call_added(run, e.output_index, call),
+                Item::ToolCall(call) => response.on_call_added(run, e.output_index, call, out),
                 Item::ToolResult(_) | Item::FileProcessing(_) => {}
             },
             Event::ItemDone(e) => match root.items.get(e.output_index as usize).map(|fold| &fold.item) {
-                Some(Item::ToolResult(result)) => response.on_call_result(run, root, result),
-                _ => drop(response.on_item_done(run, e.output_index)),
+                Some(Item::ToolResult(result)) => response.on_call_result(run, root, result, out),
+                _ => drop(response.on_item_done(run, e.output_index, out)),
             },
-            Event::ToolStarted(e) => response.on_call_started(run, &e.call_id),
+            Event::ToolStarted(e) => response.on_call_started(run, &e.call_id, out),
             Event::Paused(e) => {
-                self.interrupted_calls = response.on_paused(run, &e.pending);
-                response.finish(run, &RunEnd::Completed, record.at);
+                self.interrupted_calls = response.on_paused(run, &e.pending, out);
+                response.finish(run, &RunEnd::Completed, record.at, out);
             }
-            Event::Completed(_) => response.finish(run, &RunEnd::Completed, record.at),
-            Event::Incomplete(e) => response.finish(run, &e.reason.into(), record.at),
-            Event::Failed(e) => response.finish(run, &RunEnd::failed(&e.error), record.at),
-            Event::Cancelled(_) => response.finish(run, &RunEnd::cancelled(), record.at),
+            Event::Completed(_) => response.finish(run, &RunEnd::Completed, record.at, out),
+            Event::Incomplete(e) => response.finish(run, &e.reason.into(), record.at, out),
+            Event::Failed(e) => response.finish(run, &RunEnd::failed(&e.error), record.at, out),
+            Event::Cancelled(_) => response.finish(run, &RunEnd::cancelled(), record.at, out),
             // `on_item_event` is exhaustive: it places or skips all others.
-            other => response.on_item_event(run, other),
+            other => response.on_item_event(run, other, out),
         }
     }
 
-    fn start_response(&mut self, run: &RunFold, root: &TaskFold, record: &Record) {
+    fn start_response(&mut self, run: &RunFold, root: &TaskFold, record: &Record, out: &mut SegmentFrames<'_>) {
         let previous_id = (self.segment > 0).then(|| object::response_id(&root.id, self.segment));
         self.segment = self.segment.saturating_add(1);
+        out.current_segment = self.segment;
         // A run that a time-out resumed has no request of its own, and repeats the one before.
         if let Some(request_echo) = record.private().and_then(|private| private.request_echo) {
             self.request_echo = request_echo;
@@ -205,9 +224,9 @@ impl RunResponses {
             request_echo: &self.request_echo,
             previous_id,
         };
-        let mut response = ResponseBuilder::start(head, &self.thread);
+        let mut response = ResponseBuilder::start(head, &self.thread, out);
         for call in std::mem::take(&mut self.interrupted_calls) {
-            response.resume_call(run, &call);
+            response.resume_call(run, &call, out);
         }
         self.response = Some(response);
     }

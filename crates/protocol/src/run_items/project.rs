@@ -4,8 +4,8 @@ use super::wire::{
     AgentName, AgentUpdatedEvent, CallOutputItem, ComputerCallItem, Interruption, RawItem, RawResponseEvent,
     RunEndedEvent, RunError, RunItem, RunItemEvent, RunItemsEvent, RunPausedEvent, Screenshot,
 };
-use crate::record_frames::RecordFrames;
-use crate::responses::{ItemStyle, ResponseBuilder, ResponseHead, approval_arguments};
+use crate::record_frames::{FrameFormat, RecordFrames};
+use crate::responses::{ItemStyle, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink, approval_arguments};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use crate::tool_results::result_text;
@@ -53,10 +53,10 @@ impl Projection for RunItemsProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         let is_included = self.run.as_ref().is_none_or(|run| record.run == *run);
         if !self.finished && is_included {
-            let frames = RecordFrames::default();
+            let frames = RecordFrames::new(record, FrameFormat::EventsWithIds(RUN_ITEMS_PROJECTION), out);
+            let frames = RunItemFrames(frames);
             let mut turn = TurnProjector { thread: &self.thread, response: &mut self.response, record, frames };
             self.reader.read_record(record, |run, event| turn.on_event(run, event));
-            turn.frames.write_with_ids(record, RUN_ITEMS_PROJECTION, out);
             self.finished = self.run.is_some() && self.reader.fold().has_ended();
         }
         if self.finished {
@@ -74,7 +74,22 @@ struct TurnProjector<'a> {
     thread: &'a ThreadId,
     response: &'a mut Option<ResponseBuilder>,
     record: &'a Record,
-    frames: RecordFrames,
+    frames: RunItemFrames<'a>,
+}
+
+/// The frames of one record.
+struct RunItemFrames<'a>(RecordFrames<'a>);
+
+impl RunItemFrames<'_> {
+    fn push_event(&mut self, event_type: &'static str, body: impl Serialize) {
+        self.0.push(event_type, &RunItemsEvent { body, event_type });
+    }
+}
+
+impl ResponsesSink for RunItemFrames<'_> {
+    fn push(&mut self, event: &ResponsesEvent<'_>) {
+        self.push_event("raw_response_event", RawResponseEvent { data: event });
+    }
 }
 
 impl TurnProjector<'_> {
@@ -94,7 +109,7 @@ impl TurnProjector<'_> {
                     Item::ToolCall(_) => ItemStyle::Function,
                     Item::ToolResult(_) | Item::FileProcessing(_) => return,
                 };
-                self.update_response(|response| response.add_item(run, e.output_index, style));
+                self.update_response(|response, out| response.add_item(run, e.output_index, style, out));
             }
             Event::ItemDone(e) => self.on_item_done(run, root, e.output_index),
             Event::Paused(e) => self.push_run_paused(run, &e.pending),
@@ -102,7 +117,7 @@ impl TurnProjector<'_> {
                 self.push_run_ended(root);
             }
             // `on_item_event` is exhaustive: it places or skips all others.
-            other => self.update_response(|response| response.on_item_event(run, other)),
+            other => self.update_response(|response, out| response.on_item_event(run, other, out)),
         }
     }
 
@@ -116,8 +131,7 @@ impl TurnProjector<'_> {
             request_echo: &Value::Null,
             previous_id: None,
         };
-        *self.response = Some(ResponseBuilder::start(head, self.thread));
-        self.update_response(|_| ());
+        *self.response = Some(ResponseBuilder::start(head, self.thread, &mut self.frames));
     }
 
     fn finish_response(&mut self, run: &RunFold, e: &StepDone) {
@@ -132,13 +146,13 @@ impl TurnProjector<'_> {
             }
         };
         let at = self.record.at;
-        self.update_response(|response| {
+        self.update_response(|response, out| {
             response.add_usage(e.usage);
             if !e.model.is_empty() {
                 response.set_model(&e.model);
             }
             response.set_service_tier(e.service_tier.as_deref());
-            response.finish(run, &end, at);
+            response.finish(run, &end, at, out);
         });
         *self.response = None;
     }
@@ -150,26 +164,24 @@ impl TurnProjector<'_> {
             return self.push_tool_output(run, root, result);
         }
         let mut raw_item = None;
-        self.update_response(|response| {
-            raw_item = response.on_item_done(run, output_index).map(ToOwned::to_owned);
+        self.update_response(|response, out| {
+            raw_item = response.on_item_done(run, output_index, out).map(ToOwned::to_owned);
         });
         if let Some(raw_item) = raw_item {
             self.push_item_created(root, &fold.item, &raw_item);
         }
     }
 
-    /// Changes the response and sends the resulting frames.
-    fn update_response(&mut self, update: impl FnOnce(&mut ResponseBuilder)) {
-        let Some(response) = self.response.as_mut() else { return };
-        update(response);
-        for frame in response.take_frames() {
-            push_event(&mut self.frames, "raw_response_event", RawResponseEvent { data: &frame.data });
+    /// Changes the response and sends its events.
+    fn update_response(&mut self, update: impl FnOnce(&mut ResponseBuilder, &mut dyn ResponsesSink)) {
+        if let Some(response) = self.response.as_mut() {
+            update(response, &mut self.frames);
         }
     }
 
     fn push_agent_updated(&mut self, root: &TaskFold) {
         let new_agent = AgentName { name: &root.agent };
-        push_event(&mut self.frames, "agent_updated_stream_event", AgentUpdatedEvent { new_agent });
+        self.frames.push_event("agent_updated_stream_event", AgentUpdatedEvent { new_agent });
     }
 
     /// Reports an item of a turn, unless it was interrupted.
@@ -234,14 +246,14 @@ impl TurnProjector<'_> {
     }
 
     fn push_run_item(&mut self, name: &'static str, item: RunItem<'_>) {
-        push_event(&mut self.frames, "run_item_stream_event", RunItemEvent { item, name });
+        self.frames.push_event("run_item_stream_event", RunItemEvent { item, name });
     }
 
     fn push_run_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) {
         let needs_approval = pending.iter().any(|pending| pending.kind == PendingKind::Approval);
         let reason = if needs_approval { "approval" } else { "client_tool" };
         let interruptions = pending.iter().filter_map(|pending| interruption(run, pending)).collect();
-        push_event(&mut self.frames, "run_paused", RunPausedEvent { interruptions, reason });
+        self.frames.push_event("run_paused", RunPausedEvent { interruptions, reason });
     }
 
     fn push_run_ended(&mut self, root: &TaskFold) {
@@ -249,12 +261,8 @@ impl TurnProjector<'_> {
         let reason = root.reason.as_deref().or(error.map(|error| error.code.as_str()));
         let error = error.map(|error| RunError { code: &error.code, message: &error.message });
         let ended = RunEndedEvent { error, interruptions: [], reason, status: root.status.as_str() };
-        push_event(&mut self.frames, "run_ended", ended);
+        self.frames.push_event("run_ended", ended);
     }
-}
-
-fn push_event(frames: &mut RecordFrames, event_type: &'static str, body: impl Serialize) {
-    frames.push(event_type, &RunItemsEvent { body, event_type });
 }
 
 /// The text of a result, or the reason why there is none.

@@ -2,6 +2,7 @@
 //!
 //! Members are declared in alphabetical order, which is the order that clients have always been sent.
 
+use crate::responses::ResponsesEvent;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -18,7 +19,7 @@ pub(super) struct RunItemsEvent<T> {
 
 #[derive(Serialize)]
 pub(super) struct RawResponseEvent<'a> {
-    pub(super) data: &'a RawValue,
+    pub(super) data: &'a ResponsesEvent<'a>,
 }
 
 /// Another agent is active.

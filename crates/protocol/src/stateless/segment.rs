@@ -54,7 +54,8 @@ pub(crate) struct PartProgress {
 pub(crate) enum SegmentEvent {
     Started,
     PartStarted(usize),
-    PartDelta(usize, String),
+    /// The text of the part from this byte on.
+    PartDelta(usize, usize),
     Annotation(usize, Annotation),
     PartDone(usize),
     Finished,
@@ -83,11 +84,11 @@ impl Segment {
         }
     }
 
-    /// The events of a record.
-    pub(crate) fn read_record(&mut self, record: &Record) -> Vec<SegmentEvent> {
-        let mut events = Vec::new();
+    /// Replaces `events` by those of the record. The caller keeps the list from record to record.
+    pub(crate) fn read_record(&mut self, record: &Record, events: &mut Vec<SegmentEvent>) {
+        events.clear();
         if record.run != self.run || self.end.is_some() {
-            return events;
+            return;
         }
         let had_started = self.started_at.is_some();
         let mut reader = std::mem::take(&mut self.reader);
@@ -96,13 +97,12 @@ impl Segment {
             if !had_started {
                 events.push(SegmentEvent::Started);
             }
-            self.emit_events(reader.fold(), &mut events);
+            self.emit_events(reader.fold(), events);
             if self.end.is_some() {
                 events.push(SegmentEvent::Finished);
             }
         }
         self.reader = reader;
-        events
     }
 
     pub(crate) fn run_and_number(&self) -> (&TaskId, u32) {
@@ -168,6 +168,11 @@ impl Segment {
     /// The text of a part so far; for an image or a result, a textual substitute.
     pub(crate) fn part_text(&self, part: &SegmentPart) -> String {
         part_text::part_text(self.run_fold(), part)
+    }
+
+    /// The text of a part that grows, from a byte on.
+    pub(crate) fn text_from(&self, part: &SegmentPart, byte: usize) -> &str {
+        part_text::growing_text(self.run_fold(), part).and_then(|part| part.text.get(byte..)).unwrap_or_default()
     }
 
     /// The id of an item of the root's output.
@@ -347,8 +352,8 @@ impl Segment {
                 self.next_index = self.next_index.saturating_add(1);
                 events.push(SegmentEvent::PartStarted(position));
             }
-            if let Some(delta) = text.get(progress.bytes_sent..).filter(|delta| !delta.is_empty()) {
-                events.push(SegmentEvent::PartDelta(position, delta.to_owned()));
+            if text.get(progress.bytes_sent..).is_some_and(|delta| !delta.is_empty()) {
+                events.push(SegmentEvent::PartDelta(position, progress.bytes_sent));
                 progress.bytes_sent = text.len();
             }
             if progress.index.is_some() {

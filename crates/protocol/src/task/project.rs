@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::record_frames::write_cursor;
+use bytes::BytesMut;
 use model::cursor::{Cursor, CursorError};
-use model::limits::WRITE_BYTES_MAX;
 use model::ports::{Frames, Projection};
 use model::{Event, Record, Seq, TaskId};
 
@@ -18,15 +19,12 @@ pub enum RecordScope {
 }
 
 /// The native projection of one scope.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TaskProjection {
     scope: RecordScope,
     /// The task of [`RecordScope::Task`] and its sub-agents so far.
     task_tree: Vec<TaskId>,
     finished: bool,
-    /// Reused from record to record.
-    id_buffer: String,
-    data_buffer: String,
 }
 
 impl TaskProjection {
@@ -35,7 +33,7 @@ impl TaskProjection {
             RecordScope::Thread | RecordScope::Run(_) => Vec::new(),
             RecordScope::Task(id) => vec![id.clone()],
         };
-        Self { scope, task_tree, finished: false, id_buffer: String::new(), data_buffer: String::new() }
+        Self { scope, task_tree, finished: false }
     }
 
     fn includes(&mut self, record: &Record) -> bool {
@@ -64,43 +62,33 @@ impl TaskProjection {
         let (RecordScope::Run(last) | RecordScope::Task(last)) = &self.scope else { return false };
         is_terminal_kind(record.event_type()) && record.task_id() == Some(last.as_str())
     }
+}
 
-    fn write_frame(&mut self, record: &Record, out: &mut Frames) {
-        // Valid unless the disk is damaged, and checking is much cheaper than replacing.
-        let public = match std::str::from_utf8(&record.public) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => String::from_utf8_lossy(&record.public),
-        };
-        // Bytes that are not an object still make a frame, so that readers see no gap in the log.
-        let body = public.trim_end().strip_suffix('}').unwrap_or("{");
-        self.data_buffer.clear();
-        self.data_buffer.push_str(body);
-        if !body.ends_with('{') {
-            self.data_buffer.push(',');
+/// The event as it is stored, with its position in the log as the last members.
+fn write_frame(record: &Record, out: &mut Frames) {
+    // Valid unless the disk is damaged, and checking is much cheaper than replacing.
+    let public = match std::str::from_utf8(&record.public) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(&record.public),
+    };
+    // Bytes that are not an object still make a frame, so that readers see no gap in the log.
+    let body = public.trim_end().strip_suffix('}').unwrap_or("{");
+    let comma = if body.ends_with('{') { "" } else { "," };
+    let write_data = |out: &mut BytesMut| {
+        let (mut seq, mut at) = (itoa::Buffer::new(), itoa::Buffer::new());
+        for piece in [body, comma, "\"seq\":", seq.format(record.seq.0), ",\"at\":", at.format(record.at), "}"] {
+            out.extend_from_slice(piece.as_bytes());
         }
-        let mut number = itoa::Buffer::new();
-        self.data_buffer.push_str("\"seq\":");
-        self.data_buffer.push_str(number.format(record.seq.0));
-        self.data_buffer.push_str(",\"at\":");
-        self.data_buffer.push_str(number.format(record.at));
-        self.data_buffer.push('}');
-
-        self.id_buffer.clear();
-        Cursor::from(record).push_to(&mut self.id_buffer);
-        out.write(record.seq, |bytes| {
-            sse::write_event(bytes, Some(&self.id_buffer), Some(record.event_type()), &self.data_buffer);
-        });
-        // Do not keep the memory of one large record for the life of the projection.
-        if self.data_buffer.capacity() > WRITE_BYTES_MAX {
-            self.data_buffer = String::new();
-        }
-    }
+    };
+    out.write(record.seq, |out| {
+        sse::write_event_with(out, |out| write_cursor(record, out), Some(record.event_type()), write_data);
+    });
 }
 
 impl Projection for TaskProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         if !self.finished && self.includes(record) {
-            self.write_frame(record, out);
+            write_frame(record, out);
             self.finished = self.is_last(record);
         }
         if self.finished {
@@ -114,8 +102,7 @@ impl Projection for TaskProjection {
     }
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
-        let (task_tree, finished) = (self.task_tree.clone(), self.finished);
-        Box::new(Self { task_tree, finished, ..Self::new(self.scope.clone()) })
+        Box::new(self.clone())
     }
 }
 

@@ -1,4 +1,4 @@
-//! One response as it is built: its object, its items, and the frames that were not taken yet.
+//! One response as it is built: its object and its items. Its events go to a [`ResponsesSink`].
 //!
 //! A closed item is kept as it was sent, so that the last frame repeats the frames before it. An open item is read from
 //! the run whenever it is needed.
@@ -28,11 +28,17 @@ pub(crate) enum ItemStyle {
 }
 
 impl ItemStyle {
-    /// The prefix of the events about a call's arguments.
-    pub(super) const fn arguments_event(self) -> &'static str {
+    pub(super) const fn arguments_delta_event(self) -> &'static str {
         match self {
-            Self::Plain | Self::Function => "response.function_call_arguments",
-            Self::Mcp => "response.mcp_call_arguments",
+            Self::Plain | Self::Function => "response.function_call_arguments.delta",
+            Self::Mcp => "response.mcp_call_arguments.delta",
+        }
+    }
+
+    pub(super) const fn arguments_done_event(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Function => "response.function_call_arguments.done",
+            Self::Mcp => "response.mcp_call_arguments.done",
         }
     }
 }
@@ -79,10 +85,9 @@ impl OutputItem {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct ResponsesFrame {
-    pub(crate) event_type: String,
-    pub(crate) data: Box<RawValue>,
+/// Takes the events of a response in their order.
+pub(crate) trait ResponsesSink {
+    fn push(&mut self, event: &ResponsesEvent<'_>);
 }
 
 #[derive(Clone, Debug)]
@@ -97,11 +102,10 @@ pub(crate) struct ResponseBuilder {
     service_tier: Option<String>,
     frame_count: u64,
     finished: bool,
-    pending_frames: Vec<ResponsesFrame>,
 }
 
 impl ResponseBuilder {
-    pub(crate) fn start(head: ResponseHead<'_>, thread: &ThreadId) -> Self {
+    pub(crate) fn start(head: ResponseHead<'_>, thread: &ThreadId, out: &mut dyn ResponsesSink) -> Self {
         let mut response = Self {
             object: object::initial_object(head),
             items: Vec::new(),
@@ -110,16 +114,10 @@ impl ResponseBuilder {
             service_tier: None,
             frame_count: 0,
             finished: false,
-            pending_frames: Vec::new(),
         };
-        response.push_lifecycle_event("response.created");
-        response.push_lifecycle_event("response.in_progress");
+        response.push_lifecycle_event("response.created", out);
+        response.push_lifecycle_event("response.in_progress", out);
         response
-    }
-
-    /// The frames since the last call.
-    pub(crate) fn take_frames(&mut self) -> Vec<ResponsesFrame> {
-        std::mem::take(&mut self.pending_frames)
     }
 
     pub(crate) const fn frame_count(&self) -> u64 {
@@ -155,9 +153,9 @@ impl ResponseBuilder {
     }
 
     /// Ends the response and closes its open items. Items that a later attempt replaced are left out of the output.
-    pub(crate) fn finish(&mut self, run: &RunFold, end: &RunEnd, at: Millis) {
+    pub(crate) fn finish(&mut self, run: &RunFold, end: &RunEnd, at: Millis, out: &mut dyn ResponsesSink) {
         for index in 0..self.items.len() {
-            self.close_item(run, index, &McpCallOutcome::INCOMPLETE);
+            self.close_item(run, index, &McpCallOutcome::INCOMPLETE, out);
         }
         let is_superseded = |item: &OutputItem| {
             item.root_index.and_then(|index| root_item(run, index)).is_some_and(|fold| fold.superseded)
@@ -168,39 +166,45 @@ impl ResponseBuilder {
         self.object.usage = Some(self.usage.into());
         self.object.service_tier = self.service_tier.as_deref().unwrap_or(DEFAULT_SERVICE_TIER).into();
         self.finished = true;
-        self.push_lifecycle_event(end.names().responses_event);
+        self.push_lifecycle_event(end.names().responses_event, out);
     }
 
-    pub(crate) fn add_item(&mut self, run: &RunFold, root_index: u32, style: ItemStyle) {
+    pub(crate) fn add_item(&mut self, run: &RunFold, root_index: u32, style: ItemStyle, out: &mut dyn ResponsesSink) {
         let Some(fold) = root_item(run, root_index) else { return };
         let id = match (&fold.item, style) {
             (Item::ToolCall(call), ItemStyle::Mcp) => call.call_id.item_id("mcp").to_string(),
             (item, _) => item.id().to_string(),
         };
-        self.open_item(run, OutputItem::new(id, style, Some(root_index)));
+        self.open_item(run, OutputItem::new(id, style, Some(root_index)), out);
     }
 
-    pub(super) fn open_item(&mut self, run: &RunFold, item: OutputItem) -> usize {
+    pub(super) fn open_item(&mut self, run: &RunFold, item: OutputItem, out: &mut dyn ResponsesSink) -> usize {
         let object = self.item_json(run, &item, &McpCallOutcome::IN_PROGRESS);
-        self.open_item_as(item, &object)
+        self.open_item_as(item, &object, out)
     }
 
-    pub(super) fn open_item_as(&mut self, item: OutputItem, object: &RawValue) -> usize {
+    pub(super) fn open_item_as(&mut self, item: OutputItem, object: &RawValue, out: &mut dyn ResponsesSink) -> usize {
         let index = self.items.len();
         self.items.push(item);
-        self.push_output_item_event("response.output_item.added", index, object);
+        self.push_output_item_event("response.output_item.added", index, object, out);
         index
     }
 
     /// Adds an item that is complete from the start.
-    pub(super) fn add_complete_item(&mut self, id: String, object: &ItemObject<'_>) {
+    pub(super) fn add_complete_item(&mut self, id: String, object: &ItemObject<'_>, out: &mut dyn ResponsesSink) {
         let object = to_json(object);
-        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), &object);
-        self.close_item_as(index, object);
+        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), &object, out);
+        self.close_item_as(index, object, out);
     }
 
     /// Closes an item unless it is closed. Returns the item as it was sent.
-    pub(super) fn close_item(&mut self, run: &RunFold, index: usize, outcome: &McpCallOutcome) -> Option<&RawValue> {
+    pub(super) fn close_item(
+        &mut self,
+        run: &RunFold,
+        index: usize,
+        outcome: &McpCallOutcome,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<&RawValue> {
         let item = self.items.get(index).filter(|item| item.final_item.is_none())?;
         let object = match self.item_object(run, item, outcome) {
             Some(mut object) => {
@@ -209,12 +213,12 @@ impl ResponseBuilder {
             }
             None => RawValue::NULL.to_owned(),
         };
-        self.close_item_as(index, object);
+        self.close_item_as(index, object, out);
         self.items.get(index)?.final_item.as_deref()
     }
 
-    pub(super) fn close_item_as(&mut self, index: usize, object: Box<RawValue>) {
-        self.push_output_item_event("response.output_item.done", index, &object);
+    pub(super) fn close_item_as(&mut self, index: usize, object: Box<RawValue>, out: &mut dyn ResponsesSink) {
+        self.push_output_item_event("response.output_item.done", index, &object, out);
         if let Some(item) = self.items.get_mut(index) {
             item.final_item = Some(object);
         }
@@ -260,27 +264,26 @@ impl ResponseBuilder {
         })
     }
 
-    pub(super) fn push_item_event(&mut self, index: usize, event: ResponsesEvent<'_>) {
+    pub(super) fn push_item_event(&mut self, index: usize, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {
         let Some(item) = self.items.get(index) else { return };
         let event = ResponsesEvent { item_id: Some(&item.id), output_index: Some(index), ..event };
-        let frame = to_frame(event, self.frame_count);
-        self.push_frame(frame);
+        push_numbered(&mut self.frame_count, event, out);
     }
 
-    fn push_output_item_event(&mut self, event_type: &'static str, index: usize, object: &RawValue) {
+    fn push_output_item_event(
+        &mut self,
+        event_type: &'static str,
+        index: usize,
+        object: &RawValue,
+        out: &mut dyn ResponsesSink,
+    ) {
         let event = ResponsesEvent { item: Some(object), output_index: Some(index), ..ResponsesEvent::new(event_type) };
-        self.push_frame(to_frame(event, self.frame_count));
+        push_numbered(&mut self.frame_count, event, out);
     }
 
-    fn push_lifecycle_event(&mut self, event_type: &'static str) {
+    fn push_lifecycle_event(&mut self, event_type: &'static str, out: &mut dyn ResponsesSink) {
         let event = ResponsesEvent { response: Some(&self.object), ..ResponsesEvent::new(event_type) };
-        let frame = to_frame(event, self.frame_count);
-        self.push_frame(frame);
-    }
-
-    fn push_frame(&mut self, frame: ResponsesFrame) {
-        self.frame_count += 1;
-        self.pending_frames.push(frame);
+        push_numbered(&mut self.frame_count, event, out);
     }
 }
 
@@ -289,9 +292,9 @@ pub(super) fn root_item(run: &RunFold, index: u32) -> Option<&ItemFold> {
     run.root()?.items.get(index as usize)
 }
 
-pub(super) fn to_frame(event: ResponsesEvent<'_>, sequence_number: u64) -> ResponsesFrame {
-    let event = ResponsesEvent { sequence_number, ..event };
-    ResponsesFrame { data: to_json(&event), event_type: event.event_type.into_owned() }
+fn push_numbered(frame_count: &mut u64, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {
+    out.push(&ResponsesEvent { sequence_number: *frame_count, ..event });
+    *frame_count += 1;
 }
 
 pub(super) fn to_json(value: &impl Serialize) -> Box<RawValue> {

@@ -4,7 +4,7 @@
 //! an approval request at every pause that waits for it.
 
 use super::super::wire::ResponsesEvent;
-use super::builder::{ItemStyle, OutputItem, ResponseBuilder, root_item, to_json};
+use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item, to_json};
 use super::item::{self, McpCallOutcome};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
@@ -12,54 +12,71 @@ use model::fold::{RunFold, TaskFold};
 use model::item::{ApprovalGate, Item, ToolCall, ToolResult};
 
 impl ResponseBuilder {
-    pub(super) fn on_call_added(&mut self, run: &RunFold, root_index: u32, call: &ToolCall) {
+    pub(super) fn on_call_added(
+        &mut self,
+        run: &RunFold,
+        root_index: u32,
+        call: &ToolCall,
+        out: &mut dyn ResponsesSink,
+    ) {
         match (may_need_approval(call), item::is_client_call(call)) {
             (true, _) => {}
-            (false, true) => self.add_item(run, root_index, ItemStyle::Function),
-            (false, false) => self.add_item(run, root_index, ItemStyle::Mcp),
+            (false, true) => self.add_item(run, root_index, ItemStyle::Function, out),
+            (false, false) => self.add_item(run, root_index, ItemStyle::Mcp, out),
         }
     }
 
     /// A tool starts. A retry starts it again.
-    pub(super) fn on_call_started(&mut self, run: &RunFold, call_id: &CallId) {
-        let Some(index) = self.mcp_item_of_call(run, call_id) else { return };
-        self.mark_call_running(index);
+    pub(super) fn on_call_started(&mut self, run: &RunFold, call_id: &CallId, out: &mut dyn ResponsesSink) {
+        let Some(index) = self.mcp_item_of_call(run, call_id, out) else { return };
+        self.mark_call_running(index, out);
     }
 
-    fn mark_call_running(&mut self, index: usize) {
+    fn mark_call_running(&mut self, index: usize, out: &mut dyn ResponsesSink) {
         let Some(item) = self.items.get_mut(index).filter(|item| item.sent_states.is_empty()) else { return };
         item.sent_states.push("in_progress".to_owned());
-        self.push_item_event(index, ResponsesEvent::new("response.mcp_call.in_progress"));
+        self.push_item_event(index, ResponsesEvent::new("response.mcp_call.in_progress"), out);
     }
 
-    pub(super) fn on_call_result(&mut self, run: &RunFold, task: &TaskFold, result: &ToolResult) {
+    pub(super) fn on_call_result(
+        &mut self,
+        run: &RunFold,
+        task: &TaskFold,
+        result: &ToolResult,
+        out: &mut dyn ResponsesSink,
+    ) {
         let Some((_, call)) = task.call(&result.call_id) else { return };
         // The item of a client's call was closed when the run paused for it.
         if item::is_client_call(call) && (!may_need_approval(call) || is_approved(task, &call.call_id)) {
             return;
         }
-        let Some(index) = self.mcp_item_of_call(run, &result.call_id) else { return };
+        let Some(index) = self.mcp_item_of_call(run, &result.call_id, out) else { return };
         let outcome = McpCallOutcome::from_result(run, task, result);
         if matches!(outcome.status, "completed" | "failed") {
-            self.push_item_event(index, ResponsesEvent::new(format!("response.mcp_call.{}", outcome.status)));
+            self.push_item_event(index, ResponsesEvent::new(format!("response.mcp_call.{}", outcome.status)), out);
         }
-        self.close_item(run, index, &outcome);
+        self.close_item(run, index, &outcome, out);
     }
 
     /// Closes the calls of an interrupted turn: they will never run.
-    pub(super) fn close_lost_calls(&mut self, run: &RunFold) {
+    pub(super) fn close_lost_calls(&mut self, run: &RunFold, out: &mut dyn ResponsesSink) {
         let last = run.root().and_then(|root| root.steps.len().checked_sub(1));
         for index in 0..self.items.len() {
             let root_index =
                 self.items.get(index).filter(|item| item.style == ItemStyle::Mcp).and_then(|item| item.root_index);
             if root_index.and_then(|index| root_item(run, index)).is_some_and(|fold| fold.step_index == last) {
-                self.close_item(run, index, &McpCallOutcome::INCOMPLETE);
+                self.close_item(run, index, &McpCallOutcome::INCOMPLETE, out);
             }
         }
     }
 
     /// Closes open items and shows the pending requests. Returns the calls that continue after the pause.
-    pub(super) fn on_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) -> Vec<CallId> {
+    pub(super) fn on_paused(
+        &mut self,
+        run: &RunFold,
+        pending: &[PendingRequest],
+        out: &mut dyn ResponsesSink,
+    ) -> Vec<CallId> {
         let mut interrupted = Vec::new();
         for index in 0..self.items.len() {
             let open = self.items.get(index).filter(|item| item.final_item.is_none());
@@ -69,44 +86,44 @@ impl ResponseBuilder {
             {
                 interrupted.push(call.call_id.clone());
             }
-            self.close_item(run, index, &McpCallOutcome::INCOMPLETE);
+            self.close_item(run, index, &McpCallOutcome::INCOMPLETE, out);
         }
         for pending in pending {
             let Some(task) = run.task(&pending.task_id) else { continue };
             let Some((_, call)) = task.call(&pending.call_id) else { continue };
             match (pending.kind, task.last_approval(&pending.call_id)) {
                 (PendingKind::Approval, Some((request, _))) => {
-                    self.add_complete_item(request.key.to_string(), &item::approval_request_item(request, call));
+                    self.add_complete_item(request.key.to_string(), &item::approval_request_item(request, call), out);
                 }
                 (PendingKind::Approval, None) => {}
-                (PendingKind::ClientTool, _) => self.add_client_call(call),
+                (PendingKind::ClientTool, _) => self.add_client_call(call, out),
             }
         }
         interrupted
     }
 
     /// Shows a call that the client is to answer, unless this response has shown it.
-    fn add_client_call(&mut self, call: &ToolCall) {
+    fn add_client_call(&mut self, call: &ToolCall, out: &mut dyn ResponsesSink) {
         if self.items.iter().any(|item| item.id == call.id.as_str()) {
             return;
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let empty = to_json(&item::function_call_item(call, "", "in_progress"));
-        let index = self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), &empty);
-        self.send_arguments(index, arguments);
-        self.close_item_as(index, to_json(&item::function_call_item(call, arguments, "completed")));
+        let index = self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), &empty, out);
+        self.send_arguments(index, arguments, out);
+        self.close_item_as(index, to_json(&item::function_call_item(call, arguments, "completed")), out);
     }
 
     /// Continues a call that a pause interrupted.
-    pub(super) fn resume_call(&mut self, run: &RunFold, call_id: &CallId) {
-        let Some(index) = self.mcp_item_of_call(run, call_id) else { return };
+    pub(super) fn resume_call(&mut self, run: &RunFold, call_id: &CallId, out: &mut dyn ResponsesSink) {
+        let Some(index) = self.mcp_item_of_call(run, call_id, out) else { return };
         if run.root().and_then(|root| root.call(call_id)).is_some_and(|(fold, _)| fold.started.is_some()) {
-            self.mark_call_running(index);
+            self.mark_call_running(index, out);
         }
     }
 
     /// The open item of a call that the server answers, or a new one with the arguments that it runs with.
-    fn mcp_item_of_call(&mut self, run: &RunFold, call_id: &CallId) -> Option<usize> {
+    fn mcp_item_of_call(&mut self, run: &RunFold, call_id: &CallId, out: &mut dyn ResponsesSink) -> Option<usize> {
         let root = run.root()?;
         let is_it = |item: &Item| matches!(item, Item::ToolCall(call) if call.call_id == *call_id);
         let root_index = root.items.iter().position(|fold| is_it(&fold.item))?;
@@ -120,8 +137,8 @@ impl ResponseBuilder {
         let mut item = OutputItem::new(call_id.item_id("mcp").to_string(), ItemStyle::Mcp, Some(root_index));
         item.approval_id = root.last_approval(call_id).map(|(request, _)| request.key.to_string());
         item.arguments = Some(String::new());
-        let index = self.open_item(run, item);
-        self.send_arguments(index, &arguments);
+        let index = self.open_item(run, item, out);
+        self.send_arguments(index, &arguments, out);
         Some(index)
     }
 }

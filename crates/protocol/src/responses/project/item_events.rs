@@ -1,7 +1,7 @@
 //! Events inside an item: texts, reasoning, arguments, and the progress of hosted tools.
 
 use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent};
-use super::builder::{ItemStyle, ResponseBuilder, root_item};
+use super::builder::{ItemStyle, ResponseBuilder, ResponsesSink, root_item};
 use super::hosted::{self, HostedInputKind};
 use super::item::{self, ItemPhase, McpCallOutcome};
 use crate::event_groups::{native_only_events, terminal_events};
@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 
 impl ResponseBuilder {
     /// Applies an event inside an item of the root's output.
-    pub(crate) fn on_item_event(&mut self, run: &RunFold, event: &Event) {
+    pub(crate) fn on_item_event(&mut self, run: &RunFold, event: &Event, out: &mut dyn ResponsesSink) {
         match event {
-            Event::SummaryAdded(e) => self.on_summary_added(e),
+            Event::SummaryAdded(e) => self.on_summary_added(e, out),
             Event::SummaryDelta(e) => self.push_event_at(
                 e.output_index,
                 ResponsesEvent {
@@ -24,20 +24,21 @@ impl ResponseBuilder {
                     delta: Some(&e.delta),
                     ..ResponsesEvent::new("response.reasoning_summary_text.delta")
                 },
+                out,
             ),
-            Event::SummaryDone(e) => self.on_summary_done(run, e),
-            Event::TextAdded(e) => self.on_text_added(run, e),
-            Event::TextDelta(e) => self.on_text_delta(run, e),
-            Event::AnnotationAdded(e) => self.on_annotation_added(run, e),
-            Event::TextDone(e) => self.on_text_done(run, e),
+            Event::SummaryDone(e) => self.on_summary_done(run, e, out),
+            Event::TextAdded(e) => self.on_text_added(run, e, out),
+            Event::TextDelta(e) => self.on_text_delta(run, e, out),
+            Event::AnnotationAdded(e) => self.on_annotation_added(run, e, out),
+            Event::TextDone(e) => self.on_text_done(run, e, out),
             Event::ArgumentsDelta(e) => {
                 if let Some(index) = self.find_open_item(e.output_index) {
-                    self.send_arguments_delta(index, &e.delta);
+                    self.send_arguments_delta(index, &e.delta, out);
                 }
             }
-            Event::ArgumentsDone(e) => self.on_arguments_done(run, e.output_index),
-            Event::HostedCallUpdated(e) => self.on_hosted_updated(run, e),
-            Event::ImageDelta(e) => self.on_partial_image(run, e),
+            Event::ArgumentsDone(e) => self.on_arguments_done(run, e.output_index, out),
+            Event::HostedCallUpdated(e) => self.on_hosted_updated(run, e, out),
+            Event::ImageDelta(e) => self.on_partial_image(run, e, out),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
             native_only_events!()
             | terminal_events!()
@@ -61,12 +62,17 @@ impl ResponseBuilder {
     }
 
     /// Closes an item of the root's output, unless it is a call that the server has yet to answer.
-    pub(crate) fn on_item_done(&mut self, run: &RunFold, root_index: u32) -> Option<&RawValue> {
+    pub(crate) fn on_item_done(
+        &mut self,
+        run: &RunFold,
+        root_index: u32,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<&RawValue> {
         let index = self.find_open_item(root_index)?;
         match &root_item(run, root_index)?.item {
-            Item::HostedCall(call) => self.on_hosted_done(index, call),
+            Item::HostedCall(call) => self.on_hosted_done(index, call, out),
             Item::ToolCall(call) if item::item_status(call.status, ItemPhase::Done) == "completed" => {
-                self.on_arguments_done(run, root_index);
+                self.on_arguments_done(run, root_index, out);
                 if self.items.get(index)?.style == ItemStyle::Mcp {
                     return None;
                 }
@@ -77,25 +83,25 @@ impl ResponseBuilder {
             | Item::ToolResult(_)
             | Item::FileProcessing(_) => {}
         }
-        self.close_item(run, index, &McpCallOutcome::INCOMPLETE)
+        self.close_item(run, index, &McpCallOutcome::INCOMPLETE, out)
     }
 
-    fn push_event_at(&mut self, root_index: u32, event: ResponsesEvent<'_>) {
+    fn push_event_at(&mut self, root_index: u32, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {
         if let Some(index) = self.find_open_item(root_index) {
-            self.push_item_event(index, event);
+            self.push_item_event(index, event, out);
         }
     }
 
-    fn on_summary_added(&mut self, e: &SummaryEvent) {
+    fn on_summary_added(&mut self, e: &SummaryEvent, out: &mut dyn ResponsesSink) {
         let event = ResponsesEvent {
             summary_index: Some(e.summary_index),
             part: Some(PartObject::summary_text("")),
             ..ResponsesEvent::new("response.reasoning_summary_part.added")
         };
-        self.push_event_at(e.output_index, event);
+        self.push_event_at(e.output_index, event, out);
     }
 
-    fn on_summary_done(&mut self, run: &RunFold, e: &SummaryEvent) {
+    fn on_summary_done(&mut self, run: &RunFold, e: &SummaryEvent, out: &mut dyn ResponsesSink) {
         let Some(fold) = root_item(run, e.output_index) else { return };
         let text = item::summary_text(&fold.item, e.summary_index);
         let text_done = ResponsesEvent {
@@ -103,16 +109,16 @@ impl ResponseBuilder {
             text: Some(text),
             ..ResponsesEvent::new("response.reasoning_summary_text.done")
         };
-        self.push_event_at(e.output_index, text_done);
+        self.push_event_at(e.output_index, text_done, out);
         let part_done = ResponsesEvent {
             summary_index: Some(e.summary_index),
             part: Some(PartObject::summary_text(text)),
             ..ResponsesEvent::new("response.reasoning_summary_part.done")
         };
-        self.push_event_at(e.output_index, part_done);
+        self.push_event_at(e.output_index, part_done, out);
     }
 
-    fn on_text_added(&mut self, run: &RunFold, e: &TextEvent) {
+    fn on_text_added(&mut self, run: &RunFold, e: &TextEvent, out: &mut dyn ResponsesSink) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
         let empty = TextBlock { refusal: block.refusal, ..TextBlock::new("") };
         let event = ResponsesEvent {
@@ -120,15 +126,15 @@ impl ResponseBuilder {
             part: Some(item::content_part(&empty, &self.references_url, &[])),
             ..ResponsesEvent::new("response.content_part.added")
         };
-        self.push_event_at(e.output_index, event);
+        self.push_event_at(e.output_index, event, out);
     }
 
-    fn on_text_delta(&mut self, run: &RunFold, e: &TextDelta) {
+    fn on_text_delta(&mut self, run: &RunFold, e: &TextDelta, out: &mut dyn ResponsesSink) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
         let (content_index, delta) = (Some(content_index), Some(e.delta.as_str()));
         if item::is_refusal(block) {
             let event = ResponsesEvent { content_index, delta, ..ResponsesEvent::new("response.refusal.delta") };
-            return self.push_event_at(e.output_index, event);
+            return self.push_event_at(e.output_index, event, out);
         }
         let logprobs = e.logprobs.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         self.store_logprobs(e.output_index, e.block_index, logprobs);
@@ -138,7 +144,7 @@ impl ResponseBuilder {
             logprobs: Some(logprobs),
             ..ResponsesEvent::new("response.output_text.delta")
         };
-        self.push_event_at(e.output_index, event);
+        self.push_event_at(e.output_index, event, out);
     }
 
     fn store_logprobs(&mut self, root_index: u32, block: u32, logprobs: &[Value]) {
@@ -152,7 +158,7 @@ impl ResponseBuilder {
         }
     }
 
-    fn on_annotation_added(&mut self, run: &RunFold, e: &AnnotationAdded) {
+    fn on_annotation_added(&mut self, run: &RunFold, e: &AnnotationAdded, out: &mut dyn ResponsesSink) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
         if item::is_refusal(block) {
             return;
@@ -163,10 +169,10 @@ impl ResponseBuilder {
             annotation: Some(AnnotationObject::new(&e.annotation, &self.references_url)),
             ..ResponsesEvent::new("response.output_text.annotation.added")
         };
-        self.push_event_at(e.output_index, event);
+        self.push_event_at(e.output_index, event, out);
     }
 
-    fn on_text_done(&mut self, run: &RunFold, e: &TextEvent) {
+    fn on_text_done(&mut self, run: &RunFold, e: &TextEvent, out: &mut dyn ResponsesSink) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
         let Some(item) = self.find_open_item(e.output_index).and_then(|index| self.items.get(index)) else { return };
         let content_index = Some(content_index);
@@ -178,100 +184,104 @@ impl ResponseBuilder {
             let (text, logprobs) = (Some(block.text()), Some(logprobs.as_slice()));
             ResponsesEvent { content_index, text, logprobs, ..ResponsesEvent::new("response.output_text.done") }
         };
-        self.push_event_at(e.output_index, text_done);
+        self.push_event_at(e.output_index, text_done, out);
         let part = Some(item::content_part(block, &self.references_url, &logprobs));
         let part_done = ResponsesEvent { content_index, part, ..ResponsesEvent::new("response.content_part.done") };
-        self.push_event_at(e.output_index, part_done);
+        self.push_event_at(e.output_index, part_done, out);
     }
 
-    fn send_arguments_delta(&mut self, index: usize, delta: &str) {
+    fn send_arguments_delta(&mut self, index: usize, delta: &str, out: &mut dyn ResponsesSink) {
         let Some(item) = self.items.get(index) else { return };
-        let event_type = format!("{}.delta", item.style.arguments_event());
-        self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) });
+        let event_type = item.style.arguments_delta_event();
+        self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) }, out);
     }
 
-    fn on_arguments_done(&mut self, run: &RunFold, root_index: u32) {
+    fn on_arguments_done(&mut self, run: &RunFold, root_index: u32, out: &mut dyn ResponsesSink) {
         let Some(index) = self.find_open_item(root_index) else { return };
         let Some(Item::ToolCall(call)) = root_item(run, root_index).map(|fold| &fold.item) else { return };
-        self.send_arguments_done(index, call.arguments.as_deref().unwrap_or_default());
+        self.send_arguments_done(index, call.arguments.as_deref().unwrap_or_default(), out);
     }
 
-    fn send_arguments_done(&mut self, index: usize, arguments: &str) {
+    fn send_arguments_done(&mut self, index: usize, arguments: &str, out: &mut dyn ResponsesSink) {
         let Some(item) = self.items.get_mut(index).filter(|item| item.arguments.is_none()) else { return };
-        let event_type = format!("{}.done", item.style.arguments_event());
+        let event_type = item.style.arguments_done_event();
         item.arguments = Some(arguments.to_owned());
-        self.push_item_event(index, ResponsesEvent { arguments: Some(arguments), ..ResponsesEvent::new(event_type) });
+        self.push_item_event(
+            index,
+            ResponsesEvent { arguments: Some(arguments), ..ResponsesEvent::new(event_type) },
+            out,
+        );
     }
 
     /// Sends arguments in one piece.
-    pub(super) fn send_arguments(&mut self, index: usize, arguments: &str) {
+    pub(super) fn send_arguments(&mut self, index: usize, arguments: &str, out: &mut dyn ResponsesSink) {
         if let Some(item) = self.items.get_mut(index) {
             item.arguments = None;
         }
         if !arguments.is_empty() {
-            self.send_arguments_delta(index, arguments);
+            self.send_arguments_delta(index, arguments, out);
         }
-        self.send_arguments_done(index, arguments);
+        self.send_arguments_done(index, arguments, out);
     }
 
-    fn on_hosted_updated(&mut self, run: &RunFold, e: &HostedCallUpdated) {
+    fn on_hosted_updated(&mut self, run: &RunFold, e: &HostedCallUpdated, out: &mut dyn ResponsesSink) {
         let Some(index) = self.find_open_item(e.output_index) else { return };
         let Some(Item::HostedCall(call)) = root_item(run, e.output_index).map(|fold| &fold.item) else { return };
-        self.send_input_delta(index, call);
+        self.send_input_delta(index, call, out);
         // The outcome of an MCP call comes after its arguments, which may be known only at its end.
         if hosted::is_mcp_call(call) && matches!(e.state.as_str(), "completed" | "failed") {
             return;
         }
         if matches!(e.state.as_str(), "interpreting" | "completed") {
-            self.send_input_done(index, call);
+            self.send_input_done(index, call, out);
         }
-        self.send_state(index, call, &e.state);
+        self.send_state(index, call, &e.state, out);
     }
 
     /// Sends the state of a hosted call once, if the protocol has an event for it.
-    fn send_state(&mut self, index: usize, call: &HostedCall, state: &str) {
+    fn send_state(&mut self, index: usize, call: &HostedCall, state: &str, out: &mut dyn ResponsesSink) {
         let item_type = hosted::hosted_item_type(&call.name);
         let Some(item) = self.items.get_mut(index) else { return };
         if !item_type.states.contains(&state) || item.sent_states.iter().any(|sent| sent == state) {
             return;
         }
         item.sent_states.push(state.to_owned());
-        self.push_item_event(index, ResponsesEvent::new(format!("response.{}.{state}", item_type.type_name)));
+        self.push_item_event(index, ResponsesEvent::new(format!("response.{}.{state}", item_type.type_name)), out);
     }
 
-    fn on_hosted_done(&mut self, index: usize, call: &HostedCall) {
-        self.send_input_delta(index, call);
-        self.send_input_done(index, call);
+    fn on_hosted_done(&mut self, index: usize, call: &HostedCall, out: &mut dyn ResponsesSink) {
+        self.send_input_delta(index, call, out);
+        self.send_input_done(index, call, out);
         if hosted::is_mcp_call(call) && hosted::streamed_input(call).is_none() {
-            self.send_hosted_arguments(index, &hosted::hosted_arguments(call));
+            self.send_hosted_arguments(index, &hosted::hosted_arguments(call), out);
         }
         match call.status {
             Some(ItemStatus::Incomplete) => {}
-            Some(ItemStatus::Failed) => self.send_state(index, call, "failed"),
-            _ => self.send_state(index, call, "completed"),
+            Some(ItemStatus::Failed) => self.send_state(index, call, "failed", out),
+            _ => self.send_state(index, call, "completed", out),
         }
     }
 
     /// Sends the arguments of a call that is not streamed.
-    fn send_hosted_arguments(&mut self, index: usize, arguments: &str) {
-        let event = ItemStyle::Mcp.arguments_event();
-        let delta = ResponsesEvent { delta: Some(arguments), ..ResponsesEvent::new(format!("{event}.delta")) };
-        self.push_item_event(index, delta);
-        let done = ResponsesEvent { arguments: Some(arguments), ..ResponsesEvent::new(format!("{event}.done")) };
-        self.push_item_event(index, done);
+    fn send_hosted_arguments(&mut self, index: usize, arguments: &str, out: &mut dyn ResponsesSink) {
+        let [delta, done] = [ItemStyle::Mcp.arguments_delta_event(), ItemStyle::Mcp.arguments_done_event()];
+        let delta = ResponsesEvent { delta: Some(arguments), ..ResponsesEvent::new(delta) };
+        self.push_item_event(index, delta, out);
+        let done = ResponsesEvent { arguments: Some(arguments), ..ResponsesEvent::new(done) };
+        self.push_item_event(index, done, out);
     }
 
     /// Sends the unsent suffix of the input. Input that does not extend the sent prefix waits for the end of the item.
-    fn send_input_delta(&mut self, index: usize, call: &HostedCall) {
+    fn send_input_delta(&mut self, index: usize, call: &HostedCall, out: &mut dyn ResponsesSink) {
         let Some(input) = hosted::streamed_input(call) else { return };
         let Some(item) = self.items.get_mut(index).filter(|item| !item.input_done) else { return };
         let Some(delta) = input.text.get(item.input_bytes_sent..).filter(|delta| !delta.is_empty()) else { return };
         item.input_bytes_sent = input.text.len();
         let event_type = format!("{}.delta", input.event);
-        self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) });
+        self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) }, out);
     }
 
-    fn send_input_done(&mut self, index: usize, call: &HostedCall) {
+    fn send_input_done(&mut self, index: usize, call: &HostedCall, out: &mut dyn ResponsesSink) {
         let Some(input) = hosted::streamed_input(call) else { return };
         let Some(item) = self.items.get_mut(index).filter(|item| !item.input_done) else { return };
         item.input_done = true;
@@ -280,10 +290,10 @@ impl ResponseBuilder {
             HostedInputKind::Code => ResponsesEvent { code: Some(input.text), ..done },
             HostedInputKind::Arguments => ResponsesEvent { arguments: Some(input.text), ..done },
         };
-        self.push_item_event(index, done);
+        self.push_item_event(index, done, out);
     }
 
-    fn on_partial_image(&mut self, run: &RunFold, e: &ImageDelta) {
+    fn on_partial_image(&mut self, run: &RunFold, e: &ImageDelta, out: &mut dyn ResponsesSink) {
         let Some(Item::HostedCall(call)) = root_item(run, e.output_index).map(|fold| &fold.item) else { return };
         if call.name != "image_generation" {
             return;
@@ -293,7 +303,7 @@ impl ResponseBuilder {
             partial_image_b64: Some(hosted::image_base64_or_url(&e.item.block().image_url.url)),
             ..ResponsesEvent::new("response.image_generation_call.partial_image")
         };
-        self.push_event_at(e.output_index, event);
+        self.push_event_at(e.output_index, event, out);
     }
 }
 
