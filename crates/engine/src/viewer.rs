@@ -151,20 +151,19 @@ impl Viewer {
         }
     }
 
-    /// The frames of one page of the log. At the head the topic takes over.
+    /// The frames of one page of the log. At the head the topic takes over. Cancel safe.
     async fn next_log_frames(&mut self) -> Result<Bytes, StoreError> {
-        // Viewers that read long logs as fast as they can would else take all workers from other users. Before anything is
-        // taken out of `self`: whoever waits for frames may stop waiting.
+        if self.projector.is_none() {
+            let (journal, view) = (&*self.journal, &self.view);
+            let (from, projection) = (view.history_start, view.projection.boxed_clone());
+            let projector = projector_at(journal, &self.owner, &self.thread, projection, from..self.cursor).await?;
+            self.projector = Some(projector);
+        }
+        // Viewers that read long logs as fast as they can would else take all workers from other users. Only now: what
+        // brings a projector to the cursor waits for the same permits.
         let _permit = if self.reads_long_pages { heavy_work::acquire_permit(&self.owner).await } else { None };
-        let mut projector = match self.projector.take() {
-            Some(projector) => projector,
-            None => {
-                let (journal, view) = (&*self.journal, &self.view);
-                let (from, projection) = (view.history_start, view.projection.boxed_clone());
-                projector_at(journal, &self.owner, &self.thread, projection, from..self.cursor).await?
-            }
-        };
         let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, VIEWER_PAGE).await?;
+        let Some(projector) = &mut self.projector else { return Ok(Bytes::new()) };
         self.reads_long_pages = page.records.len() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip_frames);
         let end_seq = self.end_seq.unwrap_or(Seq(u64::MAX));
@@ -177,7 +176,6 @@ impl Viewer {
         }
         self.view.skip_frames = frames.remaining_skip();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
-        self.projector = Some(projector);
         let (bytes, _, ended) = frames.into_parts();
         // A stream with a fixed end does not wait for live records.
         self.ended = ended || self.cursor >= end_seq || (self.at_head && self.end_seq.is_some());

@@ -16,6 +16,8 @@ pub enum Defect {
     TerminalTwice,
     /// One text delta is not logged (law 3).
     DeltaDropped,
+    /// A record is read again as soon as it is written: every delta costs more.
+    RecordParsedAgain,
 }
 
 impl Defect {
@@ -28,6 +30,7 @@ impl Defect {
             Self::EpochUnchecked => "epoch-unchecked",
             Self::TerminalTwice => "terminal-twice",
             Self::DeltaDropped => "delta-dropped",
+            Self::RecordParsedAgain => "record-parsed-again",
         }
     }
 

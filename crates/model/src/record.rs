@@ -6,6 +6,7 @@
 
 use crate::command::RequestUpdate;
 use crate::content::ContentPart;
+use crate::defects::Defect;
 use crate::definition::OnCrash;
 use crate::event::Event;
 use crate::history::{HistoryEntry, PriorHistory, RawItem};
@@ -102,6 +103,9 @@ impl Record {
             event: DecodedEvent(OnceLock::from(draft.event)),
         };
         record.checksum = record.compute_checksum(thread);
+        if Defect::RecordParsedAgain.is_planted() {
+            record.event = DecodedEvent(OnceLock::from(Event::decode(&record.public)));
+        }
         record
     }
 

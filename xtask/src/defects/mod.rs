@@ -33,7 +33,7 @@ pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
     let binaries = TestBinaries::build(repo, TEST_ARGUMENTS)?;
     let mut tally = TestCounts::default();
     for defect in DEFECT_CASES {
-        let judgement = check_defect(repo, &binaries, defect)?;
+        let judgement = check_defect(&binaries, defect)?;
         println!("defect {:<24}{judgement}", defect.name);
         match judgement {
             DefectVerdict::Caught => tally.passed += 1,
@@ -46,12 +46,12 @@ pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
     Ok(StepReport { counts: tally, failure })
 }
 
-fn check_defect(repo: &Repo, binaries: &TestBinaries, defect: &DefectCase) -> anyhow::Result<DefectVerdict> {
-    let without = run_guard_test(repo, binaries, defect, None)?;
+fn check_defect(binaries: &TestBinaries, defect: &DefectCase) -> anyhow::Result<DefectVerdict> {
+    let without = run_guard_test(binaries, defect, None)?;
     let (judgement, ran) = match outcome::verdict_without_defect(&outcome::classify_run(&without), defect) {
         Some(judgement) => (judgement, without),
         None => {
-            let with = run_guard_test(repo, binaries, defect, Some(defect.name))?;
+            let with = run_guard_test(binaries, defect, Some(defect.name))?;
             (outcome::verdict_with_defect(&outcome::classify_run(&with), defect), with)
         }
     };
@@ -62,13 +62,13 @@ fn check_defect(repo: &Repo, binaries: &TestBinaries, defect: &DefectCase) -> an
 }
 
 fn run_guard_test(
-    repo: &Repo,
     binaries: &TestBinaries,
     defect: &DefectCase,
     planted: Option<&str>,
 ) -> anyhow::Result<FinishedProcess> {
-    let mut command = Command::new(binaries.integration_tests(defect.package)?);
-    command.args(["--exact", defect.test]).current_dir(repo.root.join("crates").join(defect.package));
+    let binary = binaries.integration_tests(defect.package)?;
+    let mut command = Command::new(&binary.program);
+    command.args(["--exact", defect.test]).current_dir(&binary.crate_folder);
     command.env_remove(DEFECT_VARIABLE);
     if let Some(name) = planted {
         command.env(DEFECT_VARIABLE, name);

@@ -13,7 +13,14 @@ use crate::workspace::Repo;
 const INTEGRATION_TESTS: &str = "it";
 
 /// The binary of each crate's integration tests, by the crate's folder name.
-pub(crate) struct TestBinaries(BTreeMap<String, PathBuf>);
+pub(crate) struct TestBinaries(BTreeMap<String, TestBinary>);
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct TestBinary {
+    /// Where `cargo test` would run it.
+    pub(crate) crate_folder: PathBuf,
+    pub(crate) program: PathBuf,
+}
 
 impl TestBinaries {
     /// Runs `cargo <arguments>` without running the tests.
@@ -26,7 +33,7 @@ impl TestBinaries {
         Ok(Self(parse_artifacts(&String::from_utf8_lossy(&built.stdout))))
     }
 
-    pub(crate) fn integration_tests(&self, package: &str) -> anyhow::Result<&PathBuf> {
+    pub(crate) fn integration_tests(&self, package: &str) -> anyhow::Result<&TestBinary> {
         self.0.get(package).with_context(|| format!("the crate {package} has no integration tests"))
     }
 }
@@ -44,14 +51,15 @@ struct ArtifactTarget {
     name: String,
 }
 
-fn parse_artifacts(messages: &str) -> BTreeMap<String, PathBuf> {
+fn parse_artifacts(messages: &str) -> BTreeMap<String, TestBinary> {
     // Other messages have other members.
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
     let of_tests = artifacts.filter(|artifact| artifact.target.name == INTEGRATION_TESTS);
     of_tests
         .filter_map(|artifact| {
-            let folder = artifact.manifest_path.parent()?.file_name()?.to_string_lossy().into_owned();
-            Some((folder, artifact.executable?))
+            let crate_folder = artifact.manifest_path.parent()?.to_owned();
+            let name = crate_folder.file_name()?.to_string_lossy().into_owned();
+            Some((name, TestBinary { crate_folder, program: artifact.executable? }))
         })
         .collect()
 }
@@ -70,7 +78,8 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#,
         );
         let found = TestBinaries(parse_artifacts(messages));
-        assert_eq!(found.integration_tests("store").unwrap(), &PathBuf::from("/t/it-1"));
+        let expected = TestBinary { crate_folder: "/r/crates/store".into(), program: "/t/it-1".into() };
+        assert_eq!(found.integration_tests("store").unwrap(), &expected);
         assert!(found.integration_tests("engine").is_err());
     }
 }
