@@ -85,6 +85,11 @@ pub fn run_in_place<T>(work: impl FnOnce() -> T) -> T {
     if is_multi_thread() { tokio::task::block_in_place(work) } else { work() }
 }
 
+/// Runs `work` in place if it is long, and else at once: to give the other tasks to another thread costs more than short work.
+pub fn run_in_place_if<T>(is_long: bool, work: impl FnOnce() -> T) -> T {
+    if is_long { run_in_place(work) } else { work() }
+}
+
 fn is_multi_thread() -> bool {
     Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
 }

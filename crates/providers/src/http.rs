@@ -17,6 +17,7 @@
 
 mod client;
 mod failure;
+mod history_size;
 mod refused_history;
 mod request;
 mod response_reader;

@@ -2,7 +2,7 @@
 
 use super::{HEAVY_STATE_BYTES, ThreadSession, failure_log};
 use crate::run_waiters::settled_runs;
-use heavy_work::run_in_place;
+use heavy_work::run_in_place_if;
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};
@@ -197,7 +197,7 @@ impl ThreadSession<'_> {
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
         if !flight.published.load(Relaxed) {
             let publish = || context.shared.hub.publish(&context.thread, &flight.records);
-            if self.has_long_frames(&flight.records) { run_in_place(publish) } else { publish() }
+            run_in_place_if(self.has_long_frames(&flight.records), publish);
         }
         if self.is_paused()
             && let Some(at) = self.next_wake_at()

@@ -2,10 +2,11 @@
 
 use super::client::HttpProviderInner;
 use super::failure::FailureSource;
+use super::history_size::is_long_history;
 use super::retry_after::parse_retry_after_ms;
 use super::secrets::TurnSecrets;
 use super::turn_timeouts::TurnTimeouts;
-use heavy_work::run_in_place;
+use heavy_work::run_in_place_if;
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -27,6 +28,8 @@ pub(super) struct PreparedRequest {
     exact_inputs: ExactInputs,
     /// Recorded in the raw items of the response.
     pub(super) origin: String,
+    /// Writing it takes time.
+    is_long: bool,
 }
 
 /// Builds the request of a turn. Adds the provider's options to the turn, and omits what the service is known to refuse.
@@ -56,10 +59,10 @@ pub(super) async fn prepare_request(
     turn.history =
         shared.refused_history.strip_refused(&turn.thread, &origin, &turn.history, settings.dialect.refusal_scope());
     let target = RequestTarget { model, origin: &origin, store: false };
-    // The history may be long, and its images are in it.
-    let body = run_in_place(|| settings.dialect.build_request(turn, &target));
+    let is_long = is_long_history(&turn.history);
+    let body = run_in_place_if(is_long, || settings.dialect.build_request(turn, &target));
     let exact_inputs = settings.dialect.exact_inputs(turn, &target);
-    Ok(PreparedRequest { headers, body, exact_inputs, origin })
+    Ok(PreparedRequest { headers, body, exact_inputs, origin, is_long })
 }
 
 /// The agent's options replace the provider's.
@@ -124,7 +127,8 @@ pub(super) async fn send_request(
     let source = FailureSource::from_inner(shared);
     let mut request = Request::new(Method::POST, shared.endpoint.clone());
     *request.headers_mut() = prepared.headers.clone();
-    *request.body_mut() = Some(run_in_place(|| write_body(&prepared.body, &prepared.exact_inputs)).into());
+    let body = run_in_place_if(prepared.is_long, || write_body(&prepared.body, &prepared.exact_inputs));
+    *request.body_mut() = Some(body.into());
     let response = timeouts.timeout(&source, Box::pin(shared.client.0.execute(request))).await?;
     let response = response.map_err(|error| source.request_failed(&error))?;
     let status = response.status();
