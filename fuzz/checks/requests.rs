@@ -12,7 +12,7 @@ const PARTS_MAX: usize = 64;
 pub(crate) fn a_responses_request(bytes: &[u8]) {
     let Some(body) = object(bytes) else { return };
     is_short(protocol::responses::parse_responses_request(&body));
-    is_short(protocol::responses::parse_metadata(&body));
+    is_short(protocol::responses::check_metadata(&body));
     if let Some(items) = body.get("input") {
         is_short(protocol::responses::parse_conversation_items(items));
     }

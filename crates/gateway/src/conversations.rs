@@ -8,11 +8,12 @@ use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::responses::{ResponseRef, input_items_of_run, read_response};
 use model::error::{ErrorCode, truncate_text};
-use model::json::JsonObject;
+use model::json::{ExactObject, JsonObject};
 use model::ports::{AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, RunFilter, RunRow};
 use model::{Millis, TaskId, ThreadId, UserId};
 use protocol::client_input::ClientInput;
-use protocol::responses::{parse_conversation_items, parse_metadata};
+use protocol::responses::{check_metadata, parse_conversation_items};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use uuid::Uuid;
@@ -32,6 +33,15 @@ pub struct Conversation {
     data: ConversationData,
 }
 
+/// A conversation as clients see it. Not a JSON value, which would round the numbers of its metadata.
+#[derive(Serialize)]
+pub struct ConversationObject {
+    id: String,
+    object: &'static str,
+    created_at: u64,
+    metadata: ExactObject,
+}
+
 /// Whether a request must have items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemsField {
@@ -39,16 +49,15 @@ enum ItemsField {
     Required,
 }
 
-/// Creates a conversation from the body of a request.
+/// Creates a conversation from the body of a request. Its metadata comes apart, with its numbers as they were written.
 pub async fn create_conversation(
     gateway: &Gateway,
     user: &UserId,
     body: &JsonObject,
+    metadata: ExactObject,
 ) -> Result<Conversation, Rejection> {
-    let data = ConversationData {
-        metadata: parse_metadata(body)?,
-        items: parse_new_items(gateway, user, body, ItemsField::Optional).await?,
-    };
+    check_metadata(body)?;
+    let data = ConversationData { metadata, items: parse_new_items(gateway, user, body, ItemsField::Optional).await? };
     let id = Uuid::now_v7();
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
@@ -67,8 +76,9 @@ pub async fn update_conversation(
     user: &UserId,
     id: &str,
     body: &JsonObject,
+    metadata: ExactObject,
 ) -> Result<Conversation, Rejection> {
-    let metadata = parse_metadata(body)?;
+    check_metadata(body)?;
     let conversation = change_conversation(gateway, user, id, |data| {
         data.metadata.clone_from(&metadata);
         Ok(())
@@ -165,9 +175,13 @@ fn conversation_not_found(id: &str) -> Rejection {
 
 impl Conversation {
     #[must_use]
-    pub fn to_json(&self) -> Value {
-        let (created_at, metadata) = (self.created_at / MILLIS_PER_SECOND, &self.data.metadata);
-        json!({ "id": self.id, "object": "conversation", "created_at": created_at, "metadata": metadata })
+    pub fn into_object(self) -> ConversationObject {
+        ConversationObject {
+            id: self.id,
+            object: "conversation",
+            created_at: self.created_at / MILLIS_PER_SECOND,
+            metadata: self.data.metadata,
+        }
     }
 
     fn to_row(&self) -> AliasRow {

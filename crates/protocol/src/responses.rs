@@ -11,6 +11,6 @@ mod wire;
 pub use input_items::InputItems;
 pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseHead, ResponsesSink, approval_arguments};
 pub use project::{PendingResponse, PendingStatus, ResponsesProjection};
-pub use request::{ResponsesRequest, parse_conversation_items, parse_metadata, parse_responses_request};
+pub use request::{ResponsesRequest, check_metadata, parse_conversation_items, parse_responses_request};
 pub(crate) use wire::ResponsesEvent;
 pub use wire::SERVER_LABEL;

@@ -5,6 +5,7 @@ use super::fixtures::{
     LogWriter, nth_run, nth_thread, other_user, start_command, submission, test_user, with_idempotency_key,
 };
 use futures_util::future::join_all;
+use model::json::ExactValue;
 use model::ports::AliasKind::{AgentRun, BlockSession, Conversation, DeletedResponse};
 use model::ports::{
     AliasData, AliasKind, AliasRow, AliasUpdate, AppendOutcome, Checkpoint, ConversationData, DirectoryChange, Journal,
@@ -27,7 +28,7 @@ pub fn nth_alias(kind: AliasKind, name: &str, n: usize) -> AliasRow {
 #[must_use]
 pub fn conversation_data(text: &str) -> ConversationData {
     let mut data = ConversationData { items: vec![json!({ "text": text, "n": 0.1 })], ..ConversationData::default() };
-    data.metadata.insert("note".to_owned(), json!(text));
+    data.metadata.insert("note".to_owned(), ExactValue::from(json!(text)));
     data
 }
 

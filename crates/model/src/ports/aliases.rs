@@ -1,7 +1,7 @@
 //! Aliases: client-side names of threads, with per-protocol data.
 
 use crate::id::ThreadId;
-use crate::json::JsonObject;
+use crate::json::ExactObject;
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl AliasData {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConversationData {
-    pub metadata: JsonObject,
+    pub metadata: ExactObject,
     /// Items that no run has consumed yet.
     pub items: Vec<Value>,
 }

@@ -217,8 +217,13 @@ fn parse_conversation_id(body: &JsonObject) -> Result<Option<String>, InvalidFie
 }
 
 /// Parses the metadata of a request.
-pub fn parse_metadata(body: &JsonObject) -> Result<JsonObject, InvalidField> {
+fn parse_metadata(body: &JsonObject) -> Result<JsonObject, InvalidField> {
     Ok(optional_object(body, "metadata", "")?.cloned().unwrap_or_default())
+}
+
+/// Checks the metadata of a body whose caller keeps it in exact form.
+pub fn check_metadata(body: &JsonObject) -> Result<(), InvalidField> {
+    optional_object(body, "metadata", "").map(drop)
 }
 
 #[cfg(test)]

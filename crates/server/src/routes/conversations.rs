@@ -10,7 +10,9 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use gateway::conversations::{create_conversation, delete_conversation, find_conversation, update_conversation};
+use gateway::conversations::{
+    ConversationObject, create_conversation, delete_conversation, find_conversation, update_conversation,
+};
 use model::json::JsonObject;
 use serde_json::{Value, json};
 
@@ -19,19 +21,20 @@ pub(crate) async fn create(
     caller: Caller,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ConversationObject>, Problem> {
     let mut json = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?;
     let _large = json.take_permit();
+    let metadata = json.metadata();
     let body: JsonObject = json.into_object()?;
-    Ok(Json(create_conversation(&app.gateway, &caller.user, &body).await?.to_json()))
+    Ok(Json(create_conversation(&app.gateway, &caller.user, &body, metadata).await?.into_object()))
 }
 
 pub(crate) async fn get(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
-    Ok(Json(find_conversation(&app.gateway, &caller.user, &id).await?.to_json()))
+) -> Result<Json<ConversationObject>, Problem> {
+    Ok(Json(find_conversation(&app.gateway, &caller.user, &id).await?.into_object()))
 }
 
 pub(crate) async fn update(
@@ -40,9 +43,11 @@ pub(crate) async fn update(
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, Problem> {
-    let body: JsonObject = JsonBody::read(&headers, body, &app.limits, &caller.user).await?.into_object()?;
-    Ok(Json(update_conversation(&app.gateway, &caller.user, &id, &body).await?.to_json()))
+) -> Result<Json<ConversationObject>, Problem> {
+    let json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
+    let metadata = json.metadata();
+    let body: JsonObject = json.into_object()?;
+    Ok(Json(update_conversation(&app.gateway, &caller.user, &id, &body, metadata).await?.into_object()))
 }
 
 pub(crate) async fn delete(

@@ -182,11 +182,17 @@ async fn metadata_come_back_as_they_were_sent() {
     let texts = r#""metadata":{"amount":"123456789012345678901234567890","e":"-0.0","pi":"3.140e0"}"#;
     assert_exact(&response.text, texts, "the response");
     let response = format!("/v1/responses/{}", response.json()["id"].as_str().unwrap());
+    let created = hw.post_text("/v1/conversations", format!(r#"{{"metadata":{EDITED}}}"#)).await;
+    assert_exact(&created.text, &format!("\"metadata\":{EDITED}"), "the new conversation");
+    let conversation = format!("/v1/conversations/{}", created.json()["id"].as_str().unwrap());
+    let changed = hw.post_text(&conversation, r#"{"metadata":{"n":1e2}}"#.to_owned()).await;
+    assert_exact(&changed.text, r#""metadata":{"n":1e2}"#, "the changed conversation");
     for _ in ["live", "restarted"] {
         let path = format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
         assert_exact(&hw.get(&path).await.text, &format!("\"metadata\":{EDITED}"), "the task");
         assert_exact(&events(&hw, &task).await, &format!("\"metadata\":{EDITED}"), "the events");
         assert_exact(&hw.get(&response).await.text, texts, "the stored response");
+        assert_exact(&hw.get(&conversation).await.text, r#""metadata":{"n":1e2}"#, "the stored conversation");
         let history = hw.get("/api/v1/agent/history?threadId=mine").await.text;
         assert_exact(&history, &EDITED[..EDITED.len() - 1], "the history");
         hw.kill9();

@@ -12,8 +12,8 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use gateway::conversations::{
-    add_conversation_items, find_conversation, find_conversation_item, items_of_run, remove_conversation_item,
-    started_runs,
+    ConversationObject, add_conversation_items, find_conversation, find_conversation_item, items_of_run,
+    remove_conversation_item, started_runs,
 };
 use model::error::truncate_text;
 use model::json::JsonObject;
@@ -76,8 +76,8 @@ pub(crate) async fn delete(
     State(app): State<App>,
     caller: Caller,
     Path((id, item)): Path<(String, String)>,
-) -> Result<Json<Value>, Problem> {
-    Ok(Json(remove_conversation_item(&app.gateway, &caller.user, &id, &item).await?.to_json()))
+) -> Result<Json<ConversationObject>, Problem> {
+    Ok(Json(remove_conversation_item(&app.gateway, &caller.user, &id, &item).await?.into_object()))
 }
 
 /// A page of a listing under construction.
