@@ -36,10 +36,10 @@ pub struct Conversation {
 /// A conversation as clients see it. Not a JSON value, which would round the numbers of its metadata.
 #[derive(Serialize)]
 pub struct ConversationObject {
-    id: String,
-    object: &'static str,
     created_at: u64,
+    id: String,
     metadata: ExactObject,
+    object: &'static str,
 }
 
 /// Whether a request must have items.
@@ -177,10 +177,10 @@ impl Conversation {
     #[must_use]
     pub fn into_object(self) -> ConversationObject {
         ConversationObject {
-            id: self.id,
-            object: "conversation",
             created_at: self.created_at / MILLIS_PER_SECOND,
+            id: self.id,
             metadata: self.data.metadata,
+            object: "conversation",
         }
     }
 
