@@ -110,8 +110,8 @@ impl Hub {
     }
 }
 
-/// One watched thread. Who needs both locks takes that of the lanes first. Whoever commits takes only that of the feed, and
-/// never waits for frames to be written.
+/// One watched thread. Lock order: `lanes`, then `feed`. A commit locks only `feed`, so it never waits while frames are
+/// written.
 #[derive(Default)]
 pub(crate) struct Topic {
     lanes: Mutex<Lanes>,

@@ -42,7 +42,7 @@ pub enum MachineInput {
     Timer(TimerId),
     /// The process that executed the run died; this one has folded its log.
     Recovered,
-    /// The run is not resumed: whoever tried it failed before anything was logged.
+    /// The run is not resumed: every attempt failed before it logged anything.
     RecoveryFailed(ErrorInfo),
 }
 

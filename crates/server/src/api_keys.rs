@@ -78,7 +78,7 @@ pub(crate) struct ApiKeys {
     refreshing: Mutex<()>,
 }
 
-/// All keys by digest. Revoked ones stay known, so that whoever presents one can be told.
+/// All keys by digest. Revoked keys stay in the map, so that a client with a revoked key gets that error.
 #[derive(Debug, Default)]
 struct KeyTable {
     active: HashMap<String, ApiKeyEntry>,

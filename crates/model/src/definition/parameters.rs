@@ -13,7 +13,7 @@ const IN_PLACE_SCHEMAS: [&str; 3] = ["if", "then", "else"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredParameters {
     names: BTreeSet<String>,
-    /// The schema says in so many words that it takes other arguments.
+    /// The schema explicitly accepts other arguments.
     takes_others: bool,
 }
 

@@ -154,7 +154,7 @@ fn a_handoff_tool_is_named_in_snake_case() {
     assert_eq!(handoff_tool_name("USA guide"), "transfer_to_usa_guide");
 }
 
-/// Readers of a log rely on these limits, whoever wrote it.
+/// Readers rely on these limits in every log, also in one of another version.
 #[test]
 fn the_limits_of_the_log_are_fixed() {
     let log = (RECORD_BYTES_MAX, DONE_REPEAT_BYTES_MAX, DELTA_BYTES_MAX);

@@ -9,7 +9,7 @@ use model::usage::Usage;
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
 
-/// The frames of so many deltas are counted, after those of as many others.
+/// Number of deltas that are counted, and of those before them that only fill buffers.
 const COUNTED_DELTAS: usize = 1_000;
 /// The texts that projections hold grow, by doubling: a few allocations for all deltas together.
 const GROWTH_MAX: u64 = 8;

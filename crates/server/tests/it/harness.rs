@@ -68,7 +68,7 @@ impl Server {
         Self::with_env(config, scenarios, Vec::new())
     }
 
-    /// A process that may have so many descriptors, with the demo's config and additions to it.
+    /// A process with a limit on open descriptors, the demo's config and additions to it.
     pub(crate) fn with_descriptors(most: u32, more: &str, scenarios: &str) -> Self {
         Self::with_env(&format!("{DEMO}\n{more}\n"), scenarios, vec![(DESCRIPTORS, most.to_string())])
     }

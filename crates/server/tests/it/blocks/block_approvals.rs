@@ -115,7 +115,7 @@ async fn an_approval_of_another_session_is_not_found() {
     named["session_id"] = json!("s2");
     first.send_json(&named).await;
     first.read_until("error").await;
-    // Whoever names the session means it.
+    // A message that names a session applies to that session.
     named["session_id"] = json!("s1");
     second.send_json(&named).await;
     assert_eq!(result(&mut first).await["status"], "error");
