@@ -9,7 +9,6 @@ use crate::wakeup::Wakeup;
 use model::{Millis, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The longest sleep of the wake loop: a clock that was set forward is noticed after this time.
@@ -82,7 +81,7 @@ impl ActorRegistry {
         metrics::gauge!("headwater_live_threads").set(gauge_value(actors.wakeups.len()));
         drop(actors);
         let (shared, owner, thread) = (Arc::clone(&self.shared), owner.clone(), thread.clone());
-        let context = ThreadContext { shared, owner, thread, wakeup, gives_up, has_progressed: AtomicBool::new(false) };
+        let context = ThreadContext::new(shared, owner, thread, wakeup, gives_up);
         tokio::spawn(Arc::clone(self).run_until_retired(context, new_thread));
     }
 

@@ -16,10 +16,11 @@
 
 use crate::sync::{Mutex, MutexGuard, lock};
 use bytes::{Bytes, BytesMut};
+use foldhash::HashMap;
 use model::limits::WRITE_BYTES_MAX;
 use model::ports::{FrameEnd, Frames, Projection};
 use model::{Record, Seq, ThreadId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -27,7 +28,7 @@ use std::task::Waker;
 const COALESCED_BYTES_MAX: usize = 4 * 1024;
 /// Up to this many viewers are woken on the store's own thread, which all threads share; more of them by the actor.
 const INLINE_PUBLISH_VIEWERS_MAX: usize = 16;
-const LANE_BYTES_MAX: usize = 256 * 1024;
+const LANE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Hub {

@@ -5,10 +5,10 @@
 //! (an append with an unknown outcome, a deleted thread, the end of the process) wakes the waiters of the whole thread.
 
 use crate::sync::{Mutex, lock};
+use foldhash::HashMap;
 use model::ports::DirectoryChange;
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId};
-use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
 

@@ -33,7 +33,7 @@ use model::{Millis, Seq};
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A state of this size is folded, copied and serialised beside the async workers.
@@ -226,14 +226,17 @@ impl<'a> ThreadSession<'a> {
                 SessionEvent::AppendDone(AppendOutcome::Rejected(why) | AppendOutcome::Unknown(why)) => {
                     return TermEnd::Retry(why);
                 }
-                // An append that waits for room is not done; see `batch::append_when_there_is_room`.
+                // An append that waits for room is not done; see `poll_append`.
                 SessionEvent::AppendDone(AppendOutcome::NoSpace) => {
                     return TermEnd::Retry(StoreError::NoSpace.to_string());
                 }
                 SessionEvent::Inputs => {
-                    for input in std::mem::take(&mut self.ready_inputs) {
+                    let mut inputs = std::mem::take(&mut self.ready_inputs);
+                    for input in inputs.drain(..) {
                         self.step_beside_workers(input).await;
                     }
+                    // Its buffer serves the next ones.
+                    self.ready_inputs = inputs;
                 }
                 SessionEvent::Timer(id) => {
                     if let Err(error) = self.on_timer(id).await {
@@ -294,8 +297,8 @@ impl<'a> ThreadSession<'a> {
             return false;
         }
         // A timer that is due answers the run.
-        let due = self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
-        (self.is_paused() && !due) || (self.run.is_none() && !has_rows)
+        let is_due = || self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
+        (self.run.is_none() && !has_rows) || (self.is_paused() && !is_due())
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -317,7 +320,7 @@ impl<'a> ThreadSession<'a> {
         if self.context.wakeup.poll_notified(cx).is_ready() {
             return Poll::Ready(SessionEvent::Wakeup);
         }
-        if let Poll::Ready(timer) = self.timers.poll_due(cx, self.context.shared.ports.clock.now()) {
+        if let Poll::Ready(timer) = self.timers.poll_due(cx, &*self.context.shared.ports.clock) {
             return Poll::Ready(SessionEvent::Timer(timer));
         }
         if self.poll_hook(cx).is_ready() {
@@ -326,24 +329,6 @@ impl<'a> ThreadSession<'a> {
         match self.input_capacity() {
             0 => Poll::Pending,
             room => self.effect_streams.poll_ready(cx, room, &mut self.ready_inputs).map(|()| SessionEvent::Inputs),
-        }
-    }
-
-    /// The outcome of the append in flight. While nothing waits for it, it need not wake the session: the store publishes
-    /// the records itself (see `publish_on_commit`), and the next poll finds the outcome.
-    fn poll_append(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
-        let is_running =
-            self.run.is_some() && !self.is_paused() && self.context.shared.stop_mode() == StopMode::Running;
-        let needs_outcome = !is_running || !self.next_batch.is_empty() || self.input_capacity() == 0;
-        let Some(flight) = &mut self.in_flight else { return Poll::Pending };
-        if needs_outcome || !flight.tools.is_empty() {
-            flight.outcome.as_mut().poll(cx)
-        } else {
-            match flight.outcome.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                // Nobody calls back when there is room again.
-                Poll::Pending if flight.waits_for_space() => flight.outcome.as_mut().poll(cx),
-                polled => polled,
-            }
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) recovery: RecoveryTracker,
     /// The schemas of the tools of all runs.
     pub(crate) schemas: SchemaCache,
+    /// Looked up once: it counts every delta.
+    pub(crate) records_total: metrics::Counter,
     stop: AtomicU8,
 }
 
@@ -42,6 +44,7 @@ impl Shared {
             wake_schedule: WakeSchedule::default(),
             recovery: RecoveryTracker::default(),
             schemas: SchemaCache::default(),
+            records_total: metrics::counter!("headwater_records_total"),
             stop,
         }
     }
@@ -66,13 +69,38 @@ pub(crate) struct ThreadContext {
     pub(crate) owner: UserId,
     pub(crate) thread: ThreadId,
     pub(crate) wakeup: Arc<Wakeup>,
+    pub(crate) publisher: Arc<ThreadPublisher>,
     /// Earlier processes crashed while they resumed the thread: its run fails.
     pub(crate) gives_up: bool,
     /// Something was logged since this was last looked at.
     pub(crate) has_progressed: AtomicBool,
 }
 
+/// Whom to tell of new records of a thread. The store holds it while it appends; it must not hold the store.
+pub(crate) struct ThreadPublisher {
+    pub(crate) thread: ThreadId,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) run_waiters: Arc<RunWaiters>,
+    pub(crate) wakeup: Arc<Wakeup>,
+}
+
 impl ThreadContext {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        owner: UserId,
+        thread: ThreadId,
+        wakeup: Arc<Wakeup>,
+        gives_up: bool,
+    ) -> Self {
+        let publisher = Arc::new(ThreadPublisher {
+            thread: thread.clone(),
+            hub: Arc::clone(&shared.hub),
+            run_waiters: Arc::clone(&shared.run_waiters),
+            wakeup: Arc::clone(&wakeup),
+        });
+        Self { shared, owner, thread, wakeup, publisher, gives_up, has_progressed: AtomicBool::new(false) }
+    }
+
     /// Something was logged, or there is nothing to do.
     pub(crate) fn mark_progress(&self) {
         self.has_progressed.store(true, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use machine::TimerId;
 use model::Millis;
+use model::ports::Clock;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -33,8 +34,9 @@ impl Timers {
 
     /// Removes and returns a timer that is due. Approvals are also due by the wall clock, by which the store refuses
     /// decisions: it may have been set forward.
-    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, now: Millis) -> Poll<TimerId> {
-        let is_expired = |(id, at, _): &(TimerId, Millis, Instant)| matches!(id, TimerId::Approval(_)) && *at <= now;
+    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, clock: &dyn Clock) -> Poll<TimerId> {
+        let is_expired =
+            |(id, at, _): &(TimerId, Millis, Instant)| matches!(id, TimerId::Approval(_)) && *at <= clock.now();
         if let Some(index) = self.armed.iter().position(is_expired) {
             self.sleep = None;
             return Poll::Ready(self.armed.swap_remove(index).0);

@@ -9,7 +9,7 @@ use model::{Seq, ThreadId, UserId};
 use std::future::poll_fn;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// A page of the log for one viewer: small, because each of a thousand viewers that fell behind holds one.
 const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
@@ -104,7 +104,13 @@ impl Viewer {
     /// The next frames, at most one write; `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
         while !self.ended {
-            let bytes = if self.at_head { self.next_live_frames().await } else { self.next_log_frames().await? };
+            let bytes = if self.at_head {
+                // Moved, not borrowed: a projector is not `Sync`, and the future may move to another thread.
+                let this = &mut *self;
+                poll_fn(move |cx| this.poll_live(cx)).await
+            } else {
+                self.next_log_frames().await?
+            };
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
             }
@@ -112,22 +118,22 @@ impl Viewer {
         Ok(None)
     }
 
-    async fn next_live_frames(&mut self) -> Bytes {
-        // Moved, not borrowed: a projector is not `Sync`, and the future may move to another thread.
-        let this = &mut *self;
-        let frames = poll_fn(move |cx| {
-            let request = FrameRequest {
-                slot: this.slot,
-                lane: &this.view.lane,
-                cursor: this.cursor,
-                projector: this.projector.as_deref(),
-            };
-            match this.topic.poll_frames(&request, cx.waker()) {
-                LaneFrames::Pending => Poll::Pending,
-                frames => Poll::Ready(frames),
-            }
-        });
-        match frames.await {
+    /// Whether [`Viewer::poll_live`] has the next frames.
+    pub const fn is_live(&self) -> bool {
+        self.at_head && !self.ended
+    }
+
+    /// The next frames of a viewer that [is live](Viewer::is_live): what [`Viewer::next`] returns, without a future that has
+    /// to be kept while nothing happens. Empty when the viewer is not live any more, or when there is more.
+    pub fn poll_live(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        let request = FrameRequest {
+            slot: self.slot,
+            lane: &self.view.lane,
+            cursor: self.cursor,
+            projector: self.projector.as_deref(),
+        };
+        Poll::Ready(match self.topic.poll_frames(&request, cx.waker()) {
+            LaneFrames::Pending => return Poll::Pending,
             // The lane's frames are shared, so they are all there. The log has them one by one.
             LaneFrames::Frames { last_seq, .. } if self.view.skip_frames > 0 && last_seq > self.cursor => {
                 self.at_head = false;
@@ -143,12 +149,12 @@ impl Viewer {
                 self.at_head = false;
                 Bytes::new()
             }
-            LaneFrames::Closed | LaneFrames::Pending => {
+            LaneFrames::Closed => {
                 self.ended = true;
                 self.interrupted = true;
                 Bytes::new()
             }
-        }
+        })
     }
 
     /// The frames of one page of the log. At the head the topic takes over. Cancel safe.

@@ -8,6 +8,8 @@ use crate::rejection::Rejection;
 use model::TaskId;
 use model::error::ErrorCode;
 use model::ports::{BoxFuture, StorageSpace};
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// A disk that has room again before this time interrupts nobody.
@@ -31,16 +33,21 @@ impl StorageAlarm {
 
     /// Waits until there is something to say, and returns it. Cancel safe.
     pub async fn next_notice(&mut self, gateway: &Gateway) -> &'static str {
+        poll_fn(|cx| self.poll_notice(gateway, cx)).await
+    }
+
+    /// As [`Self::next_notice`].
+    pub fn poll_notice(&mut self, gateway: &Gateway, cx: &mut Context<'_>) -> Poll<&'static str> {
         loop {
-            self.changed.as_mut().await;
+            ready!(self.changed.as_mut().poll(cx));
             let journal = &gateway.engine.ports().journal;
             let before = std::mem::replace(&mut self.known, journal.space());
             self.changed = journal.space_changed(self.known);
             match self.known {
                 // It changed twice: nothing to say.
                 known if known == before => {}
-                StorageSpace::Full => return FULL,
-                StorageSpace::Available => return AVAILABLE,
+                StorageSpace::Full => return Poll::Ready(FULL),
+                StorageSpace::Available => return Poll::Ready(AVAILABLE),
             }
         }
     }

@@ -1,13 +1,15 @@
 //! Reading JSON from outside: leniently where models and their services wrote it, strictly where two readers could
-//! understand it in two ways.
+//! understand it in two ways. And writing it fast.
 
 mod exact_value;
 mod tagged;
 mod unique_keys;
+mod writer;
 
 pub use exact_value::{ExactObject, ExactValue, NumberText, to_exact_object, to_exact_value};
 pub(crate) use tagged::{read_tag, unknown_tag};
 pub use unique_keys::{JsonLimits, parse_unique_json};
+pub use writer::write_json;
 
 use serde::Deserialize;
 use serde_json::Value;

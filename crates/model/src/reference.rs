@@ -153,6 +153,11 @@ impl CitationScanner {
 
     fn scan(&mut self, piece: &str, is_valid: impl Fn(u32) -> bool) -> Vec<Annotation> {
         let mut found = Vec::new();
+        // Nearly every chunk is outside of markers and starts none.
+        if self.state == MarkerState::Outside && !piece.contains('[') {
+            self.chars_seen = self.chars_seen.saturating_add(u32::try_from(piece.chars().count()).unwrap_or(u32::MAX));
+            return found;
+        }
         for c in piece.chars() {
             let here = self.chars_seen;
             self.chars_seen = self.chars_seen.saturating_add(1);

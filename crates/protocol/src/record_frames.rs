@@ -4,7 +4,7 @@
 //! the record's own cursor, which is valid in every projection; the frames before it have a cursor inside the record, which
 //! is valid in their own projection only.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 use model::cursor::{Cursor, CursorError, FramePosition};
 use model::ports::Frames;
 use model::{Record, Seq};
@@ -79,7 +79,7 @@ impl<'a> RecordFrames<'a> {
 /// Appends a wire type as JSON.
 pub(crate) fn write_json(out: &mut BytesMut, data: &impl Serialize) {
     // The keys are texts and the numbers finite, so this cannot fail.
-    let _ok = serde_json::to_writer(out.writer(), data);
+    let _ok = model::json::write_json(out, data);
 }
 
 /// Appends an object up to where another member can follow.

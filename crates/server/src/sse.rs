@@ -13,16 +13,17 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::Viewer;
 use futures_core::future::BoxFuture;
-use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::queue_cancel::QueueCancelFrames;
 use gateway::storage_alarm::StorageAlarm;
 use gateway::stream_limiter::StreamPermit;
 use gateway::stream_start::{self, StreamStart, StreamUntil};
+use http_body::Frame;
 use model::error::ErrorCode;
 use model::ports::StoreError;
 use std::future::pending;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
@@ -111,15 +112,68 @@ pub(crate) fn sse_response_with_permit(
         _permit: permit,
     });
     let mut response = sse_head();
-    *response.body_mut() = Body::from_stream(stream::unfold(Some(stream), |stream| async {
-        let mut stream = stream?;
-        match stream.next().await {
-            Ok(Some(bytes)) => Some((Ok(bytes), Some(stream))),
-            Ok(None) => None,
-            Err(error) => Some((Err(error), None)),
-        }
-    }));
+    *response.body_mut() = Body::new(SseBody::Between(stream));
     response
+}
+
+/// A stream as the body of a response. While it is live, which is nearly always, it is polled as it is; what has to wait for
+/// the store is a future.
+enum SseBody {
+    Between(Box<SseStream>),
+    Waiting(BoxFuture<'static, (Box<SseStream>, NextBytes)>),
+    Ended,
+}
+
+type NextBytes = Result<Option<Bytes>, StreamError>;
+
+impl http_body::Body for SseBody {
+    type Data = Bytes;
+    type Error = StreamError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
+        let this = self.get_mut();
+        loop {
+            let next = match std::mem::replace(this, Self::Ended) {
+                Self::Ended => return Poll::Ready(None),
+                Self::Between(mut stream) => match stream.poll_live(cx) {
+                    LivePoll::Bytes(next) => (stream, next),
+                    LivePoll::Pending => {
+                        *this = Self::Between(stream);
+                        return Poll::Pending;
+                    }
+                    LivePoll::NotLive => {
+                        *this = Self::Waiting(Box::pin(async move {
+                            let next = stream.next().await;
+                            (stream, next)
+                        }));
+                        continue;
+                    }
+                },
+                Self::Waiting(mut waiting) => match waiting.as_mut().poll(cx) {
+                    Poll::Ready(next) => next,
+                    Poll::Pending => {
+                        *this = Self::Waiting(waiting);
+                        return Poll::Pending;
+                    }
+                },
+            };
+            return Poll::Ready(match next {
+                (stream, Ok(Some(bytes))) => {
+                    *this = Self::Between(stream);
+                    Some(Ok(Frame::data(bytes)))
+                }
+                (_, Ok(None)) => None,
+                (_, Err(error)) => Some(Err(error)),
+            });
+        }
+    }
+}
+
+enum LivePoll {
+    Bytes(NextBytes),
+    Pending,
+    /// [`SseStream::next`] has to be awaited.
+    NotLive,
 }
 
 /// The first bytes. Some proxies and clients wait for them, and `retry` is known before the connection can break.
@@ -167,7 +221,61 @@ struct SseStream {
 }
 
 impl SseStream {
-    async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
+    /// What [`Self::next`] returns, as long as nothing has to be awaited but frames and the time.
+    fn poll_live(&mut self, cx: &mut Context<'_>) -> LivePoll {
+        let is_usual = self.preamble.is_none() && !self.is_ended && self.cancelled_in_queue.is_none();
+        let has_chunks = self.image_inliner.as_ref().is_some_and(ImageInliner::has_chunks);
+        if !is_usual || has_chunks || !self.viewer.is_live() || !self.caller.is_still_allowed() {
+            return LivePoll::NotLive;
+        }
+        match self.viewer.poll_live(cx) {
+            Poll::Ready(bytes) if bytes.is_empty() => return LivePoll::NotLive,
+            Poll::Ready(bytes) => {
+                self.last_sent = Instant::now();
+                let bytes = self.cut_after_pause(bytes);
+                return match &mut self.image_inliner {
+                    None => LivePoll::Bytes(Ok(Some(bytes))),
+                    Some(inliner) => match inliner.split_frames(bytes) {
+                        Some(bytes) => LivePoll::Bytes(Ok(Some(bytes))),
+                        None => LivePoll::NotLive,
+                    },
+                };
+            }
+            Poll::Pending => {}
+        }
+        if let Poll::Ready(notice) = self.storage_alarm.poll_notice(&self.app.gateway, cx) {
+            return LivePoll::Bytes(Ok(Some(self.send_notice(notice))));
+        }
+        while self.tick.as_mut().poll(cx).is_ready() {
+            match self.on_tick() {
+                Ok(None) => {}
+                sent => return LivePoll::Bytes(sent),
+            }
+        }
+        LivePoll::Pending
+    }
+
+    fn send_notice(&mut self, notice: &str) -> Bytes {
+        self.last_sent = Instant::now();
+        self.schedule_tick();
+        sse_comment(notice)
+    }
+
+    /// Checks the credential and schedules the next tick. Returns a heartbeat if one is due.
+    fn on_tick(&mut self) -> NextBytes {
+        if !self.caller.credential.is_valid() {
+            return Err(StreamError::Revoked);
+        }
+        let is_idle = self.last_sent.elapsed() >= self.app.limits.heartbeat_interval;
+        if is_idle {
+            self.last_sent = Instant::now();
+        }
+        self.schedule_tick();
+        let heartbeat = || self.storage_alarm.heartbeat().map_or_else(sse::keep_alive_comment, sse_comment);
+        Ok(is_idle.then(heartbeat))
+    }
+
+    async fn next(&mut self) -> NextBytes {
         if let Some(preamble) = self.preamble.take() {
             self.schedule_tick();
             return Ok(Some(preamble));
@@ -207,23 +315,11 @@ impl SseStream {
                     self.is_ended = true;
                     return Ok(self.take_queue_cancel_frames());
                 }
-                notice = storage_alarm.next_notice(&app.gateway) => {
-                    self.last_sent = Instant::now();
-                    self.schedule_tick();
-                    return Ok(Some(sse_comment(notice)));
-                }
+                notice = storage_alarm.next_notice(&app.gateway) => return Ok(Some(self.send_notice(notice))),
                 () = tick.as_mut() => self.watches_queue = true,
             }
-            if !self.caller.credential.is_valid() {
-                return Err(StreamError::Revoked);
-            }
-            let idle = self.last_sent.elapsed() >= self.app.limits.heartbeat_interval;
-            if idle {
-                self.last_sent = Instant::now();
-            }
-            self.schedule_tick();
-            if idle {
-                return Ok(Some(self.storage_alarm.heartbeat().map_or_else(sse::keep_alive_comment, sse_comment)));
+            if let Some(heartbeat) = self.on_tick()? {
+                return Ok(Some(heartbeat));
             }
         }
     }

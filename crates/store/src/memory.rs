@@ -150,13 +150,12 @@ impl Journal for MemoryStore {
         Ok(ClaimOutcome::Granted(lease))
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+    fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {
         let outcome = match self.space.get() {
             StorageSpace::Full => AppendOutcome::NoSpace,
             StorageSpace::Available => self.lock_tables().append(&batch).err().unwrap_or(AppendOutcome::Durable),
         };
         on_commit.call(&outcome);
-        Box::pin(std::future::ready(outcome))
     }
 
     async fn read_page(

@@ -71,7 +71,6 @@ use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use reader_pool::ReaderPool;
 use rusqlite::Connection;
-use std::future::ready;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -79,7 +78,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
-use write_task::{ClosureTask, FromWriterError, TaskCost, WriterMessage};
+use write_task::{AppendTask, ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
 
 /// Maximum number of times that a reader checks a gap with the writer before it reports damage.
@@ -242,7 +241,7 @@ impl SqliteStore {
     {
         let (reply, result) = oneshot::channel();
         let Some(writer) = &self.writer else { return T::from_writer_error(STORE_CLOSED) };
-        let task = Box::new(ClosureTask { work: Some(work), result: None, callback: |_: &T| (), reply });
+        let task = Box::new(ClosureTask { work: Some(work), result: None, reply });
         if writer.send(WriterMessage::Run { task, cost }).await.is_err() {
             return T::from_writer_error(STORE_CLOSED);
         }
@@ -336,15 +335,12 @@ impl Journal for SqliteStore {
         self.call_writer(TaskCost::Query, move |tx| tx.claim(&owner, &thread)).await
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        let (reply, outcome) = oneshot::channel();
-        let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::from_writer_error(STORE_CLOSED))) };
+    fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {
+        let Some(writer) = &self.writer else { return on_commit.call(&AppendOutcome::from_writer_error(STORE_CLOSED)) };
         let cost = TaskCost::Bytes(batch.records.iter().map(|record| record.size_bytes() + 64).sum());
         // Validated here, because time on the writer thread delays all callers.
         let invalid_reason = validation::validate_batch(&batch);
-        let work = move |tx: &mut WriteTransaction<'_>| tx.append(&batch, invalid_reason.as_deref());
-        let callback = move |outcome: &AppendOutcome| on_commit.call(outcome);
-        let task = Box::new(ClosureTask { work: Some(work), result: None, callback, reply });
+        let task = Box::new(AppendTask { batch, invalid_reason, outcome: None, on_commit });
         match writer.try_send(WriterMessage::Run { task, cost }) {
             Ok(()) => {}
             Err(TrySendError::Closed(message)) => message.fail(STORE_CLOSED),
@@ -357,7 +353,6 @@ impl Journal for SqliteStore {
                 });
             }
         }
-        Box::pin(async { outcome.await.unwrap_or_else(|_| AppendOutcome::from_writer_error("the writer is gone")) })
     }
 
     async fn read_page(

@@ -50,6 +50,35 @@ pub(crate) fn parse_delta<'a, T: Deserialize<'a>>(data: &'a str) -> Option<T> {
     serde_json::from_str(data).ok().map(|JsonObjectOf(delta)| delta)
 }
 
+/// The last usual delta of a stream, apart from its text: the next one nearly always differs in the text alone, and then
+/// two comparisons find it.
+#[derive(Debug)]
+pub(crate) struct DeltaTemplate<K> {
+    kind: K,
+    before_text: String,
+    after_text: String,
+}
+
+impl<K: Copy> DeltaTemplate<K> {
+    /// `text` is the delta in `data`. `None` if it is not there as it is, because it has escapes.
+    pub(crate) fn new(kind: K, data: &str, text: &str) -> Option<Self> {
+        // Parsed texts without escapes are slices of the data; the same characters may occur elsewhere in it.
+        let start = text.as_ptr().addr().checked_sub(data.as_ptr().addr())?;
+        let before_text = data.get(..start)?.strip_suffix('"')?;
+        let after_text = data.get(start..)?.strip_prefix(text)?.strip_prefix('"')?;
+        Some(Self { kind, before_text: before_text.to_owned(), after_text: after_text.to_owned() })
+    }
+
+    /// The text of a delta that differs from the last one in its text alone.
+    pub(crate) fn find_text<'a>(&self, data: &'a str) -> Option<(K, &'a str)> {
+        let rest = data.strip_prefix(&*self.before_text)?.strip_prefix('"')?;
+        let text = rest.strip_suffix(&*self.after_text)?.strip_suffix('"')?;
+        // What has none of these is a JSON string that means itself.
+        let is_plain = !text.bytes().any(|byte| matches!(byte, b'"' | b'\\') || byte < b' ');
+        is_plain.then_some((self.kind, text))
+    }
+}
+
 /// A member that is missing or `null`.
 pub(crate) type Absent = Option<()>;
 

@@ -1,7 +1,7 @@
 //! Reading deltas without a tree gives the same events as reading everything as a tree: on every stream fixture, on the
 //! fuzz corpus, and on both with their events changed at random.
 
-use crate::delta_json::DeltaIngest;
+use crate::delta_json::{DeltaIngest, DeltaTemplate};
 use crate::{Ingest, chat, messages, responses};
 use model::model_turn::ModelEvent;
 use model_testing::{Rng, test_seeds};
@@ -332,4 +332,34 @@ fn unusual_deltas_of_responses_and_messages_are_read_as_a_tree() {
         let events = [event(None, start), event(Some("content_block_delta"), data)];
         assert_eq!(compare::<messages::MessagesIngest>(&events, data), 0, "{data}");
     }
+}
+
+/// What looks like the delta before it except for the text is read by comparison; what only looks so is not.
+#[test]
+fn a_delta_that_differs_in_its_text_alone_is_found_by_comparison() {
+    let last = r#"{"id":"text","model":"text","choices":[{"delta":{"content":"text"}}]}"#;
+    let content_at = last.rfind("text").unwrap();
+    let template = DeltaTemplate::new((), last, &last[content_at..content_at + 4]).unwrap();
+    let chunk =
+        |text: &str| format!(r#"{{"id":"text","model":"text","choices":[{{"delta":{{"content":"{text}"}}}}]}}"#);
+    for text in ["", "a", "Grüße 🌊", "}}]}"] {
+        assert_eq!(template.find_text(&chunk(text)), Some(((), text)));
+    }
+    let more = r#"a"},"usage":{"x":"y"#;
+    for text in [r"a\n", r#"a","refusal":"no"#, more, "a\n", r"\ud83d\ude00"] {
+        assert_eq!(template.find_text(&chunk(text)), None, "{text}");
+    }
+    assert_eq!(template.find_text(&chunk("a").replace("\"id\":\"text\"", "\"id\":\"other\"")), None);
+    assert_eq!(template.find_text(r#"{"id":"text","model":"text","choices":[{"delta":{"content":"#), None);
+    assert!(DeltaTemplate::new((), last, "text of another string").is_none());
+    // Texts that differ, models that change between them, and a text that needs the parser.
+    let said =
+        |model: &str, text: &str| format!(r#"{{"model":"{model}","choices":[{{"delta":{{"content":"{text}"}}}}]}}"#);
+    let other = r#"{"model":"c","choices":[],"usage":{"prompt_tokens":1}}"#.to_owned();
+    let end = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#.to_owned();
+    let stream =
+        [said("a", "1"), said("a", "2"), said("b", "3"), said("b", r"4\n"), said("b", "5"), other, said("b", "6")];
+    let events: Vec<SseEvent> = stream.into_iter().chain([end]).map(|data| event(None, data)).collect();
+    compare::<chat::ChatIngest>(&events, "one after the other");
+    compare::<chat::ChatIngest>(&events[..events.len() - 2], "without the last delta");
 }

@@ -2,6 +2,8 @@
 
 use super::{HEAVY_STATE_BYTES, ThreadSession, failure_log};
 use crate::run_waiters::settled_runs;
+use crate::shared::{StopMode, ThreadPublisher};
+use crate::sync::{Mutex, lock};
 use heavy_work::run_in_place_if;
 use machine::EffectId;
 use model::defects::Defect;
@@ -9,7 +11,8 @@ use model::event::{ApprovalRequested, ApprovalResolved, Event};
 use model::item::{CallKind, Item};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
 use model::ports::{
-    AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, Journal, OnCommit, Spend, StorageSpace,
+    AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, CommitListener, Day, DirectoryChange, OnCommit, Spend,
+    StorageSpace,
 };
 use model::record::RecordDraft;
 use model::task::TaskStatus;
@@ -17,6 +20,7 @@ use model::tool::ToolRequest;
 use model::{Millis, Record, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 
 /// The next append.
 #[derive(Default)]
@@ -29,27 +33,76 @@ pub(crate) struct BatchBuilder {
 
 /// The append that the journal is executing.
 pub(crate) struct InFlightAppend {
-    pub(crate) outcome: BoxFuture<'static, AppendOutcome>,
-    records: Arc<[Record]>,
-    published: Arc<AtomicBool>,
+    batch: AppendBatch,
+    commit: Arc<PendingCommit>,
+    /// While the store has no room for it: until it may have.
+    space: Option<BoxFuture<'static, ()>>,
     bytes: usize,
     consumed_rows: Vec<u64>,
-    waits_for_space: Arc<AtomicBool>,
     /// They start when the append is durable (law 10).
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
 }
 
 impl InFlightAppend {
     /// Whether it was refused for want of space, and is repeated when there is room.
-    pub(crate) fn waits_for_space(&self) -> bool {
-        self.waits_for_space.load(Relaxed)
+    pub(crate) const fn waits_for_space(&self) -> bool {
+        self.space.is_some()
+    }
+}
+
+/// An append that is not durable yet. The store publishes the records itself as soon as they are; it wakes the actor when
+/// that would take too long, when they are not durable, and when the actor waits for it.
+struct PendingCommit {
+    publisher: Arc<ThreadPublisher>,
+    records: Arc<[Record]>,
+    /// Runs that the append ends or pauses.
+    settled: Vec<TaskId>,
+    /// Whether the frames of these records are short.
+    is_quick: bool,
+    published: AtomicBool,
+    outcome: Mutex<CommitOutcome>,
+}
+
+#[derive(Default)]
+struct CommitOutcome {
+    outcome: Option<AppendOutcome>,
+    wakes_actor: bool,
+}
+
+impl CommitListener for PendingCommit {
+    fn on_commit(&self, outcome: &AppendOutcome) {
+        let ThreadPublisher { thread, hub, run_waiters, wakeup } = &*self.publisher;
+        let is_durable = *outcome == AppendOutcome::Durable;
+        if is_durable {
+            run_waiters.wake_runs(thread, &self.settled);
+        }
+        let is_published = is_durable
+            && (self.published.load(Relaxed) || (self.is_quick && hub.try_publish_inline(thread, &self.records)));
+        self.published.store(is_published, Relaxed);
+        let mut state = lock(&self.outcome);
+        state.outcome = Some(outcome.clone());
+        let wakes_actor = state.wakes_actor || !is_published;
+        drop(state);
+        if wakes_actor {
+            wakeup.wake_only();
+        }
+    }
+}
+
+impl PendingCommit {
+    /// The outcome, once there is one; whether the actor is to be woken for it.
+    fn take_outcome(&self, wakes_actor: bool) -> Option<AppendOutcome> {
+        let mut state = lock(&self.outcome);
+        state.wakes_actor = wakes_actor;
+        state.outcome.take()
     }
 }
 
 impl ThreadSession<'_> {
     /// How many inputs may be applied before something has to become durable.
     pub(crate) fn input_capacity(&self) -> usize {
-        let (records, bytes) = self.in_flight.as_ref().map_or((0, 0), |flight| (flight.records.len(), flight.bytes));
+        let (records, bytes) =
+            self.in_flight.as_ref().map_or((0, 0), |flight| (flight.batch.records.len(), flight.bytes));
         if bytes + self.next_batch.bytes >= UNDURABLE_BYTES_MAX {
             return 0;
         }
@@ -129,11 +182,9 @@ impl ThreadSession<'_> {
         };
         let consumed_rows = changes.iter().filter_map(row_of).collect();
         let context = self.context;
-        let published = Arc::new(AtomicBool::new(false));
         let records: Arc<[Record]> = records.into();
         if Defect::PublishBeforeCommit.is_planted() {
             context.shared.hub.publish(&context.thread, &records);
-            published.store(true, Relaxed);
         }
         let settled = settled_runs(&changes);
         let batch = AppendBatch {
@@ -145,36 +196,39 @@ impl ThreadSession<'_> {
             changes: changes.into(),
         };
         self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
-        let waits_for_space = Arc::new(AtomicBool::new(false));
-        let journal = Arc::clone(&context.shared.ports.journal);
-        let on_commit = Arc::new(self.publish_on_commit(&records, &published, settled));
-        let outcome = Box::pin(append_when_there_is_room(journal, batch, on_commit, Arc::clone(&waits_for_space)));
-        self.in_flight =
-            Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, waits_for_space, tools });
+        let commit = Arc::new(PendingCommit {
+            publisher: Arc::clone(&context.publisher),
+            is_quick: !self.has_long_frames(&records),
+            records,
+            settled,
+            published: AtomicBool::new(Defect::PublishBeforeCommit.is_planted()),
+            outcome: Mutex::default(),
+        });
+        context.shared.ports.journal.start_append(batch.clone(), OnCommit::shared(Arc::clone(&commit) as _));
+        self.in_flight = Some(InFlightAppend { batch, commit, space: None, bytes, consumed_rows, tools });
     }
 
-    /// The store publishes the records itself as soon as they are durable. It wakes the actor when that would take too long,
-    /// and when they are not durable.
-    fn publish_on_commit(
-        &self,
-        records: &Arc<[Record]>,
-        published: &Arc<AtomicBool>,
-        settled: Vec<TaskId>,
-    ) -> impl Fn(&AppendOutcome) + Send + Sync + 'static {
-        let (hub, thread) = (Arc::clone(&self.context.shared.hub), self.context.thread.clone());
-        let waiters = Arc::clone(&self.context.shared.run_waiters);
-        let (wakeup, records, published) =
-            (Arc::clone(&self.context.wakeup), Arc::clone(records), Arc::clone(published));
-        let is_quick = !self.has_long_frames(&records);
-        move |outcome| {
-            let durable = *outcome == AppendOutcome::Durable;
-            if durable {
-                waiters.wake_runs(&thread, &settled);
+    /// The outcome of the append in flight. While nothing waits for it, it need not wake the session: the store publishes
+    /// the records itself, and the next poll finds the outcome.
+    ///
+    /// While the store has no room for the batch, nothing of it is durable, nothing of it was shown, and its numbers are still
+    /// free: it waits, and with it everything after it, while the tools that run go on.
+    pub(crate) fn poll_append(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
+        let is_running =
+            self.run.is_some() && !self.is_paused() && self.context.shared.stop_mode() == StopMode::Running;
+        let needs_outcome = !is_running || !self.next_batch.is_empty() || self.input_capacity() == 0;
+        let journal = &self.context.shared.ports.journal;
+        let Some(flight) = &mut self.in_flight else { return Poll::Pending };
+        loop {
+            if let Some(space) = &mut flight.space {
+                ready!(space.as_mut().poll(cx));
+                flight.space = None;
+                journal.start_append(flight.batch.clone(), OnCommit::shared(Arc::clone(&flight.commit) as _));
             }
-            if durable && (published.load(Relaxed) || (is_quick && hub.try_publish_inline(&thread, &records))) {
-                published.store(true, Relaxed);
-            } else {
-                wakeup.wake_only();
+            match flight.commit.take_outcome(needs_outcome || !flight.tools.is_empty()) {
+                None => return Poll::Pending,
+                Some(AppendOutcome::NoSpace) => flight.space = Some(journal.space_changed(StorageSpace::Full)),
+                Some(outcome) => return Poll::Ready(outcome),
             }
         }
     }
@@ -191,13 +245,14 @@ impl ThreadSession<'_> {
         flight.consumed_rows.iter().for_each(|row| {
             self.handled_rows.remove(row);
         });
-        if !flight.records.is_empty() {
+        let records = &flight.batch.records;
+        if !records.is_empty() {
             context.mark_progress();
         }
-        metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
-        if !flight.published.load(Relaxed) {
-            let publish = || context.shared.hub.publish(&context.thread, &flight.records);
-            run_in_place_if(self.has_long_frames(&flight.records), publish);
+        context.shared.records_total.increment(records.len() as u64);
+        if !flight.commit.published.load(Relaxed) {
+            let publish = || context.shared.hub.publish(&context.thread, records);
+            run_in_place_if(self.has_long_frames(records), publish);
         }
         if self.is_paused()
             && let Some(at) = self.next_wake_at()
@@ -205,27 +260,6 @@ impl ThreadSession<'_> {
             context.shared.wake_schedule.schedule(&context.owner, &context.thread, at);
         }
         self.start_tools(flight);
-    }
-}
-
-/// Appends a batch. While the store has no room for it, nothing of it is durable, nothing of it was shown, and its numbers
-/// are still free: it waits, and with it everything after it, while the tools that run go on.
-async fn append_when_there_is_room(
-    journal: Arc<dyn Journal>,
-    batch: AppendBatch,
-    on_commit: Arc<impl Fn(&AppendOutcome) + Send + Sync + 'static>,
-    waits_for_space: Arc<AtomicBool>,
-) -> AppendOutcome {
-    loop {
-        let on_commit = Arc::clone(&on_commit);
-        let callback = OnCommit::new(move |outcome| on_commit(outcome));
-        let outcome = journal.append_with_callback(batch.clone(), callback).await;
-        if outcome != AppendOutcome::NoSpace {
-            return outcome;
-        }
-        waits_for_space.store(true, Relaxed);
-        journal.space_changed(StorageSpace::Full).await;
-        waits_for_space.store(false, Relaxed);
     }
 }
 

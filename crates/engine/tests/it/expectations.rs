@@ -12,8 +12,8 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, StopReason};
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, Journal, ModelClient, OnCommit, PageLimit,
-    RecordPage, SpaceWatch, StorageSpace, StoreResult,
+    AppendBatch, BoxFuture, BoxStream, ClaimOutcome, Clock, Journal, ModelClient, OnCommit, PageLimit, RecordPage,
+    SpaceWatch, StorageSpace, StoreResult,
 };
 use model::record::RECORD_FORMAT;
 use model::task::TaskStatus;
@@ -182,8 +182,8 @@ impl Journal for Later {
         self.0.claim(owner, thread, node).await
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        self.0.append_with_callback(batch, landed)
+    fn start_append(&self, batch: AppendBatch, landed: OnCommit) {
+        self.0.start_append(batch, landed);
     }
 
     async fn read_page(
@@ -259,8 +259,8 @@ impl Journal for HeldJournal {
         self.inner.claim(owner, thread, node).await
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        self.inner.append_with_callback(batch, on_commit)
+    fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {
+        self.inner.start_append(batch, on_commit);
     }
 
     async fn read_page(

@@ -99,28 +99,21 @@ impl GatedJournal {
         self.crashed.notified().await;
     }
 
-    fn fail_append(
-        &self,
-        trouble: AppendFailure,
-        batch: AppendBatch,
-        landed: OnCommit,
-    ) -> BoxFuture<'_, AppendOutcome> {
+    fn fail_append(&self, trouble: AppendFailure, batch: AppendBatch, landed: OnCommit) {
         let (inner, met) = (Arc::clone(&self.inner), Arc::clone(&self.crashed));
         // In a task of its own: an append finishes whether or not its caller still waits.
-        let fate = tokio::spawn(async move {
+        tokio::spawn(async move {
             if matches!(trouble, AppendFailure::UnknownKept | AppendFailure::CrashAfter) {
                 assert_eq!(inner.append(batch).await, AppendOutcome::Durable, "what the engine writes fits");
             }
             if !trouble.is_survived() {
                 met.notify_one();
                 let _unheard = landed;
-                return pending().await;
+                pending::<()>().await;
+                return;
             }
-            let verdict = AppendOutcome::Unknown("the disk went away".to_owned());
-            landed.call(&verdict);
-            verdict
+            landed.call(&AppendOutcome::Unknown("the disk went away".to_owned()));
         });
-        Box::pin(async { fate.await.expect("it does not panic") })
     }
 }
 
@@ -140,22 +133,21 @@ impl Journal for GatedJournal {
         self.inner.claim(owner, thread, node).await
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+    fn start_append(&self, batch: AppendBatch, landed: OnCommit) {
         let number = self.appends.fetch_add(1, SeqCst) + 1;
         if let Some((_, trouble)) = self.failure.filter(|(at, _)| *at == number) {
             return self.fail_append(trouble, batch, landed);
         }
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             permit.forget();
-            return self.inner.append_with_callback(batch, landed);
+            return self.inner.start_append(batch, landed);
         }
         let (inner, open) = (Arc::clone(&self.inner), Arc::clone(&self.permits));
-        let held = tokio::spawn(async move {
+        tokio::spawn(async move {
             let permit = open.acquire_owned().await.expect("the gate is not closed");
             permit.forget();
-            inner.append_with_callback(batch, landed).await
+            inner.start_append(batch, landed);
         });
-        Box::pin(async { held.await.expect("it does not panic") })
     }
 
     async fn read_page(

@@ -14,7 +14,7 @@ use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
 use model::ports::{Directory, StoreError};
 use model::{ThreadId, UserId};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The member that holds an image, and the `type` that its object must have. Members are in alphabetical order.
 const IMAGE_MEMBERS: [(&[u8], &[u8]); 2] = [
@@ -90,11 +90,24 @@ impl ImageInliner {
 
     /// Returns frames without images as they are, and of others the first chunk.
     pub async fn push_frames(&mut self, frames: Bytes) -> Result<Bytes, InlineImageError> {
+        match self.split_frames(frames) {
+            Some(frames) => Ok(frames),
+            None => Ok(self.next().await?.unwrap_or_default()),
+        }
+    }
+
+    /// Returns frames without images as they are. The chunks of others are what [`Self::next`] returns.
+    pub fn split_frames(&mut self, frames: Bytes) -> Option<Bytes> {
         if !has_blob_url(&frames) {
-            return Ok(frames);
+            return Some(frames);
         }
         self.chunks = split_at_images(&frames);
-        Ok(self.next().await?.unwrap_or(frames))
+        None
+    }
+
+    /// Whether [`Self::next`] has a chunk.
+    pub fn has_chunks(&self) -> bool {
+        !self.chunks.is_empty()
     }
 
     /// The next chunk of the frames that were pushed last.
@@ -141,7 +154,9 @@ pub fn inline_images_with(frames: Bytes, read_image: impl Fn(&str) -> Option<Byt
 
 /// A fast path: most frames have no blob URL and need no splitting.
 pub fn has_blob_url(frames: &[u8]) -> bool {
-    memmem::find(frames, BLOB_URL_PREFIX.as_bytes()).is_some()
+    // Preparing the search takes longer than searching a frame.
+    static FINDER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(BLOB_URL_PREFIX));
+    FINDER.find(frames).is_some()
 }
 
 fn split_at_images(frames: &Bytes) -> VecDeque<InlineChunk> {

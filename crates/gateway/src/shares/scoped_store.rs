@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use model::command::ClientToolResult;
 use model::event::Event;
 use model::ports::{
-    AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments,
-    BoxFuture, Checkpoint, ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox,
-    InboxRow, Journal, ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, Retention, RunFilter, RunRow,
-    ScheduledWakeup, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, SubmitError, Submitted,
-    ThreadRow, ThreadShares, Threads, UsageLedger, WriteAccess,
+    AliasKind, AliasRow, AppendBatch, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments, BoxFuture, Checkpoint,
+    ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox, InboxRow, Journal, ListPage,
+    OnCommit, PageLimit, PendingQuestions, RecordPage, Retention, RunFilter, RunRow, ScheduledWakeup, ShareRow,
+    SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, SubmitError, Submitted, ThreadRow, ThreadShares, Threads,
+    UsageLedger, WriteAccess,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
@@ -56,8 +56,8 @@ impl Journal for ScopedStore {
         self.journal.claim(owner, thread, node).await
     }
 
-    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        self.journal.append_with_callback(batch, on_commit)
+    fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {
+        self.journal.start_append(batch, on_commit);
     }
 
     async fn read_page(

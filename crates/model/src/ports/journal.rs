@@ -1,13 +1,15 @@
 //! The log of every thread.
 
-use super::{ApprovalRow, BoxFuture, Checkpoint, Day, SpaceWatch, Spend, StoreResult};
+use super::{ApprovalRow, Checkpoint, Day, SpaceWatch, Spend, StoreResult};
 use crate::event::{ApprovalDecision, Initiator};
 use crate::id::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use crate::record::Record;
 use crate::seq::{Epoch, Millis, Seq};
 use crate::task::TaskStatus;
 use async_trait::async_trait;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 /// The log of every thread.
 ///
@@ -39,13 +41,15 @@ pub trait Journal: SpaceWatch {
     /// Takes the thread over for this node: the previous holder can no longer append.
     async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome>;
 
-    /// Appends records and changes the directory, together or not at all.
-    fn append(&self, batch: AppendBatch) -> BoxFuture<'_, AppendOutcome> {
-        self.append_with_callback(batch, OnCommit::default())
-    }
+    /// Starts to append records and to change the directory, together or not at all, and calls back with the outcome.
+    fn start_append(&self, batch: AppendBatch, on_commit: OnCommit);
 
-    /// Like [`Self::append`], with a callback. The append proceeds and calls `on_commit` even if the future is dropped.
-    fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome>;
+    /// Like [`Self::start_append`], for a caller that waits. The append proceeds even if the future is dropped.
+    fn append(&self, batch: AppendBatch) -> AwaitedOutcome {
+        let awaited = AwaitedOutcome::default();
+        self.start_append(batch, OnCommit::shared(Arc::clone(&awaited.0) as _));
+        awaited
+    }
 
     /// Reads the records after `after`.
     async fn read_page(
@@ -153,32 +157,78 @@ pub enum AppendOutcome {
     Unknown(String),
 }
 
-/// A callback for the outcome of an append. It runs on the store's own thread, so it must be short. It is called exactly
-/// once; if the store loses the append, with [`AppendOutcome::Unknown`].
-#[derive(Default)]
-pub struct OnCommit(Option<CommitCallback>);
+/// Is told the outcome of an append. The store calls it on its own thread, so it must be short.
+pub trait CommitListener: Send + Sync {
+    /// The append is done, one way or the other.
+    fn on_commit(&self, outcome: &AppendOutcome);
+}
 
-type CommitCallback = Box<dyn FnOnce(&AppendOutcome) + Send>;
+impl<F: Fn(&AppendOutcome) + Send + Sync> CommitListener for F {
+    fn on_commit(&self, outcome: &AppendOutcome) {
+        self(outcome);
+    }
+}
+
+/// Calls a [`CommitListener`] exactly once; if the store loses the append, with [`AppendOutcome::Unknown`].
+pub struct OnCommit(Option<Arc<dyn CommitListener>>);
 
 impl OnCommit {
     /// Wraps a callback.
-    pub fn new(callback: impl FnOnce(&AppendOutcome) + Send + 'static) -> Self {
-        Self(Some(Box::new(callback)))
+    pub fn new(callback: impl Fn(&AppendOutcome) + Send + Sync + 'static) -> Self {
+        Self::shared(Arc::new(callback))
+    }
+
+    /// Calls a listener that its owner also looks at.
+    pub fn shared(listener: Arc<dyn CommitListener>) -> Self {
+        Self(Some(listener))
     }
 
     /// Calls it with the outcome.
     pub fn call(mut self, outcome: &AppendOutcome) {
-        if let Some(callback) = self.0.take() {
-            callback(outcome);
+        if let Some(listener) = self.0.take() {
+            listener.on_commit(outcome);
         }
     }
 }
 
 impl Drop for OnCommit {
     fn drop(&mut self) {
-        if let Some(callback) = self.0.take() {
-            callback(&AppendOutcome::Unknown("the store lost the append".to_owned()));
+        if let Some(listener) = self.0.take() {
+            listener.on_commit(&AppendOutcome::Unknown("the store lost the append".to_owned()));
         }
+    }
+}
+
+/// The outcome of an append, as a future.
+#[derive(Debug, Default)]
+pub struct AwaitedOutcome(Arc<Mutex<OutcomeSlot>>);
+
+#[derive(Debug, Default)]
+struct OutcomeSlot {
+    outcome: Option<AppendOutcome>,
+    waker: Option<Waker>,
+}
+
+impl CommitListener for Mutex<OutcomeSlot> {
+    fn on_commit(&self, outcome: &AppendOutcome) {
+        let mut slot = self.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.outcome = Some(outcome.clone());
+        let waker = slot.waker.take();
+        drop(slot);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Future for AwaitedOutcome {
+    type Output = AppendOutcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = slot.outcome.take() {
+            return Poll::Ready(outcome);
+        }
+        slot.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 

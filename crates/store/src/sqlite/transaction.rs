@@ -11,12 +11,13 @@ use super::record_index::{Extent, IndexUpdate, RecordIndex};
 use super::record_row;
 use super::{client_results, page, questions, spend};
 use crate::validation;
+use foldhash::HashMap;
 use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
-use rusqlite::{Connection, OptionalExtension, Params};
-use std::collections::{HashMap, HashSet, VecDeque};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Maximum number of threads cached between commits.
@@ -94,6 +95,8 @@ pub(crate) struct WriteTransaction<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) state: &'a mut WriterState,
     pub(crate) effects: CommitEffects,
+    /// Taken from the cache of statements once for all batches.
+    insert_record: Option<CachedStatement<'a>>,
 }
 
 impl<'a> WriteTransaction<'a> {
@@ -101,7 +104,7 @@ impl<'a> WriteTransaction<'a> {
         if state.threads.len() > CACHED_THREADS_MAX {
             state.threads.clear();
         }
-        Self { conn, state, effects: CommitEffects::default() }
+        Self { conn, state, effects: CommitEffects::default(), insert_record: None }
     }
 
     pub(super) fn claim(
@@ -242,7 +245,10 @@ impl<'a> WriteTransaction<'a> {
     fn write_batch(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
         self.insert_started_runs(live, batch)?;
         let (first, mut bytes) = (self.state.next_pos, 0);
-        let mut insert = self.conn.prepare_cached(record_row::INSERT_RECORD)?;
+        let insert = match &mut self.insert_record {
+            Some(insert) => insert,
+            unprepared => unprepared.insert(self.conn.prepare_cached(record_row::INSERT_RECORD)?),
+        };
         for record in batch.records.iter() {
             let run = live.run_num(&record.run);
             let private = (!record.private.is_empty()).then_some(&record.private[..]);

@@ -4,7 +4,7 @@
 //! result type of its operation ([`FromWriterError`]).
 
 use super::transaction::WriteTransaction;
-use model::ports::{AppendOutcome, StoreError, SubmitError, Submitted};
+use model::ports::{AppendBatch, AppendOutcome, OnCommit, StoreError, SubmitError, Submitted};
 use std::fmt;
 use tokio::sync::oneshot;
 
@@ -97,19 +97,16 @@ pub(crate) trait WriteTask: Send {
 }
 
 /// A closure with the channel for its result, in one allocation.
-pub(crate) struct ClosureTask<T, W, C> {
+pub(crate) struct ClosureTask<T, W> {
     pub(crate) work: Option<W>,
     pub(crate) result: Option<T>,
-    /// Called with the result before the reply is sent.
-    pub(crate) callback: C,
     pub(crate) reply: ReplySender<T>,
 }
 
-impl<T, W, C> WriteTask for ClosureTask<T, W, C>
+impl<T, W> WriteTask for ClosureTask<T, W>
 where
     T: FromWriterError + Send,
     W: FnOnce(&mut WriteTransaction<'_>) -> rusqlite::Result<T> + Send,
-    C: FnOnce(&T) + Send,
 {
     fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()> {
         if let Some(work) = self.work.take() {
@@ -119,15 +116,38 @@ where
     }
 
     fn finish(self: Box<Self>, committed: Result<(), &WriteFailure>) {
-        let Self { result, callback, reply, .. } = *self;
+        let Self { result, reply, .. } = *self;
         let result = match (committed, result) {
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => T::from_write_failure(&"the operation was not executed".into()),
             (Err(failure), _) => T::from_write_failure(failure),
         };
-        callback(&result);
         // The caller may have stopped waiting.
         let _ = reply.send(result);
+    }
+}
+
+/// An append. It has no reply: its callback is told the outcome.
+pub(crate) struct AppendTask {
+    pub(crate) batch: AppendBatch,
+    /// Why no log can accept the batch.
+    pub(crate) invalid_reason: Option<String>,
+    pub(crate) outcome: Option<AppendOutcome>,
+    pub(crate) on_commit: OnCommit,
+}
+
+impl WriteTask for AppendTask {
+    fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()> {
+        self.outcome = Some(transaction.append(&self.batch, self.invalid_reason.as_deref())?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, committed: Result<(), &WriteFailure>) {
+        let outcome = match committed {
+            Ok(()) => self.outcome.unwrap_or_else(|| AppendOutcome::from_writer_error("the append was not executed")),
+            Err(failure) => AppendOutcome::from_write_failure(failure),
+        };
+        self.on_commit.call(&outcome);
     }
 }
 

@@ -104,10 +104,6 @@ impl SqliteWriter {
         let mut closing = None;
         while let Some(message) = self.next_message(&mut messages) {
             let mut group = Vec::new();
-            let is_change = matches!(message, WriterMessage::Run { cost: TaskCost::Bytes(_), .. });
-            if is_change && messages.len() < SPACED_TASKS_MAX && !self.is_full() {
-                self.wait_for_group();
-            }
             let mut bytes = 0;
             let mut next = Some(message);
             while let Some(message) = next.take() {
@@ -130,6 +126,10 @@ impl SqliteWriter {
             self.commit_group(group);
             if self.state.ended_runs.len() > UNPACKED_RUNS_MAX {
                 self.run_maintenance(MaintenancePace::Idle);
+            }
+            // Before looking for the next task, not when it has come: a writer that sleeps need not be woken for each.
+            if messages.len() < SPACED_TASKS_MAX && !self.is_full() && closing.is_none() {
+                self.wait_for_group();
             }
         }
         self.close(closing);

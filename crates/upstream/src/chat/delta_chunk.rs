@@ -99,6 +99,14 @@ impl<'a> ChatDeltaChunk<'a> {
         is_usual.then_some(chunk)
     }
 
+    /// The text of a chunk that has nothing else.
+    pub(super) fn only_text(&self) -> Option<&str> {
+        let [JsonObjectOf(choice)] = &self.choices;
+        let JsonObjectOf(delta) = &choice.delta;
+        let is_alone = delta.reasoning_content.is_none() && delta.reasoning.is_none() && delta.tool_calls.is_none();
+        delta.content.as_ref().filter(|_| is_alone).map(|text| text.0.as_ref())
+    }
+
     pub(super) fn into_delta(self) -> ChatDelta<'a> {
         let [JsonObjectOf(choice)] = self.choices;
         choice.delta.0

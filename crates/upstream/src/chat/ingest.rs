@@ -7,7 +7,7 @@ use super::reasoning::{ReasoningBuilder, ReasoningDelta};
 use super::slot_counter::SlotCounter;
 use super::tool_calls::ChatToolCalls;
 use super::usage::{self, ChatFinishReason};
-use crate::delta_json::DeltaIngest;
+use crate::delta_json::{DeltaIngest, DeltaTemplate};
 use crate::provider_error::{self, ProviderErrorKind};
 use crate::{Ingest, json};
 use model::event::StopReason;
@@ -41,6 +41,8 @@ pub(crate) struct ChatIngest {
     usage: Usage,
     model: Option<String>,
     service_tier: Option<String>,
+    /// Of the last chunk, if it had text alone.
+    text_template: Option<DeltaTemplate<()>>,
 }
 
 impl DeltaIngest for ChatIngest {
@@ -49,7 +51,13 @@ impl DeltaIngest for ChatIngest {
         if self.is_finished || event.event.as_deref() == Some("error") {
             return false;
         }
-        let Some(chunk) = ChatDeltaChunk::parse(event.data.trim()) else { return false };
+        let data = event.data.trim();
+        if let Some(((), text)) = self.text_template.as_ref().and_then(|template| template.find_text(data)) {
+            self.push_text(text.to_owned(), None, out);
+            return true;
+        }
+        let Some(chunk) = ChatDeltaChunk::parse(data) else { return false };
+        self.text_template = chunk.only_text().and_then(|text| DeltaTemplate::new((), data, text));
         self.push_delta_chunk(chunk, out);
         true
     }
@@ -59,6 +67,8 @@ impl DeltaIngest for ChatIngest {
         if self.is_finished || data.is_empty() {
             return;
         }
+        // It may change what a delta of the template would not change back.
+        self.text_template = None;
         if data == DONE {
             let is_truncated =
                 self.finish_reason.is_none() && !(self.has_choice && self.calls.are_arguments_complete());

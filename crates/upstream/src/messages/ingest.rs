@@ -9,7 +9,7 @@ use super::block_builder::{
 use super::block_delta::{ContentBlockDelta, ContentBlockDeltaEvent};
 use super::classify_error::classify_stream_error;
 use super::item_builder::{MessagesItemBuilder, MessagesUsage};
-use crate::delta_json::DeltaIngest;
+use crate::delta_json::{DeltaIngest, DeltaTemplate};
 use crate::{Ingest, json, provider_error};
 use model::event::StopReason;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
@@ -34,6 +34,8 @@ pub(crate) struct MessagesIngest {
     stop_reason: Option<StopReason>,
     /// The terminal event was emitted.
     is_finished: bool,
+    /// Of the last delta, if it was one of a text; with the index of its block.
+    text_template: Option<DeltaTemplate<u32>>,
 }
 
 impl DeltaIngest for MessagesIngest {
@@ -41,8 +43,17 @@ impl DeltaIngest for MessagesIngest {
         if self.is_finished {
             return false;
         }
-        let Some(event) = ContentBlockDeltaEvent::parse(&event.data) else { return false };
-        event.block_delta().is_some_and(|delta| self.push_delta(Some(event.index), delta, out))
+        if let Some((index, text)) = self.text_template.as_ref().and_then(|template| template.find_text(&event.data)) {
+            return self.push_delta(Some(index), ContentBlockDelta::Text(text), out);
+        }
+        let data = &event.data;
+        let Some(event) = ContentBlockDeltaEvent::parse(data) else { return false };
+        let Some(delta) = event.block_delta() else { return false };
+        self.text_template = match delta {
+            ContentBlockDelta::Text(text) => DeltaTemplate::new(event.index, data, text),
+            ContentBlockDelta::Thinking(_) | ContentBlockDelta::Input(_) => None,
+        };
+        self.push_delta(Some(event.index), delta, out)
     }
 
     fn read_tree(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
