@@ -16,6 +16,7 @@ mod accounts;
 mod aliases;
 mod attachment_links;
 mod attachments;
+mod checkpoints;
 mod client_results;
 mod columns;
 mod commit_pacer;
@@ -64,8 +65,8 @@ use async_trait::async_trait;
 use disk_reserve::DiskReserve;
 use log_size::LogSizeCount;
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, OnCommit, PageLimit, RecordPage,
-    SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
+    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, OnCommit,
+    PageLimit, RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
@@ -339,7 +340,8 @@ impl Journal for SqliteStore {
     fn append_with_callback(&self, batch: AppendBatch, on_commit: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         let (reply, outcome) = oneshot::channel();
         let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::from_writer_error(STORE_CLOSED))) };
-        let cost = TaskCost::Bytes(batch.records.iter().map(|record| record.size_bytes() + 64).sum());
+        let records: usize = batch.records.iter().map(|record| record.size_bytes() + 64).sum();
+        let cost = TaskCost::Bytes(records + batch.changes.iter().map(checkpoint_bytes).sum::<usize>());
         // Validated here, because time on the writer thread delays all callers.
         let invalid_reason = validation::validate_batch(&batch);
         let work = move |tx: &mut WriteTransaction<'_>| tx.append(&batch, invalid_reason.as_deref());
@@ -369,6 +371,12 @@ impl Journal for SqliteStore {
     ) -> StoreResult<RecordPage> {
         self.load_page(owner, thread, after, limit).await
     }
+}
+
+/// The size of a change that may be large.
+fn checkpoint_bytes(change: &DirectoryChange) -> usize {
+    let DirectoryChange::Checkpoint(new) = change else { return 0 };
+    new.body.len() + new.runs.iter().map(|run| run.body.len() + 64).sum::<usize>()
 }
 
 /// Opens the database; on a full disk with the space of the reserve, or if that is not enough, for reading alone.

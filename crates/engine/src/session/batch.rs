@@ -33,7 +33,6 @@ pub(crate) struct InFlightAppend {
     records: Arc<[Record]>,
     published: Arc<AtomicBool>,
     bytes: usize,
-    consumed_rows: Vec<u64>,
     waits_for_space: Arc<AtomicBool>,
     /// They start when the append is durable (law 10).
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
@@ -63,7 +62,7 @@ impl ThreadSession<'_> {
         self.push_directory_change(root, &draft.event, at);
         let record = Record::seal(&self.context.thread, root, self.lease.epoch, draft);
         self.next_batch.bytes += record.size_bytes();
-        self.state_bytes += record.size_bytes();
+        self.run_bytes += record.size_bytes();
         self.next_batch.records.push(record);
         if let Some(status) = status {
             self.next_batch.changes.push(DirectoryChange::RunStatus { run: root.clone(), status, last: seq, at });
@@ -124,10 +123,6 @@ impl ThreadSession<'_> {
             return;
         }
         let BatchBuilder { records, bytes, changes, tools } = std::mem::take(&mut self.next_batch);
-        let row_of = |change: &DirectoryChange| {
-            if let DirectoryChange::ConsumeInboxRow { row } = change { Some(*row) } else { None }
-        };
-        let consumed_rows = changes.iter().filter_map(row_of).collect();
         let context = self.context;
         let published = Arc::new(AtomicBool::new(false));
         let records: Arc<[Record]> = records.into();
@@ -149,8 +144,7 @@ impl ThreadSession<'_> {
         let journal = Arc::clone(&context.shared.ports.journal);
         let on_commit = Arc::new(self.publish_on_commit(&records, &published, settled));
         let outcome = Box::pin(append_when_there_is_room(journal, batch, on_commit, Arc::clone(&waits_for_space)));
-        self.in_flight =
-            Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, waits_for_space, tools });
+        self.in_flight = Some(InFlightAppend { outcome, records, published, bytes, waits_for_space, tools });
     }
 
     /// The store publishes the records itself as soon as they are durable. It wakes the actor when that would take too long,
@@ -181,16 +175,13 @@ impl ThreadSession<'_> {
 
     /// Whether the frames of these records may repeat a long run, which the thread that commits for all must not wait for.
     fn has_long_frames(&self, records: &[Record]) -> bool {
-        self.state_bytes >= HEAVY_STATE_BYTES && !records.iter().all(|record| record.event_type().ends_with(".delta"))
+        self.run_bytes >= HEAVY_STATE_BYTES && !records.iter().all(|record| record.event_type().ends_with(".delta"))
     }
 
     /// The append in flight is durable: publishes its records and starts its tools.
     pub(crate) fn on_durable(&mut self) {
         let Some(flight) = self.in_flight.take() else { return };
         let context = self.context;
-        flight.consumed_rows.iter().for_each(|row| {
-            self.handled_rows.remove(row);
-        });
         if !flight.records.is_empty() {
             context.mark_progress();
         }
