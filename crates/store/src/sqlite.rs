@@ -24,6 +24,7 @@ mod data_folder;
 mod dead_rows;
 mod definitions;
 mod disk_reserve;
+mod free_pages;
 mod inbox;
 mod log_size;
 mod logged_runs;
@@ -47,22 +48,25 @@ mod writer_space;
 pub(crate) use attachment_links::owner_and_path;
 pub(crate) use attachments::attachment_row;
 use commit_pacer::CommitPacer;
-pub(crate) use data_folder::DataFolder;
 pub use data_folder::StoreOpenError;
+pub(crate) use data_folder::{COMPACTED_COPY_FILE, DataFolder, open_private_file, remove_compacted_copy, sync_dir};
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
+pub(crate) use free_pages::{AUTO_VACUUM_INCREMENTAL, read_pragma};
 pub use log_size::StorageUse;
 pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
 pub(crate) use page::{PageQuery, read_page};
 pub(crate) use record_index::RecordIndex;
 pub(crate) use record_scan::{RecordScan, scan_records};
 pub(crate) use schema::{
-    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, open_offline, schema_version,
+    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, checkpoint_wal, has_pending_wal,
+    open_immutable, open_offline, open_writer, schema_version,
 };
 
 use crate::space_state::SpaceState;
 use crate::validation;
 use async_trait::async_trait;
 use disk_reserve::DiskReserve;
+use free_pages::FreePages;
 use log_size::LogSizeCount;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, OnCommit,
@@ -164,7 +168,7 @@ impl SqliteStore {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
         // After a crash, the write-ahead log may still hold deleted content.
-        let scrub = schema::has_pending_wal(&database);
+        let scrub = has_pending_wal(&database);
         let reserve = DiskReserve::new(dir, options.disk_reserve_bytes, options.disk_space.clone());
         let (conn, boot, found) = open_within_reserve(&database, &reserve)?;
         let log_count = conn.as_ref().map(LogSizeCount::load).transpose();
@@ -194,6 +198,7 @@ impl SqliteStore {
             wal_needs_truncate: scrub,
             truncate_retry_at: None,
             backoff_commits: 0,
+            free_pages: FreePages::default(),
             maintenance_not_before: None,
             space: Arc::clone(&space),
             reserve,
@@ -421,7 +426,7 @@ fn scan_without_writer(database: &Path) -> Option<RecordScan> {
 /// Opens and migrates the database, increments the boot counter and scans for live records.
 fn open_database(database: &Path) -> Result<(Connection, u64, RecordScan), StoreOpenError> {
     let open_error = |error: rusqlite::Error| StoreOpenError::from_sqlite(database, &error);
-    let mut conn = schema::open_writer(database).map_err(open_error)?;
+    let mut conn = open_writer(database).map_err(open_error)?;
     if conn.is_readonly("main").map_err(open_error)? {
         return Err(StoreOpenError::denied(database, &"it cannot be written"));
     }

@@ -3,6 +3,7 @@
 //! `application_id` identifies a Headwater database; `user_version` is the number of applied [`MIGRATIONS`]. A released
 //! migration is never edited: changes are new migrations. The modules of the tables document the rows.
 
+use super::free_pages::AUTO_VACUUM_INCREMENTAL;
 use model::defects::Defect;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -287,6 +288,10 @@ pub(crate) fn try_checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
 /// Migrates a new or old database to the newest version. A crash leaves it between two migrations.
 pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
     let found = schema_version(conn, steps)?;
+    if found == 0 {
+        // Before the first table: a database that has one keeps its mode until it is rewritten.
+        conn.pragma_update(None, "auto_vacuum", AUTO_VACUUM_INCREMENTAL)?;
+    }
     for (step, to) in steps.iter().zip(1_u32..).skip(found as usize) {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(step)?;
