@@ -15,10 +15,13 @@ pub(crate) enum HeadwaterCell {
     Chat,
     /// A provider over HTTP, read as Messages.
     Messages,
+    /// A provider over HTTP, read as content blocks over a WebSocket.
+    Blocks,
 }
 
 impl HeadwaterCell {
-    pub(crate) const ALL: [Self; 5] = [Self::Scripted, Self::Tasks, Self::Responses, Self::Chat, Self::Messages];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Scripted, Self::Tasks, Self::Responses, Self::Chat, Self::Messages, Self::Blocks];
 
     /// The name of its row.
     pub(crate) fn name(self) -> &'static str {
@@ -28,6 +31,7 @@ impl HeadwaterCell {
             Self::Responses => "headwater → responses",
             Self::Chat => "headwater → chat",
             Self::Messages => "headwater → messages",
+            Self::Blocks => "headwater → blocks",
         }
     }
 
@@ -38,6 +42,7 @@ impl HeadwaterCell {
             Self::Responses => StreamProtocol::Responses,
             Self::Chat => StreamProtocol::Chat,
             Self::Messages => StreamProtocol::Messages,
+            Self::Blocks => StreamProtocol::Blocks,
         };
         let model = if self == Self::Scripted { "scripted" } else { "bench" };
         LoadTarget { name: self.name(), protocol, model, ..server.clone() }

@@ -67,6 +67,11 @@ impl StreamBody {
         Self { spec, writer, ticks: spec.interval.map(ticker), step: 0, ended: false }
     }
 
+    /// Whether it ended with its terminal event.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.ended && self.spec.fault != Some(PlantedFault::Cut)
+    }
+
     /// The frames of one step: usually one delta, none or several where a fault is planted. What precedes the first delta
     /// is sent with it.
     fn next_frames(&mut self) -> NextStep {

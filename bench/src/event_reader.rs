@@ -46,6 +46,7 @@ pub(crate) fn read_event(protocol: StreamProtocol, data: &[u8]) -> Result<Checke
         StreamProtocol::Responses => read_responses_event(data),
         StreamProtocol::Chat => read_chat_chunk(data),
         StreamProtocol::Messages => read_messages_event(data),
+        StreamProtocol::Blocks => read_blocks_event(data),
     }
 }
 
@@ -172,6 +173,40 @@ fn read_messages_event(data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
     Ok(CheckedEvent { sequence: None, meaning })
 }
 
+#[derive(Deserialize)]
+struct BlocksEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    delta: BlocksEventDelta<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct BlocksEventDelta<'a> {
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'a, str>>,
+    /// Of the text that says why a turn ended early.
+    #[serde(default)]
+    extras: Option<serde::de::IgnoredAny>,
+}
+
+fn read_blocks_event(data: &[u8]) -> Result<CheckedEvent<'_>, NotAnEvent> {
+    let event: BlocksEvent<'_> = parse(data)?;
+    let meaning = match (&*event.kind, event.delta) {
+        ("content_block_delta", BlocksEventDelta { extras: Some(_), .. }) | ("error", _) => EventMeaning::Failed,
+        ("content_block_delta", BlocksEventDelta { text: Some(text), .. }) => EventMeaning::Delta(text),
+        ("message_delta", BlocksEventDelta { stop_reason: Some(reason), .. }) if reason == "end_turn" => {
+            EventMeaning::Completed
+        }
+        ("message_delta", BlocksEventDelta { stop_reason: Some(_), .. }) => EventMeaning::Failed,
+        ("message_stop", _) => EventMeaning::Last,
+        _ => EventMeaning::Other,
+    };
+    Ok(CheckedEvent { sequence: None, meaning })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +223,12 @@ mod tests {
         assert_eq!(meaning(StreamProtocol::Messages, delta), EventMeaning::Failed);
         let incomplete = r#"{"type":"response.incomplete","sequence_number":4,"response":{}}"#;
         assert_eq!(meaning(StreamProtocol::Responses, incomplete), EventMeaning::Failed);
+        let limited =
+            r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"message_id":"task_1","cursor":"9"}"#;
+        assert_eq!(meaning(StreamProtocol::Blocks, limited), EventMeaning::Failed);
+        let stopped =
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Đã","extras":{}}}"#;
+        assert_eq!(meaning(StreamProtocol::Blocks, stopped), EventMeaning::Failed);
         let cancelled = r#"{"type":"task.cancelled","seq":4}"#;
         assert_eq!(meaning(StreamProtocol::Tasks, cancelled), EventMeaning::Failed);
     }

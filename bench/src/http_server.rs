@@ -43,7 +43,8 @@ where
         let service = service_fn(handler.clone());
         tokio::spawn(async move {
             // A client may disconnect early; the load client counts what went wrong for it.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
+            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service);
+            let _ = connection.with_upgrades().await;
         });
     }
 }

@@ -8,7 +8,8 @@ use crate::clock;
 use crate::process_usage::{ProcessUsage, UsageMeter};
 use crate::stats::Percentiles;
 use crate::stream_check::{FaultCounts, LatencyScope, StreamChecker, StreamFault};
-use crate::target::{LoadTarget, story_input};
+use crate::target::{LoadTarget, StreamRequest, story_input};
+use crate::websocket_stream;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -129,7 +130,7 @@ fn summarize(readings: Vec<StreamReading>, seconds: f64, usage: ProcessUsage) ->
     }
 }
 
-async fn read_stream(target: &LoadTarget, request: Request<Full<Bytes>>, plan: LoadPlan) -> StreamReading {
+async fn read_stream(target: &LoadTarget, request: StreamRequest, plan: LoadPlan) -> StreamReading {
     let check = StreamChecker::new(target.protocol, plan.deltas, LatencyScope::AllDeltas);
     read_checked_stream(target, request, check, plan.deadline()).await
 }
@@ -137,12 +138,12 @@ async fn read_stream(target: &LoadTarget, request: Request<Full<Bytes>>, plan: L
 /// Reads and checks one stream; gives up at `deadline`.
 pub(crate) async fn read_checked_stream(
     target: &LoadTarget,
-    request: Request<Full<Bytes>>,
+    request: impl Into<StreamRequest>,
     mut check: StreamChecker,
     deadline: Duration,
 ) -> StreamReading {
     let mut first_delta_us = None;
-    let reading = follow_stream(target, request, &mut check, &mut first_delta_us);
+    let reading = follow_stream(target, request.into(), &mut check, &mut first_delta_us);
     let outcome = tokio::time::timeout(deadline, reading).await.unwrap_or(Err(StreamFault::Cut));
     StreamReading {
         events: check.events(),
@@ -155,10 +156,16 @@ pub(crate) async fn read_checked_stream(
 
 async fn follow_stream(
     target: &LoadTarget,
-    request: Request<Full<Bytes>>,
+    request: StreamRequest,
     check: &mut StreamChecker,
     first_delta_us: &mut Option<u32>,
 ) -> Result<(), StreamFault> {
+    let request = match request {
+        StreamRequest::Http(request) => *request,
+        StreamRequest::WebSocket(message) => {
+            return websocket_stream::follow_websocket(target, &message, check, first_delta_us).await;
+        }
+    };
     let started = Instant::now();
     send_request(target, request, async |response| {
         if !is_event_stream(&response) {

@@ -33,7 +33,9 @@ mod stream_table;
 mod streams;
 mod target;
 mod thread_length;
+mod websocket;
 mod websocket_probe;
+mod websocket_stream;
 
 #[cfg(test)]
 mod tests;

@@ -63,6 +63,13 @@ impl FrameWriter {
                     "\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}",
                 )
             }
+            StreamProtocol::Blocks => {
+                blocks_frame("message_start", "\"session_id\":\"thr_mock\",\"display_mode\":\"agent\",\"input\":[]")
+                    + &blocks_frame(
+                        "content_block_start",
+                        "\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\",\"is_part\":false}",
+                    )
+            }
         }
     }
 
@@ -85,6 +92,10 @@ impl FrameWriter {
             }
             StreamProtocol::Chat => chat_frame(&format!("{{\"content\":\"{now} {number} {DELTA_TEXT}\"}}"), "null"),
             StreamProtocol::Messages => typed_frame(
+                "content_block_delta",
+                &format!("\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{now} {number} {DELTA_TEXT}\"}}"),
+            ),
+            StreamProtocol::Blocks => blocks_frame(
                 "content_block_delta",
                 &format!("\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{now} {number} {DELTA_TEXT}\"}}"),
             ),
@@ -123,6 +134,12 @@ impl FrameWriter {
             }
             (StreamProtocol::Messages, MockStreamEnd::Failed) => {
                 typed_frame("error", "\"error\":{\"type\":\"api_error\",\"message\":\"planted\"}")
+            }
+            (StreamProtocol::Blocks, end) => {
+                let stop_reason = if end == MockStreamEnd::Completed { "end_turn" } else { "error" };
+                blocks_frame("content_block_stop", "\"index\":0,\"is_final\":true")
+                    + &blocks_frame("message_delta", &format!("\"delta\":{{\"stop_reason\":\"{stop_reason}\"}}"))
+                    + &blocks_frame("message_stop", "\"duration_ms\":1")
             }
         }
     }
@@ -167,6 +184,14 @@ fn typed_frame(name: &str, members: &str) -> String {
     format!("event: {name}\ndata: {{\"type\":\"{name}\",{members}}}\n\n")
 }
 
+/// A frame of content blocks, with the members that all of them have.
+fn blocks_frame(name: &str, members: &str) -> String {
+    typed_frame(
+        name,
+        &format!("{members},\"message_id\":\"task_0199f3a20000000000000000000000aa\",\"cursor\":\"17-00000000\""),
+    )
+}
+
 fn chat_frame(delta: &str, finish_reason: &str) -> String {
     format!(
         "data: {{\"id\":\"chatcmpl-mock\",\"object\":\"chat.completion.chunk\",\"created\":1763000000,\"model\":\"story\",\
@@ -206,6 +231,7 @@ mod tests {
             (StreamProtocol::Responses, 150..=200),
             (StreamProtocol::Chat, 170..=220),
             (StreamProtocol::Messages, 100..=150),
+            (StreamProtocol::Blocks, 180..=240),
         ] {
             let frame = FrameWriter::new(protocol).delta(100);
             let (_, data) = frame.split_once("data: ").unwrap();
@@ -215,9 +241,7 @@ mod tests {
 
     #[test]
     fn every_frame_is_json() {
-        for protocol in
-            [StreamProtocol::Tasks, StreamProtocol::Responses, StreamProtocol::Chat, StreamProtocol::Messages]
-        {
+        for protocol in StreamProtocol::ALL {
             for end in [MockStreamEnd::Completed, MockStreamEnd::Failed] {
                 let mut writer = FrameWriter::new(protocol);
                 let frames = writer.opening() + &writer.delta(1) + &writer.terminal(1, end);

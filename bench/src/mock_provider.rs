@@ -11,12 +11,13 @@ use crate::delta_stream::{PlantedFault, StreamBody, StreamSpec};
 use crate::http_server;
 use crate::stream_protocol::StreamProtocol;
 use crate::target::STORY_INTERVAL_MS;
+use crate::websocket_stream;
 use anyhow::Context;
 use bytes::Bytes;
 use clap::ValueEnum;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, UPGRADE};
 use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -44,6 +45,9 @@ pub(crate) async fn serve_mock(listener: TcpListener) -> anyhow::Result<()> {
 
 async fn handle_request(request: Request<Incoming>) -> anyhow::Result<MockResponse> {
     let path = request.uri().path().to_owned();
+    if path == StreamProtocol::Blocks.path() {
+        return Ok(open_websocket(request));
+    }
     if let Some(protocol) = StreamProtocol::from_path(&path) {
         let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
         return start_stream(protocol, &body.map_err(anyhow::Error::from_boxed)?.to_bytes());
@@ -78,11 +82,30 @@ fn start_stream(protocol: StreamProtocol, body: &[u8]) -> anyhow::Result<MockRes
     let (status, body) = match protocol {
         StreamProtocol::Tasks => (StatusCode::ACCEPTED, format!("{{\"task_id\":\"task_{run}\"}}")),
         StreamProtocol::Responses => (StatusCode::OK, format!("{{\"id\":\"resp_{run}\"}}")),
-        StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("only streams are mocked"),
+        StreamProtocol::Chat | StreamProtocol::Messages | StreamProtocol::Blocks => {
+            anyhow::bail!("only streams are mocked")
+        }
     };
     let mut response = text_response(status, body);
     response.headers_mut().insert(CONTENT_TYPE, "application/json".parse()?);
     Ok(response)
+}
+
+/// Accepts a WebSocket. The key is not confirmed: the clients of the mock do not check it.
+fn open_websocket(mut request: Request<Incoming>) -> MockResponse {
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let stream_of = |text: &str| Some(StreamBody::new(StreamProtocol::Blocks, stream_spec_from_text(text)?));
+        // A client may disconnect early; the load client counts what went wrong for it.
+        if let Ok(upgraded) = upgrade.await {
+            let _ = websocket_stream::serve_websocket(upgraded, stream_of).await;
+        }
+    });
+    let mut response = text_response(StatusCode::SWITCHING_PROTOCOLS, String::new());
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    response
 }
 
 fn stream_spec_from_text(text: &str) -> Option<StreamSpec> {
@@ -110,7 +133,7 @@ fn stream_spec_from_id(id: &str) -> Option<StreamSpec> {
 
 fn stream_response(protocol: StreamProtocol, spec: StreamSpec) -> MockResponse {
     let mut response = Response::new(Either::Left(StreamBody::new(protocol, spec)));
-    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
 }
 

@@ -6,7 +6,7 @@
 //! are arguments.
 
 use crate::event_reader::{self, EventMeaning};
-use crate::sse_splitter::{SplitEvent, SseSplitter};
+use crate::sse_splitter::SseSplitter;
 use crate::stream_protocol::StreamProtocol;
 use std::fmt;
 
@@ -15,7 +15,7 @@ use std::fmt;
 pub(crate) enum StreamFault {
     /// No connection, or a response that is not a stream.
     Http,
-    /// Not server-sent events, or not the protocol's.
+    /// Not server-sent events or WebSocket messages, or not the protocol's.
     Malformed,
     /// An event missing, repeated or out of order; a text that is not the sum of its deltas.
     Disordered,
@@ -143,9 +143,19 @@ impl StreamChecker {
     pub(crate) fn on_chunk(&mut self, bytes: &[u8], received_us: u64) -> Result<(), StreamFault> {
         self.splitter.push(bytes);
         while let Some(event) = self.splitter.next().map_err(|_| StreamFault::Malformed)? {
-            self.progress.on_event(event, received_us)?;
+            self.progress.on_event(&event.data, received_us)?;
         }
         Ok(())
+    }
+
+    /// Checks the data of an event that arrived in a message of its own.
+    pub(crate) fn on_event_data(&mut self, data: &[u8], received_us: u64) -> Result<(), StreamFault> {
+        self.progress.on_event(data, received_us)
+    }
+
+    /// Whether the last event has arrived.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.progress.ended
     }
 
     /// The connection ended.
@@ -176,8 +186,8 @@ impl StreamChecker {
 }
 
 impl StreamProgress {
-    fn on_event(&mut self, event: &SplitEvent, received_us: u64) -> Result<(), StreamFault> {
-        let checked = event_reader::read_event(self.protocol, &event.data).map_err(|_| StreamFault::Malformed)?;
+    fn on_event(&mut self, data: &[u8], received_us: u64) -> Result<(), StreamFault> {
+        let checked = event_reader::read_event(self.protocol, data).map_err(|_| StreamFault::Malformed)?;
         self.events += 1;
         let is_numbered = checked.meaning != EventMeaning::Last && self.next_sequence.is_some();
         if self.ended || (is_numbered && checked.sequence != self.next_sequence) {

@@ -15,10 +15,12 @@ pub(crate) enum StreamProtocol {
     Chat,
     /// `POST /v1/messages`, Anthropic's Messages.
     Messages,
+    /// Content blocks over the WebSocket `/ws`.
+    Blocks,
 }
 
 impl StreamProtocol {
-    const ALL: [Self; 4] = [Self::Tasks, Self::Responses, Self::Chat, Self::Messages];
+    pub(crate) const ALL: [Self; 5] = [Self::Tasks, Self::Responses, Self::Chat, Self::Messages, Self::Blocks];
 
     /// Where a run is started.
     pub(crate) fn path(self) -> &'static str {
@@ -27,6 +29,7 @@ impl StreamProtocol {
             Self::Responses => "/v1/responses",
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",
+            Self::Blocks => "/ws",
         }
     }
 
@@ -39,11 +42,11 @@ impl StreamProtocol {
         match self {
             Self::Tasks => Some(1),
             Self::Responses => Some(0),
-            Self::Chat | Self::Messages => None,
+            Self::Chat | Self::Messages | Self::Blocks => None,
         }
     }
 
-    /// The body of a request whose response is the whole stream.
+    /// The body of a request whose response is the whole stream; of a WebSocket, the message.
     pub(crate) fn stream_body(self, model: &str, input: &str) -> Value {
         match self {
             Self::Tasks | Self::Responses => json!({"model": model, "input": input, "stream": true}),
@@ -54,6 +57,7 @@ impl StreamProtocol {
                 let messages = [json!({"role": "user", "content": input})];
                 json!({"model": model, "max_tokens": 100_000, "messages": messages, "stream": true})
             }
+            Self::Blocks => json!({"type": "chat", "agent": model, "content": input}),
         }
     }
 }

@@ -25,10 +25,28 @@ pub(crate) struct LoadTarget {
     pub(crate) model: &'static str,
 }
 
+/// How a stream is requested.
+#[derive(Clone, Debug)]
+pub(crate) enum StreamRequest {
+    Http(Box<Request<Full<Bytes>>>),
+    /// The message on a new socket.
+    WebSocket(String),
+}
+
+impl From<Request<Full<Bytes>>> for StreamRequest {
+    fn from(request: Request<Full<Bytes>>) -> Self {
+        Self::Http(Box::new(request))
+    }
+}
+
 impl LoadTarget {
     /// A request whose response is the whole stream.
-    pub(crate) fn stream_request(&self, input: &str) -> anyhow::Result<Request<Full<Bytes>>> {
-        self.post(&self.protocol.stream_body(self.model, input))
+    pub(crate) fn stream_request(&self, input: &str) -> anyhow::Result<StreamRequest> {
+        let body = self.protocol.stream_body(self.model, input);
+        match self.protocol {
+            StreamProtocol::Blocks => Ok(StreamRequest::WebSocket(body.to_string())),
+            _ => self.post(&body).map(StreamRequest::from),
+        }
     }
 
     /// A request that starts a run and returns at once.
@@ -36,7 +54,9 @@ impl LoadTarget {
         match self.protocol {
             StreamProtocol::Tasks => self.post(&json!({"model": self.model, "input": input})),
             StreamProtocol::Responses => self.post(&json!({"model": self.model, "input": input, "background": true})),
-            StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("these runs are read by who starts them"),
+            StreamProtocol::Chat | StreamProtocol::Messages | StreamProtocol::Blocks => {
+                anyhow::bail!("these runs are read by who starts them")
+            }
         }
     }
 
@@ -45,7 +65,9 @@ impl LoadTarget {
         match self.protocol {
             StreamProtocol::Tasks => self.get(&format!("/v1/tasks/{id}/events")),
             StreamProtocol::Responses => self.get(&format!("/v1/responses/{id}?stream=true")),
-            StreamProtocol::Chat | StreamProtocol::Messages => anyhow::bail!("these runs are read by who starts them"),
+            StreamProtocol::Chat | StreamProtocol::Messages | StreamProtocol::Blocks => {
+                anyhow::bail!("these runs are read by who starts them")
+            }
         }
     }
 

@@ -20,9 +20,6 @@ async fn listener() -> (TcpListener, Authority) {
     (listener, authority)
 }
 
-const PROTOCOLS: [StreamProtocol; 4] =
-    [StreamProtocol::Tasks, StreamProtocol::Responses, StreamProtocol::Chat, StreamProtocol::Messages];
-
 async fn mock_target(protocol: StreamProtocol) -> LoadTarget {
     let (listener, authority) = listener().await;
     tokio::spawn(mock_provider::serve_mock(listener));
@@ -41,11 +38,15 @@ fn small(interval_ms: u64) -> LoadPlan {
 
 #[tokio::test]
 async fn complete_streams_pass_directly_and_through_both_proxies_in_every_protocol() {
-    for protocol in PROTOCOLS {
+    for protocol in StreamProtocol::ALL {
         let direct = mock_target(protocol).await;
-        let pass = behind_proxy(ProxyMode::Pass, &direct).await;
-        let parse = behind_proxy(ProxyMode::Parse, &direct).await;
-        for target in [direct, pass, parse] {
+        let mut targets = vec![direct.clone()];
+        // The proxies forward HTTP alone.
+        if protocol != StreamProtocol::Blocks {
+            targets.push(behind_proxy(ProxyMode::Pass, &direct).await);
+            targets.push(behind_proxy(ProxyMode::Parse, &direct).await);
+        }
+        for target in targets {
             for plan in [small(1), small(0)] {
                 let sample = load::run_load(&target, plan).await.unwrap();
                 let (streams, faults) = (sample.streams, sample.faults.to_string());
@@ -65,7 +66,7 @@ async fn fault_of(target: &LoadTarget, planted: PlantedFault) -> Option<StreamFa
 
 #[tokio::test]
 async fn every_planted_fault_is_found_and_named_in_every_protocol() {
-    for protocol in PROTOCOLS {
+    for protocol in StreamProtocol::ALL {
         let target = mock_target(protocol).await;
         for planted in PlantedFault::value_variants() {
             let expected = match planted {
@@ -88,7 +89,9 @@ async fn an_unreachable_or_refusing_server_is_an_http_fault() {
     drop(listener);
     let protocol = StreamProtocol::Chat;
     let gone = LoadTarget { name: "gone", authority, pid: std::process::id(), protocol, model: "story" };
+    let blocks = LoadTarget { protocol: StreamProtocol::Blocks, ..gone.clone() };
     assert_eq!(fault_of(&gone, PlantedFault::Cut).await, Some(StreamFault::Http));
+    assert_eq!(fault_of(&blocks, PlantedFault::Cut).await, Some(StreamFault::Http));
 
     let proxy = behind_proxy(ProxyMode::Pass, &gone).await;
     let sample = load::run_load(&proxy, LoadPlan { streams: 3, waves: 1, ..small(0) }).await.unwrap();

@@ -13,7 +13,6 @@ use model::ports::{
     AppendBatch, AppendOutcome, ClaimOutcome, DirectoryChange, Frames, InboxWriter as _, Journal as _, Lease,
     Projection,
 };
-use model::thread::ThreadFold;
 use model::{NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use protocol::chat::ChatProjection;
 use protocol::messages::MessagesProjection;
@@ -69,8 +68,7 @@ impl DeltaPath {
         };
         let agent = Agent { name: "demo".to_owned(), models: vec!["p/m".to_owned()], ..Agent::default() };
         let definitions = Definitions { agents: [("demo".to_owned(), agent)].into(), ..Definitions::default() };
-        let mut run =
-            RunState::new(ids.user.clone(), ids.thread.clone(), Arc::new(definitions), ThreadFold::default(), None);
+        let mut run = RunState::new(ids.user.clone(), ids.thread.clone(), Arc::new(definitions), Arc::default(), None);
         let mut out = MachineOutput::new(1);
         apply_input(&mut run, MachineInput::Start(start), &mut out);
         let call = out.effects.into_iter().find_map(|effect| match effect {

@@ -102,7 +102,13 @@ async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>, gives_
         return TermEnd::Halted;
     }
     match ThreadSession::open(context, new_thread, gives_up).await {
-        Ok(Ok(mut session)) => session.run().await,
+        Ok(Ok(mut session)) => {
+            let end = session.run().await;
+            if matches!(end, TermEnd::Idle) {
+                session.keep_idle_thread();
+            }
+            end
+        }
         Ok(Err(end)) => end,
         Err(StoreError::ThreadNotFound) => TermEnd::Idle,
         Err(error @ StoreError::Corrupt { .. }) => {

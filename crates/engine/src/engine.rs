@@ -209,6 +209,7 @@ impl Engine {
             return;
         }
         let shared = &self.registry.shared;
+        shared.idle_threads.forget(thread);
         if shared.recovery.forget(thread) {
             recovery::save_list(shared).await;
         }

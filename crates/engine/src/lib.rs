@@ -18,6 +18,7 @@ mod documents;
 mod effect_streams;
 mod engine;
 mod hub;
+mod idle_threads;
 mod load_thread;
 mod ports;
 mod read_records;

@@ -7,15 +7,16 @@
 //! until somebody answers or its time is up.
 //!
 //! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `input_hook`
-//! runs before a run starts.
+//! runs before a run starts, `run_end` after it has ended.
 
 mod batch;
 mod failure_log;
 mod inbox;
 mod input_hook;
+mod run_end;
 
 use crate::effect_streams::{self, EffectStreams};
-use crate::load_thread;
+use crate::load_thread::{self, CheckpointedRuns};
 use crate::recovery_tracker::recovery_error;
 use crate::shared::{StopMode, ThreadContext};
 use crate::timers::Timers;
@@ -26,11 +27,11 @@ use model::command::Command;
 use model::definition::Definitions;
 use model::fold::RunFold;
 use model::model_turn::ModelEvent;
-use model::ports::{AppendOutcome, Checkpoint, ClaimOutcome, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
+use model::ports::{AppendOutcome, ClaimOutcome, Day, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
 use model::tool::ToolEvent;
 use model::{Millis, Seq};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -38,6 +39,9 @@ use std::time::Duration;
 
 /// A state of this size is folded, copied and serialised beside the async workers.
 const HEAVY_STATE_BYTES: usize = 256 * 1024;
+/// A step only copies the history for the model: so much of it costs as much as a byte of the run, which is folded and
+/// validated, too.
+const HISTORY_BYTES_PER_RUN_BYTE: usize = 4;
 
 /// A thread that this process has just created: what its creator knows need not be read.
 pub(crate) struct NewThread {
@@ -73,8 +77,8 @@ pub(crate) struct ThreadSession<'a> {
     pub(crate) in_flight: Option<InFlightAppend>,
     /// The last record that was handed to the journal.
     pub(crate) submitted_seq: Seq,
-    /// Rows that were handled, but whose consumption is not durable yet.
-    pub(crate) handled_rows: HashSet<u64>,
+    /// The newest row of the inbox that was read.
+    pub(crate) last_row_read: u64,
     /// A run that starts when its hook has answered.
     pub(crate) pending_hook: Option<PendingHook>,
     /// What the owner has spent today, without the current run.
@@ -82,8 +86,9 @@ pub(crate) struct ThreadSession<'a> {
     effect_streams: EffectStreams,
     ready_inputs: Vec<MachineInput>,
     pub(crate) timers: Timers,
-    /// About how large the state is: the checkpoint and the records since.
-    pub(crate) state_bytes: usize,
+    /// The size of the records of the run, or of the last one.
+    pub(crate) run_bytes: usize,
+    pub(crate) checkpointed: CheckpointedRuns,
     /// Resuming or starting its first run has failed too often.
     pub(crate) gives_up: bool,
 }
@@ -118,9 +123,11 @@ impl<'a> ThreadSession<'a> {
         };
         context.shared.hub.advance_head(&context.thread, lease.head);
         context.shared.run_waiters.wake_thread(&context.thread);
-        let loaded = load_thread::load_thread(ports, &context.owner, &context.thread, lease.head).await?;
-        let fold_errors =
-            loaded.replay.thread.fold_errors + loaded.replay.run.as_ref().map_or(0, |run| run.fold_errors);
+        let loaded = match context.shared.idle_threads.take(&context.owner, &context.thread, lease.head) {
+            Some(idle) => idle.into(),
+            None => load_thread::load_thread(ports, &context.owner, &context.thread, lease.head).await?,
+        };
+        let fold_errors = loaded.thread.fold_errors + loaded.run.as_ref().map_or(0, |run| run.fold_errors);
         if loaded.has_newer_format || fold_errors > 0 {
             let newer = loaded.has_newer_format;
             tracing::error!(thread = %context.thread, fold_errors, newer, "the thread is parked: its log does not fold");
@@ -130,27 +137,31 @@ impl<'a> ThreadSession<'a> {
         let mut session = Self {
             context,
             lease,
-            thread: ThreadState::new(context.owner.clone(), context.thread.clone(), loaded.replay.thread),
+            thread: ThreadState::new(context.owner.clone(), context.thread.clone(), loaded.thread),
             run: None,
             waiting_rows: VecDeque::new(),
             next_batch: BatchBuilder::default(),
             in_flight: None,
             submitted_seq: lease.head,
-            handled_rows: HashSet::new(),
+            last_row_read: 0,
             pending_hook: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),
             ready_inputs: Vec::new(),
             timers: Timers::default(),
-            state_bytes: loaded.bytes,
+            run_bytes: loaded.run_bytes,
+            checkpointed: loaded.checkpointed,
             gives_up,
         };
         session.load_daily_spend().await?;
-        if let Some(fold) = loaded.replay.run {
+        if let Some(fold) = loaded.run {
             session.restore_run(fold).await?;
         }
         match first_row {
-            Some(row) => session.waiting_rows.push_back(row),
+            Some(row) => {
+                session.last_row_read = row.id;
+                session.waiting_rows.push_back(row);
+            }
             None => session.read_inbox().await?,
         }
         session.give_up_on_inbox();
@@ -279,7 +290,8 @@ impl<'a> ThreadSession<'a> {
 
     /// Whether the next step may validate arguments, or copy and serialise a long history.
     fn has_heavy_state(&self) -> bool {
-        self.state_bytes >= HEAVY_STATE_BYTES || self.run.as_ref().is_some_and(machine::has_open_calls)
+        let state_bytes = self.run_bytes + self.checkpointed.bytes / HISTORY_BYTES_PER_RUN_BYTE;
+        state_bytes >= HEAVY_STATE_BYTES || self.run.as_ref().is_some_and(machine::has_open_calls)
     }
 
     /// Rows that only wait for the active run to end cost nothing.
@@ -335,8 +347,13 @@ impl<'a> ThreadSession<'a> {
     /// The state of a run before its first record, or from its log.
     pub(crate) fn new_run_state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
         let context = self.context;
-        let mut run =
-            RunState::new(context.owner.clone(), context.thread.clone(), definitions, self.thread.fold.clone(), fold);
+        let mut run = RunState::new(
+            context.owner.clone(),
+            context.thread.clone(),
+            definitions,
+            Arc::clone(&self.thread.fold),
+            fold,
+        );
         run.prior_spend = self.daily_spend;
         run.schemas = context.shared.schemas.clone();
         run
@@ -384,26 +401,6 @@ impl<'a> ThreadSession<'a> {
         for (draft, run) in out.drafts.into_iter().zip(run) {
             self.push_record(&run, draft);
             self.push_checkpoint();
-        }
-    }
-
-    fn finish_run(&mut self) {
-        let Some(run) = self.run.take() else { return };
-        let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
-        metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
-        self.thread.fold.add_finished_run(&run.fold);
-        self.daily_spend = machine::user_spend_today(&run);
-        self.timers = Timers::default();
-        self.effect_streams = EffectStreams::default();
-        self.push_checkpoint();
-        self.step_thread(ThreadInput::RunEnded(run.definitions));
-    }
-
-    pub(crate) fn push_checkpoint(&mut self) {
-        if let Ok(body) = serde_json::to_string(&self.thread.fold) {
-            // Between runs the checkpoint is the state.
-            self.state_bytes = body.len();
-            self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread.fold.seq, body }));
         }
     }
 

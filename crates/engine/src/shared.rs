@@ -1,6 +1,7 @@
 //! What all actors of a process share.
 
 use crate::hub::Hub;
+use crate::idle_threads::IdleThreads;
 use crate::ports::Ports;
 use crate::recovery_tracker::RecoveryTracker;
 use crate::run_waiters::RunWaiters;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) run_waiters: Arc<RunWaiters>,
     pub(crate) wake_schedule: WakeSchedule,
     pub(crate) recovery: RecoveryTracker,
+    pub(crate) idle_threads: IdleThreads,
     /// The schemas of the tools of all runs.
     pub(crate) schemas: SchemaCache,
     /// Looked up once: it counts every delta.
@@ -43,6 +45,7 @@ impl Shared {
             run_waiters: Arc::default(),
             wake_schedule: WakeSchedule::default(),
             recovery: RecoveryTracker::default(),
+            idle_threads: IdleThreads::default(),
             schemas: SchemaCache::default(),
             records_total: metrics::counter!("headwater_records_total"),
             stop,

@@ -28,8 +28,8 @@ const SUMMARY_PROMPT: &str = "Sum up the conversation so far for somebody who go
 pub struct ThreadState {
     pub user: UserId,
     pub thread: ThreadId,
-    /// What outlives the runs that have ended.
-    pub fold: ThreadFold,
+    /// What outlives the runs that have ended. Shared with the run in progress.
+    pub fold: Arc<ThreadFold>,
     compaction: Option<Compaction>,
 }
 
@@ -57,7 +57,7 @@ struct Compaction {
 }
 
 impl ThreadState {
-    pub const fn new(user: UserId, thread: ThreadId, fold: ThreadFold) -> Self {
+    pub const fn new(user: UserId, thread: ThreadId, fold: Arc<ThreadFold>) -> Self {
         Self { user, thread, fold, compaction: None }
     }
 
@@ -152,7 +152,7 @@ fn on_summary_event(thread: &mut ThreadState, event: ModelEvent, out: &mut Machi
     let Some(compaction) = thread.compaction.take() else { return };
     out.add_spend(budget::model_spend(&compaction.definitions, &compaction.model, compaction.usage));
     if !compaction.summary.is_empty() {
-        record_summary(&mut thread.fold, compaction, out);
+        record_summary(Arc::make_mut(&mut thread.fold), compaction, out);
     }
 }
 

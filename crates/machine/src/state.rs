@@ -21,8 +21,8 @@ pub struct RunState {
     pub thread: ThreadId,
     /// The agents and tools that the run may use.
     pub definitions: Arc<Definitions>,
-    /// The thread as it was when the run started.
-    pub thread_fold: ThreadFold,
+    /// The thread as it was when the run started. Shared with the thread's executor: a start copies no history.
+    pub thread_fold: Arc<ThreadFold>,
     /// The run so far.
     pub fold: RunFold,
     /// What the user had spent today before this run.
@@ -39,7 +39,7 @@ impl RunState {
         user: UserId,
         thread: ThreadId,
         definitions: Arc<Definitions>,
-        thread_fold: ThreadFold,
+        thread_fold: Arc<ThreadFold>,
         fold: Option<RunFold>,
     ) -> Self {
         let fold = fold.unwrap_or_else(|| thread_fold.new_run_fold());

@@ -1,8 +1,9 @@
 //! The state that outlives a run.
 //!
 //! [`ThreadFold`] is what a thread keeps between runs; [`ThreadReplay`] builds it from records, with or without a
-//! checkpoint. `history` builds what the model reads of each run.
+//! checkpoint. `history` builds what the model reads of each run; `checkpoint` is how a thread is stored.
 
+mod checkpoint;
 mod history;
 
 pub use history::{estimate_tokens, generated_images, history_entries, split_history_entries};
@@ -17,7 +18,9 @@ use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::cell::LazyCell;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// What a thread keeps between runs. Stored as its checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,8 +33,10 @@ pub struct ThreadFold {
     /// The time of that record. Later records never carry an earlier one, even if the clock goes back.
     #[serde(default)]
     pub at: Millis,
-    /// Oldest first.
-    pub runs: Vec<PastRun>,
+    /// Oldest first. They never change, so copies of the fold share them. A checkpoint stores each in a row of its own;
+    /// those of older versions have them here.
+    #[serde(default, skip_serializing)]
+    pub runs: Vec<Arc<PastRun>>,
     /// Reference groups are numbered from 1 to this.
     #[serde(rename = "references")]
     pub reference_count: u32,
@@ -86,12 +91,8 @@ impl ThreadFold {
         self.usage.add(run.total_usage(root));
         self.agent = Some(root.agent.clone());
         let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
-        self.runs.push(PastRun {
-            run: root.id.clone(),
-            previous,
-            last_seq: run.seq,
-            entries: history::entries_with_prior_history(root),
-        });
+        let entries = history::entries_with_prior_history(root);
+        self.runs.push(Arc::new(PastRun { run: root.id.clone(), previous, last_seq: run.seq, entries }));
     }
 
     /// The history of the chain of runs that ends with `previous`, or with the last run.
@@ -111,13 +112,18 @@ impl ThreadFold {
     pub fn run_chain(&self, previous: Option<&TaskId>) -> Vec<&PastRun> {
         let mut chain: Vec<&PastRun> = Vec::new();
         // A run that was cancelled before it started left no records: its chain continues with the run before it.
-        let started: HashSet<&TaskId> = self.runs.iter().map(|past| &past.run).collect();
+        let started: LazyCell<HashSet<&TaskId>, _> = LazyCell::new(|| self.runs.iter().map(|past| &past.run).collect());
         let mut next = previous.filter(|run| started.contains(run)).or_else(|| self.runs.last().map(|past| &past.run));
         // Newest first: a run's `previous` always stands before it, so one pass finds the whole chain.
         for (index, past) in self.runs.iter().enumerate().rev() {
             if next == Some(&past.run) {
                 let before = index.checked_sub(1).and_then(|index| self.runs.get(index)).map(|past| &past.run);
-                next = past.previous.as_ref().and_then(|run| started.get(run).copied().or(before));
+                // Almost always it is the run before.
+                next = match &past.previous {
+                    Some(run) if before == Some(run) => before,
+                    Some(run) => started.get(run).copied().or(before),
+                    None => None,
+                };
                 chain.push(past);
             }
         }
@@ -151,17 +157,11 @@ pub struct ThreadReplay {
     pub thread: ThreadFold,
     /// The run in progress.
     pub run: Option<RunFold>,
+    /// The first so many runs of the thread are in rows of its checkpoint.
+    pub stored_runs: usize,
 }
 
 impl ThreadReplay {
-    /// Starts from a checkpoint. It is only a cache: one that is unreadable or of a later version is ignored, and the
-    /// records are replayed from the first.
-    pub fn from_checkpoint(body: Option<&str>) -> Self {
-        let checkpoint = body.and_then(|body| serde_json::from_str::<ThreadFold>(body).ok());
-        let thread = checkpoint.filter(|thread| thread.format <= RECORD_FORMAT).unwrap_or_default();
-        Self { thread, run: None }
-    }
-
     pub fn push(&mut self, record: &Record) {
         let starts_run = matches!(record.event(), Event::Created(e) if e.task.parent_task_id.is_none());
         if self.run.is_none() && !starts_run {

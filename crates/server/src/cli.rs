@@ -4,6 +4,7 @@
 
 mod chat;
 mod check_config;
+mod compact;
 mod completions;
 mod config_args;
 mod init;
@@ -44,6 +45,9 @@ enum CliCommand {
     /// Check a data folder and its files for damage while no server uses it. Exit code 0: clean, 1: damaged, 2: the
     /// check failed.
     Verify(verify::VerifyArgs),
+    /// Rewrite the database of a data folder without its free space while no server uses it. Prints the size before and
+    /// after, needs room for the copy, and changes nothing if it fails.
+    Compact(compact::CompactArgs),
     /// Manage API keys (`[auth] mode = "keys"`), also while the server is running.
     Keys(keys::KeysArgs),
     /// Check a config file and list all errors. Exit code 0: valid, 1: invalid.
@@ -125,6 +129,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.verb {
         CliCommand::Serve(args) => build_runtime()?.block_on(serve::run(args)),
         CliCommand::Verify(args) => Ok(build_runtime()?.block_on(verify::run(args))),
+        CliCommand::Compact(args) => compact::run(args),
         CliCommand::Keys(args) => build_runtime()?.block_on(keys::run(args)),
         CliCommand::CheckConfig(args) => Ok(check_config::run(&args)),
         CliCommand::Init(args) => init::run(&args),

@@ -10,8 +10,8 @@ use model::event::{
 use model::history::RawItem;
 use model::json::ExactObject;
 use model::ports::{
-    AppendBatch, AppendOutcome, ApprovalRow, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit, StoreError,
-    Submission, Submitted, ThreadMode,
+    AppendBatch, AppendOutcome, ApprovalRow, Checkpoint, CheckpointRun, DirectoryChange, IdempotencyKey, Journal,
+    Lease, PageLimit, StoreError, Submission, Submitted, ThreadMode,
 };
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
@@ -43,6 +43,13 @@ pub fn nth_thread(n: usize) -> ThreadId {
 #[must_use]
 pub fn nth_run(n: usize) -> TaskId {
     TaskId::from(format!("task_{n:032x}"))
+}
+
+/// A checkpoint of a record, with runs of these indexes. Its texts tell the record.
+#[must_use]
+pub fn nth_checkpoint(seq: u64, runs: &[u64]) -> Checkpoint {
+    let run = |index: &u64| CheckpointRun { index: *index, body: format!("{{\"run\":{index},\"at\":{seq}}}") };
+    Checkpoint { seq: Seq(seq), body: format!("{{\"n\":{seq}}}"), runs: runs.iter().map(run).collect() }
 }
 
 #[must_use]

@@ -2,14 +2,14 @@
 
 use super::TestStore;
 use super::fixtures::{
-    LogWriter, cancel_command, claim_thread, new_thread_submission, nth_run, nth_thread, other_user, start_command,
-    steer_command, submission, test_user, with_idempotency_key,
+    LogWriter, cancel_command, claim_thread, new_thread_submission, nth_checkpoint, nth_run, nth_thread, other_user,
+    start_command, steer_command, submission, test_user, with_idempotency_key,
 };
 use futures_util::future::join_all;
 use model::command::Command;
 use model::ports::{
-    AppendOutcome, Checkpoint, DirectoryChange, InboxRow, Journal, ListPage, PageLimit, RunFilter, RunRow,
-    ScheduledWakeup, StoreError, SubmitError, Submitted,
+    AppendOutcome, Checkpoint, CheckpointRun, DirectoryChange, INBOX_PAGE_ROWS, InboxRow, Journal, ListPage, PageLimit,
+    RunFilter, RunRow, ScheduledWakeup, StoreError, SubmitError, Submitted,
 };
 use model::seq::Seq;
 use model::task::TaskStatus;
@@ -315,7 +315,7 @@ pub async fn a_run_may_start_without_having_been_queued(journal: &dyn Journal, d
 
 pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
-    author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
+    author.start_run().changes.push(DirectoryChange::Checkpoint(nth_checkpoint(2, &[0, 1])));
     author.must_append().await;
     let stranger = other_user();
     assert_eq!(directory.thread(&stranger, &nth_thread(1)).await, Ok(None));
@@ -418,13 +418,61 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
     assert_eq!(directory.checkpoint(&author.owner, &nth_thread(1)).await, Ok(None));
     author.start_run();
     for seq in [2, 3, 4] {
-        let new = Checkpoint { seq: Seq(seq), body: format!("{{\"n\":{seq}}}") };
+        let new = nth_checkpoint(seq, &[]);
         author.push_notes(1).changes.push(DirectoryChange::Checkpoint(new.clone()));
         author.must_append().await;
         assert_eq!(directory.checkpoint(&author.owner, &nth_thread(1)).await, Ok(Some(new)));
     }
-    author.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(99), body: String::new() }));
+    author.changes.push(DirectoryChange::Checkpoint(nth_checkpoint(99, &[])));
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
+}
+
+/// A page begins after a row, also after one that is gone, and ends after so many rows.
+pub async fn an_inbox_is_read_page_by_page(journal: &dyn Journal, directory: &dyn TestStore) {
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let owner = author.owner.clone();
+    for n in 0..INBOX_PAGE_ROWS + 5 {
+        let said = submission(&nth_thread(1), steer_command(&nth_run(1), &format!("{n}")));
+        assert_eq!(directory.submit(&owner, said).await, Ok(Submitted::Queued));
+    }
+    let all = directory.inbox(&owner, &nth_thread(1)).await.unwrap();
+    assert_eq!(all.len(), INBOX_PAGE_ROWS + 6, "with the start");
+    author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row: all[3].id });
+    author.must_append().await;
+    let page = |after: u64, rows_max: usize| {
+        let (owner, thread) = (owner.clone(), nth_thread(1));
+        async move { directory.inbox_page(&owner, &thread, after, rows_max).await.unwrap() }
+    };
+    assert_eq!(page(0, 3).await, all[..3]);
+    assert_eq!(page(all[1].id, 3).await, [all[2].clone(), all[4].clone(), all[5].clone()]);
+    assert_eq!(page(all[3].id, 2).await, all[4..6], "after a row that is consumed");
+    assert_eq!(page(all[4].id, 1_000).await, all[5..]);
+    assert_eq!(page(all.last().unwrap().id, 10).await, []);
+    assert_eq!(directory.inbox(&owner, &nth_thread(1)).await.unwrap().len(), all.len() - 1);
+    let stranger = directory.inbox_page(&other_user(), &nth_thread(1), 0, 10).await;
+    assert_eq!(stranger, Err(StoreError::ThreadNotFound));
+}
+
+/// A change adds its runs to those that the checkpoint has, and replaces the ones with the same index.
+pub async fn a_checkpoint_gathers_runs(journal: &dyn Journal, directory: &dyn TestStore) {
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let mut other = LogWriter::new(journal, directory, 2).await;
+    other.start_run().changes.push(DirectoryChange::Checkpoint(nth_checkpoint(1, &[0, 7])));
+    other.must_append().await;
+    author.start_run();
+    let mut expected: Vec<CheckpointRun> = Vec::new();
+    for (seq, added) in (2..).zip([vec![0, 1], vec![2], vec![], vec![1, 11]]) {
+        let new = nth_checkpoint(seq, &added);
+        expected.retain(|known| !added.contains(&known.index));
+        expected.extend(new.runs.iter().cloned());
+        expected.sort_by_key(|run| run.index);
+        author.push_notes(1).changes.push(DirectoryChange::Checkpoint(new.clone()));
+        author.must_append().await;
+        let found = directory.checkpoint(&author.owner, &nth_thread(1)).await;
+        assert_eq!(found, Ok(Some(Checkpoint { runs: expected.clone(), ..new })), "after {seq}");
+    }
+    let untouched = directory.checkpoint(&other.owner, &nth_thread(2)).await;
+    assert_eq!(untouched, Ok(Some(nth_checkpoint(1, &[0, 7]))), "another thread's runs are its own");
 }
 
 /// 1: creating a thread again fails with `ThreadExists` for its owner, and with a plain store error for other users.

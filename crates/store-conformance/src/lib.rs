@@ -85,6 +85,8 @@ macro_rules! conformance {
                 runs_are_found_by_state_and_thread,
                 threads_with_work_are_claimable,
                 the_newest_checkpoint_counts,
+                a_checkpoint_gathers_runs,
+                an_inbox_is_read_page_by_page,
                 a_thread_is_created_once_and_its_owner_is_returned,
                 the_latest_wake_up_time_of_a_thread_counts;
             questions:

@@ -15,7 +15,7 @@ use model::command::Command;
 use model::event::{ApprovalDecision, Initiator};
 use model::limits::CostMicros;
 use model::ports::{
-    AliasData, AliasKind, AliasRow, AliasUpdate, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow, Checkpoint,
+    AliasData, AliasKind, AliasRow, AliasUpdate, AppendBatch, AppendOutcome, ApprovalFilter, ApprovalRow,
     ConversationData, Day, DirectoryChange, Journal, Lease, ListPage, PageLimit, RunFilter, Spend, StoreError,
     Submission, ThreadMode,
 };
@@ -268,7 +268,11 @@ impl RandomWalk {
             changes.extend(other.or(self.rng.pick(&rows).copied()).map(|row| DirectoryChange::ConsumeInboxRow { row }));
         }
         if self.rng.chance(5) {
-            changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: last, body: format!("{{\"at\":{at}}}") }));
+            let runs: Vec<u64> = [self.rng.chance(70).then_some(at % 7), self.rng.chance(30).then_some(at % 5 + 7)]
+                .into_iter()
+                .flatten()
+                .collect();
+            changes.push(DirectoryChange::Checkpoint(super::fixtures::nth_checkpoint(last.0, &runs)));
         }
         if self.rng.chance(50)
             && let Some(run) = self.pick_run(thread)

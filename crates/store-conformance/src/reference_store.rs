@@ -232,7 +232,11 @@ impl ReferenceStore {
                 place.map(|place| after.inbox.remove(place)).is_some()
             }
             DirectoryChange::Checkpoint(new) => {
-                after.checkpoint = Some(new.clone());
+                let mut runs = after.checkpoint.take().map(|known| known.runs).unwrap_or_default();
+                runs.retain(|known| new.runs.iter().all(|run| run.index != known.index));
+                runs.extend(new.runs.iter().cloned());
+                runs.sort_by_key(|run| run.index);
+                after.checkpoint = Some(Checkpoint { runs, ..new.clone() });
                 new.seq <= end
             }
             DirectoryChange::RunStarted { run, agent, first, at } => {

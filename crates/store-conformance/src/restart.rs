@@ -6,8 +6,8 @@ use super::TestStore;
 use super::attachments::nth_attachment;
 use super::blobs::{nth_blob, nth_hash};
 use super::fixtures::{
-    LogWriter, approve, claim_thread, decide_command, nth_run, nth_thread, read_all_records, reject, start_command,
-    steer_command, submission, test_user,
+    LogWriter, approve, claim_thread, decide_command, nth_checkpoint, nth_run, nth_thread, read_all_records, reject,
+    start_command, steer_command, submission, test_user,
 };
 use super::shares::nth_share;
 use super::threads::{conversation_data, nth_alias, with_conversation_data};
@@ -119,7 +119,7 @@ pub async fn write_before_restart(journal: &dyn Journal, directory: &dyn TestSto
     let row = directory.inbox(&test_user(), &nth_thread(5)).await.unwrap()[0].id;
     authors[4].changes.push(DirectoryChange::ConsumeInboxRow { row });
     authors[4].must_append().await;
-    authors[0].changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(0), body: "{}".to_owned() }));
+    authors[0].changes.push(DirectoryChange::Checkpoint(nth_checkpoint(0, &[0, 1])));
     authors[0].must_append().await;
     let epochs = authors.iter().map(|author| author.lease.epoch).collect();
     StoreSnapshot { epochs, ..take_snapshot(journal, directory).await }

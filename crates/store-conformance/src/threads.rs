@@ -2,14 +2,15 @@
 
 use super::TestStore;
 use super::fixtures::{
-    LogWriter, nth_run, nth_thread, other_user, start_command, submission, test_user, with_idempotency_key,
+    LogWriter, nth_checkpoint, nth_run, nth_thread, other_user, start_command, submission, test_user,
+    with_idempotency_key,
 };
 use futures_util::future::join_all;
 use model::json::ExactValue;
 use model::ports::AliasKind::{AgentRun, BlockSession, Conversation, DeletedResponse};
 use model::ports::{
-    AliasData, AliasKind, AliasRow, AliasUpdate, AppendOutcome, Checkpoint, ConversationData, DirectoryChange, Journal,
-    PageLimit, StoreError, SubmitError,
+    AliasData, AliasKind, AliasRow, AliasUpdate, AppendOutcome, ConversationData, DirectoryChange, Journal, PageLimit,
+    StoreError, SubmitError,
 };
 use model::seq::Seq;
 use serde_json::json;
@@ -182,7 +183,7 @@ pub async fn deleting_a_thread_removes_all_of_its_rows(journal: &dyn Journal, di
     let again = with_idempotency_key(submission(&nth_thread(1), start_command(&nth_run(3))), "key", "digest");
     directory.submit(&owner, again.clone()).await.unwrap();
     author.run = nth_run(3);
-    author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
+    author.start_run().changes.push(DirectoryChange::Checkpoint(nth_checkpoint(4, &[0, 1])));
     author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(9) });
     let asked = author.request_approval(1);
     author.must_append().await;

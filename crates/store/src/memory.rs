@@ -328,7 +328,7 @@ impl MemoryThread {
         for change in batch.changes.iter().cloned() {
             match change {
                 DirectoryChange::ConsumeInboxRow { row } => self.inbox.retain(|waiting| waiting.id != row),
-                DirectoryChange::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
+                DirectoryChange::Checkpoint(checkpoint) => self.put_checkpoint(checkpoint),
                 DirectoryChange::RunStarted { at, .. } | DirectoryChange::RunDropped { at, .. } => self.updated_at = at,
                 DirectoryChange::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
                 DirectoryChange::ApprovalRequested(question) => self.open_approval(*question),
@@ -342,6 +342,18 @@ impl MemoryThread {
                 DirectoryChange::RunStatus { .. } | DirectoryChange::AddSpend { .. } => {}
             }
         }
+    }
+
+    /// Replaces the body of the checkpoint and adds runs to it.
+    fn put_checkpoint(&mut self, new: Checkpoint) {
+        let mut runs = self.checkpoint.take().map(|known| known.runs).unwrap_or_default();
+        for run in new.runs {
+            match runs.binary_search_by_key(&run.index, |known| known.index) {
+                Ok(place) => runs.splice(place..=place, [run]).for_each(drop),
+                Err(place) => runs.insert(place, run),
+            }
+        }
+        self.checkpoint = Some(Checkpoint { runs, ..new });
     }
 
     /// Opens a question, or reopens it.

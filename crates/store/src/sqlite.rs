@@ -16,6 +16,7 @@ mod accounts;
 mod aliases;
 mod attachment_links;
 mod attachments;
+mod checkpoints;
 mod client_results;
 mod columns;
 mod commit_pacer;
@@ -23,6 +24,7 @@ mod data_folder;
 mod dead_rows;
 mod definitions;
 mod disk_reserve;
+mod free_pages;
 mod inbox;
 mod log_size;
 mod logged_runs;
@@ -46,26 +48,29 @@ mod writer_space;
 pub(crate) use attachment_links::owner_and_path;
 pub(crate) use attachments::attachment_row;
 use commit_pacer::CommitPacer;
-pub(crate) use data_folder::DataFolder;
 pub use data_folder::StoreOpenError;
+pub(crate) use data_folder::{COMPACTED_COPY_FILE, DataFolder, open_private_file, remove_compacted_copy, sync_dir};
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
+pub(crate) use free_pages::{AUTO_VACUUM_INCREMENTAL, read_pragma};
 pub use log_size::StorageUse;
 pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
 pub(crate) use page::{PageQuery, read_page};
 pub(crate) use record_index::RecordIndex;
 pub(crate) use record_scan::{RecordScan, scan_records};
 pub(crate) use schema::{
-    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, open_offline, schema_version,
+    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, checkpoint_wal, has_pending_wal,
+    open_immutable, open_offline, open_writer, schema_version,
 };
 
 use crate::space_state::SpaceState;
 use crate::validation;
 use async_trait::async_trait;
 use disk_reserve::DiskReserve;
+use free_pages::FreePages;
 use log_size::LogSizeCount;
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, OnCommit, PageLimit, RecordPage,
-    SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
+    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, OnCommit,
+    PageLimit, RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
@@ -162,7 +167,7 @@ impl SqliteStore {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
         // After a crash, the write-ahead log may still hold deleted content.
-        let scrub = schema::has_pending_wal(&database);
+        let scrub = has_pending_wal(&database);
         let reserve = DiskReserve::new(dir, options.disk_reserve_bytes, options.disk_space.clone());
         let (conn, boot, found) = open_within_reserve(&database, &reserve)?;
         let log_count = conn.as_ref().map(LogSizeCount::load).transpose();
@@ -192,6 +197,7 @@ impl SqliteStore {
             wal_needs_truncate: scrub,
             truncate_retry_at: None,
             backoff_commits: 0,
+            free_pages: FreePages::default(),
             maintenance_not_before: None,
             space: Arc::clone(&space),
             reserve,
@@ -337,7 +343,8 @@ impl Journal for SqliteStore {
 
     fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {
         let Some(writer) = &self.writer else { return on_commit.call(&AppendOutcome::from_writer_error(STORE_CLOSED)) };
-        let cost = TaskCost::Bytes(batch.records.iter().map(|record| record.size_bytes() + 64).sum());
+        let records: usize = batch.records.iter().map(|record| record.size_bytes() + 64).sum();
+        let cost = TaskCost::Bytes(records + batch.changes.iter().map(checkpoint_bytes).sum::<usize>());
         // Validated here, because time on the writer thread delays all callers.
         let invalid_reason = validation::validate_batch(&batch);
         let task = Box::new(AppendTask { batch, invalid_reason, outcome: None, on_commit });
@@ -364,6 +371,12 @@ impl Journal for SqliteStore {
     ) -> StoreResult<RecordPage> {
         self.load_page(owner, thread, after, limit).await
     }
+}
+
+/// The size of a change that may be large.
+fn checkpoint_bytes(change: &DirectoryChange) -> usize {
+    let DirectoryChange::Checkpoint(new) = change else { return 0 };
+    new.body.len() + new.runs.iter().map(|run| run.body.len() + 64).sum::<usize>()
 }
 
 /// Opens the database; on a full disk with the space of the reserve, or if that is not enough, for reading alone.
@@ -408,7 +421,7 @@ fn scan_without_writer(database: &Path) -> Option<RecordScan> {
 /// Opens and migrates the database, increments the boot counter and scans for live records.
 fn open_database(database: &Path) -> Result<(Connection, u64, RecordScan), StoreOpenError> {
     let open_error = |error: rusqlite::Error| StoreOpenError::from_sqlite(database, &error);
-    let mut conn = schema::open_writer(database).map_err(open_error)?;
+    let mut conn = open_writer(database).map_err(open_error)?;
     if conn.is_readonly("main").map_err(open_error)? {
         return Err(StoreOpenError::denied(database, &"it cannot be written"));
     }

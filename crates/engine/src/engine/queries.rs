@@ -13,6 +13,7 @@ use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{Seq, TaskId, ThreadId, UserId};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 const OMITTED_HISTORY_NOTE: &str = "[What was said before this is left out: it is too long to be taken along.]";
 
@@ -55,7 +56,7 @@ impl Engine {
 
     /// The usage of all runs of a thread that have ended.
     pub async fn thread_usage(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Usage, StoreError> {
-        Ok(load_thread(self.ports(), user, thread, head).await?.replay.thread.usage)
+        Ok(load_thread(self.ports(), user, thread, head).await?.thread.usage)
     }
 
     /// The history up to the end of a run, for a thread that is forked there.
@@ -101,10 +102,10 @@ impl Engine {
         Ok(PriorHistory { entries: [vec![note], kept].concat(), reference_count: thread.reference_count })
     }
 
-    async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
+    async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<Arc<ThreadFold>, StoreError> {
         let ports = self.ports();
         let head = log_head(&*ports.journal, user, thread).await?;
-        Ok(load_thread(ports, user, thread, head).await?.replay.thread)
+        Ok(load_thread(ports, user, thread, head).await?.thread)
     }
 }
 

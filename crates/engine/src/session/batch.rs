@@ -38,7 +38,6 @@ pub(crate) struct InFlightAppend {
     /// While the store has no room for it: until it may have.
     space: Option<BoxFuture<'static, ()>>,
     bytes: usize,
-    consumed_rows: Vec<u64>,
     /// They start when the append is durable (law 10).
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
 }
@@ -116,7 +115,7 @@ impl ThreadSession<'_> {
         self.push_directory_change(root, &draft.event, at);
         let record = Record::seal(&self.context.thread, root, self.lease.epoch, draft);
         self.next_batch.bytes += record.size_bytes();
-        self.state_bytes += record.size_bytes();
+        self.run_bytes += record.size_bytes();
         self.next_batch.records.push(record);
         if let Some(status) = status {
             self.next_batch.changes.push(DirectoryChange::RunStatus { run: root.clone(), status, last: seq, at });
@@ -177,10 +176,6 @@ impl ThreadSession<'_> {
             return;
         }
         let BatchBuilder { records, bytes, changes, tools } = std::mem::take(&mut self.next_batch);
-        let row_of = |change: &DirectoryChange| {
-            if let DirectoryChange::ConsumeInboxRow { row } = change { Some(*row) } else { None }
-        };
-        let consumed_rows = changes.iter().filter_map(row_of).collect();
         let context = self.context;
         let records: Arc<[Record]> = records.into();
         if Defect::PublishBeforeCommit.is_planted() {
@@ -205,7 +200,7 @@ impl ThreadSession<'_> {
             outcome: Mutex::default(),
         });
         context.shared.ports.journal.start_append(batch.clone(), OnCommit::shared(Arc::clone(&commit) as _));
-        self.in_flight = Some(InFlightAppend { batch, commit, space: None, bytes, consumed_rows, tools });
+        self.in_flight = Some(InFlightAppend { batch, commit, space: None, bytes, tools });
     }
 
     /// The outcome of the append in flight. While nothing waits for it, it need not wake the session: the store publishes
@@ -235,16 +230,13 @@ impl ThreadSession<'_> {
 
     /// Whether the frames of these records may repeat a long run, which the thread that commits for all must not wait for.
     fn has_long_frames(&self, records: &[Record]) -> bool {
-        self.state_bytes >= HEAVY_STATE_BYTES && !records.iter().all(|record| record.event_type().ends_with(".delta"))
+        self.run_bytes >= HEAVY_STATE_BYTES && !records.iter().all(|record| record.event_type().ends_with(".delta"))
     }
 
     /// The append in flight is durable: publishes its records and starts its tools.
     pub(crate) fn on_durable(&mut self) {
         let Some(flight) = self.in_flight.take() else { return };
         let context = self.context;
-        flight.consumed_rows.iter().for_each(|row| {
-            self.handled_rows.remove(row);
-        });
         let records = &flight.batch.records;
         if !records.is_empty() {
             context.mark_progress();

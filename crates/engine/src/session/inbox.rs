@@ -1,14 +1,14 @@
 //! Commands: the rows of a thread's inbox, handled in order as far as possible.
 
 use super::ThreadSession;
-use crate::shared::StopMode;
+use crate::shared::{StopMode, ThreadContext};
 use machine::{CancelTask, MachineInput, TimerId};
 use model::TaskId;
 use model::command::{AnswerCommand, CancelCause, CancelCommand, Command, StartCommand, SteerCommand};
 use model::event::{CancelMode, DisplayMode, Initiator};
 use model::json::ExactObject;
 use model::model_settings::ModelSettings;
-use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError, ThreadMode};
+use model::ports::{DirectoryChange, INBOX_PAGE_ROWS, InboxRow, StoreError, Submission, SubmitError, ThreadMode};
 use model::task::TaskStatus;
 use std::collections::VecDeque;
 
@@ -18,14 +18,18 @@ const APPROVAL_TIMEOUT_RETRY_MS: u64 = 50;
 const NO_SPACE_RETRY_MS: u64 = 1_000;
 
 impl ThreadSession<'_> {
+    /// Reads the rows that are new since the last call: a row that waits is not decoded again.
     pub(crate) async fn read_inbox(&mut self) -> Result<(), StoreError> {
-        let context = self.context;
-        let rows = context.shared.ports.directory.inbox(&context.owner, &context.thread).await?;
-        // The row of a run whose hook is running is not consumed yet.
-        let starting = self.pending_hook.as_ref().map(|hook| hook.row);
-        let is_new = |row: &InboxRow| !self.handled_rows.contains(&row.id) && starting != Some(row.id);
-        self.waiting_rows = rows.into_iter().filter(is_new).collect();
-        Ok(())
+        let ThreadContext { shared, owner, thread, .. } = self.context;
+        loop {
+            let rows = shared.ports.directory.inbox_page(owner, thread, self.last_row_read, INBOX_PAGE_ROWS).await?;
+            let is_last_page = rows.len() < INBOX_PAGE_ROWS;
+            self.last_row_read = rows.last().map_or(self.last_row_read, |row| row.id);
+            self.waiting_rows.extend(rows);
+            if is_last_page {
+                return Ok(());
+            }
+        }
     }
 
     /// Handles every row that can be handled now. A start waits for the active run; commands to that run do not.
@@ -181,7 +185,6 @@ impl ThreadSession<'_> {
     }
 
     pub(crate) fn consume_row(&mut self, row: u64) {
-        self.handled_rows.insert(row);
         self.next_batch.changes.push(DirectoryChange::ConsumeInboxRow { row });
     }
 }

@@ -66,6 +66,10 @@ impl ThreadSession<'_> {
     fn start_run_now(&mut self, start: StartCommand, row: u64) {
         let ports = &self.context.shared.ports;
         let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
+        if self.in_flight.is_none() && self.next_batch.records.is_empty() {
+            // Otherwise records of the run before are on their way, and their frames are as long as it was.
+            self.run_bytes = 0;
+        }
         self.run = Some(self.new_run_state(ports.definitions.get(), None));
         self.consume_row(row);
         self.next_batch.changes.push(DirectoryChange::RunStarted {

@@ -10,9 +10,9 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, FileReadOutcome, FileReadRequest,
-    FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit, RecordPage,
-    SpaceWatch, StorageSpace, StoreResult, ToolRunner,
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, DirectoryChange, FileReadOutcome,
+    FileReadRequest, FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit,
+    RecordPage, SpaceWatch, StorageSpace, StoreResult, ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -53,6 +53,8 @@ pub(crate) struct GatedJournal {
     permits: Arc<Semaphore>,
     appends: AtomicUsize,
     records_read: AtomicUsize,
+    /// The runs and bytes of every checkpoint that was appended.
+    checkpoints: Mutex<Vec<CheckpointSize>>,
     /// Which append fails, counted from 1, and how.
     failure: Option<(usize, AppendFailure)>,
     crashed: Arc<Notify>,
@@ -67,6 +69,7 @@ impl GatedJournal {
             permits: open,
             appends: AtomicUsize::new(0),
             records_read: AtomicUsize::new(0),
+            checkpoints: Mutex::default(),
             failure: trouble,
             crashed: met,
         }
@@ -88,6 +91,11 @@ impl GatedJournal {
     /// The number of records read since the last call.
     pub(crate) fn take_records_read(&self) -> usize {
         self.records_read.swap(0, SeqCst)
+    }
+
+    /// The checkpoints that were appended since the last call.
+    pub(crate) fn take_checkpoints(&self) -> Vec<CheckpointSize> {
+        std::mem::take(&mut self.checkpoints.lock().expect("nobody panicked"))
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -117,6 +125,21 @@ impl GatedJournal {
     }
 }
 
+/// How much a checkpoint writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointSize {
+    pub(crate) runs: usize,
+    pub(crate) bytes: usize,
+}
+
+impl CheckpointSize {
+    fn of_change(change: &DirectoryChange) -> Option<Self> {
+        let DirectoryChange::Checkpoint(checkpoint) = change else { return None };
+        let bytes = checkpoint.body.len() + checkpoint.runs.iter().map(|run| run.body.len()).sum::<usize>();
+        Some(Self { runs: checkpoint.runs.len(), bytes })
+    }
+}
+
 impl SpaceWatch for GatedJournal {
     fn space(&self) -> StorageSpace {
         self.inner.space()
@@ -135,6 +158,8 @@ impl Journal for GatedJournal {
 
     fn start_append(&self, batch: AppendBatch, landed: OnCommit) {
         let number = self.appends.fetch_add(1, SeqCst) + 1;
+        let sizes = batch.changes.iter().filter_map(CheckpointSize::of_change);
+        self.checkpoints.lock().expect("nobody panicked").extend(sizes);
         if let Some((_, trouble)) = self.failure.filter(|(at, _)| *at == number) {
             return self.fail_append(trouble, batch, landed);
         }

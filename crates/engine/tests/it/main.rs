@@ -5,6 +5,7 @@
 mod agents;
 mod approvals;
 mod budgets;
+mod checkpoints;
 mod clients;
 mod compaction;
 mod crashes;

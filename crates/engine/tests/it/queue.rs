@@ -1,6 +1,6 @@
 //! A thread's queue: runs keep their order and can be removed.
 
-use crate::test_engine::{STORE_KINDS, TestEngine};
+use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use engine::{NewRun, OnBusy, StartError};
 use model::content::ContentPart;
 use model::event::{CancelMode, Event};
@@ -149,4 +149,29 @@ async fn a_steer_to_a_resumed_run_reaches_it() {
         assert!(format!("{:?}", test_engine.models.last_request().history).contains("by the way"), "{kind:?}");
         assert_eq!(started_runs(&test_engine, &run.thread).await.len(), 1, "{kind:?}");
     }
+}
+
+/// A row that waits is in memory: what arrives after it is read without it. The rows in the database are damaged once they
+/// have been read, so decoding one of them again would fail, and the cancel would never be handled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_wait_are_decoded_once() {
+    let test_engine = TestEngine::new(StoreKind::Sqlite).await;
+    let active = test_engine.start_run_of("silent", None, "hello").await;
+    test_engine.wait_until(&active, |task| task.status == TaskStatus::Running).await;
+    let mut queued = Vec::new();
+    for _ in 0..70 {
+        queued.push(test_engine.start_run_of("silent", Some(&active.thread), "hello").await);
+    }
+    // This one is handled at once, so all rows before it have been read.
+    let last = queued.pop().expect("there are many");
+    test_engine.cancel(&last.task, CancelMode::Immediate).await;
+    test_engine.wait_settled(&last).await;
+    let folder = rusqlite::Connection::open(test_engine.env.folder.path().join("headwater.db")).expect("a database");
+    folder.busy_timeout(std::time::Duration::from_secs(10)).expect("a time-out");
+    assert_eq!(folder.execute("UPDATE inbox SET command = '{'", ()).expect("SQL"), queued.len());
+
+    test_engine.cancel(&active.task, CancelMode::Immediate).await;
+    assert_eq!(test_engine.wait_settled(&active).await.status, TaskStatus::Cancelled);
+    let next = &queued[0];
+    test_engine.wait_until(next, |task| task.status == TaskStatus::Running).await;
 }

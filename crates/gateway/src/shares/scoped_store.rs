@@ -84,9 +84,17 @@ impl Inbox for ScopedStore {
         self.directory.find_submission(owner, idempotency).await
     }
 
-    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
-        let Some(share) = self.share_of_thread(owner, thread) else { return self.directory.inbox(owner, thread).await };
-        let rows = self.directory.inbox(&share.row.owner, thread).await?;
+    async fn inbox_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: u64,
+        rows_max: usize,
+    ) -> StoreResult<Vec<InboxRow>> {
+        let Some(share) = self.share_of_thread(owner, thread) else {
+            return self.directory.inbox_page(owner, thread, after, rows_max).await;
+        };
+        let rows = self.directory.inbox_page(&share.row.owner, thread, after, rows_max).await?;
         // Rows of the inbox are newer than a frozen share.
         Ok(if share.frozen_at().is_some() { Vec::new() } else { rows })
     }

@@ -38,11 +38,11 @@ fn thread_after(runs: u64) -> (ThreadState, MachineOutput) {
     let fold = ThreadFold {
         seq: Seq(runs * 10),
         at: 7_000,
-        runs: (1..=runs).map(past).collect(),
+        runs: (1..=runs).map(|n| Arc::new(past(n))).collect(),
         agent: Some("demo".to_owned()),
         ..ThreadFold::default()
     };
-    let mut thread = ThreadState::new("local".into(), "thr_1".into(), fold);
+    let mut thread = ThreadState::new("local".into(), "thr_1".into(), Arc::new(fold));
     let mut out = MachineOutput::new(5_000);
     apply_thread_input(&mut thread, ThreadInput::RunEnded(compacting_definitions()), &mut out);
     (thread, out)

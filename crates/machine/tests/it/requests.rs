@@ -147,7 +147,7 @@ fn prior_history_reaches_its_run_and_the_next_and_reference_numbers_continue() {
     assert_eq!(thread.reference_count, 8);
     let mut next = Sim::new(demo_definitions([tool("look")]));
     let (user, name) = (next.run.user.clone(), next.run.thread.clone());
-    next.run = RunState::new(user, name, next.run.definitions.clone(), thread, None);
+    next.run = RunState::new(user, name, next.run.definitions.clone(), std::sync::Arc::new(thread), None);
     let next = start_with(next, start_command(Vec::new()));
     assert_eq!(next.request_summary(), format!("{shown} | said:See [^7] and [^8]. | user:go"));
     assert_eq!(*next.model_requests[0].model_settings, ModelSettings::default());

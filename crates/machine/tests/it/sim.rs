@@ -50,7 +50,7 @@ impl Sim {
     pub(crate) fn new(definitions: Definitions) -> Self {
         let (user, thread) = (UserId::from("local"), ThreadId::from("thr_1"));
         Self {
-            run: RunState::new(user, thread, Arc::new(definitions), ThreadFold::default(), None),
+            run: RunState::new(user, thread, Arc::new(definitions), Arc::new(ThreadFold::default()), None),
             drafts: Vec::new(),
             invariants: InvariantChecker::default(),
             models: Vec::new(),
@@ -313,7 +313,7 @@ impl Sim {
         let definitions = Arc::clone(&self.run.definitions);
         let (user, thread) = (self.run.user.clone(), self.run.thread.clone());
         let spent = self.run.prior_spend;
-        self.run = RunState::new(user, thread, definitions, replay.thread, Some(fold));
+        self.run = RunState::new(user, thread, definitions, Arc::new(replay.thread), Some(fold));
         self.run.prior_spend = spent;
         self.invariants.on_crash(&self.run);
         self.tools.clear();

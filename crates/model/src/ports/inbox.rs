@@ -7,6 +7,9 @@ use crate::seq::{Millis, Seq};
 use crate::task::TaskStatus;
 use async_trait::async_trait;
 
+/// How many rows of an inbox are read and decoded at once.
+pub const INBOX_PAGE_ROWS: usize = 64;
+
 /// Queued commands of threads, and the runs that they started.
 ///
 /// 1. [`InboxWriter::submit`] writes a command into its thread's inbox. A [`Command::Start`] also creates its run as
@@ -27,8 +30,29 @@ pub trait Inbox: Send + Sync {
         idempotency: &IdempotencyKey,
     ) -> Result<Option<Submitted>, SubmitError>;
 
-    /// A thread's inbox rows, oldest first.
-    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>>;
+    /// The oldest rows of a thread's inbox with larger ids than this one; zero is smaller than all. Rows become visible in the
+    /// order of their ids, so who has seen one has seen all before it.
+    async fn inbox_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: u64,
+        rows_max: usize,
+    ) -> StoreResult<Vec<InboxRow>>;
+
+    /// All rows of a thread's inbox, oldest first.
+    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
+        let (mut rows, mut after) = (Vec::new(), 0);
+        loop {
+            let page = self.inbox_page(owner, thread, after, INBOX_PAGE_ROWS).await?;
+            let is_last = page.len() < INBOX_PAGE_ROWS;
+            after = page.last().map_or(after, |row| row.id);
+            rows.extend(page);
+            if is_last {
+                return Ok(rows);
+            }
+        }
+    }
 
     /// Threads of all owners that an executor should claim: those with a run that is neither terminal nor paused, or
     /// with a non-empty inbox.
@@ -150,12 +174,24 @@ pub struct ScheduledWakeup {
     pub at: Millis,
 }
 
-/// A serialized `ThreadFold`.
+/// A serialized `ThreadFold`. The runs are apart from the rest, because a run that has ended does not change: the end of
+/// a run replaces a small body and adds one row, however long the thread is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The last record that the fold includes.
     pub seq: Seq,
-    /// The fold as JSON.
+    /// The fold without its runs, as JSON. Older versions stored the runs here.
+    pub body: String,
+    /// In a change the runs to add; in the directory all of them, oldest first.
+    pub runs: Vec<CheckpointRun>,
+}
+
+/// A run in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointRun {
+    /// Its place among the runs of its thread, from 0.
+    pub index: u64,
+    /// The run as JSON.
     pub body: String,
 }
 

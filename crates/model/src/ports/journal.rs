@@ -125,7 +125,7 @@ pub enum DirectoryChange {
     RunDropped { run: TaskId, at: Millis },
     /// An inbox row was handled.
     ConsumeInboxRow { row: u64 },
-    /// Replaces the thread's checkpoint.
+    /// Replaces the body of the thread's checkpoint and adds runs to it. A run with a known index replaces that one.
     Checkpoint(Checkpoint),
     /// Opens a question, or reopens it.
     ApprovalRequested(Box<ApprovalRow>),

@@ -61,8 +61,9 @@ fn law_1_fold() {
             let (all, public) = (visible_tasks(live.run.as_ref()), visible_tasks(client.run.as_ref()));
             assert_same(&all, &public, &format!("{at}: with and without private halves"));
 
-            let body = serde_json::to_string(&live.thread).unwrap();
-            let mut resumed = ThreadReplay::from_checkpoint(Some(&body));
+            let rows: Vec<String> = live.thread.runs.iter().map(|run| run.checkpoint_row().unwrap()).collect();
+            let body = live.thread.checkpoint_body().unwrap();
+            let mut resumed = ThreadReplay::from_checkpoint(&body, rows.iter().map(String::as_str));
             let known = resumed.thread.seq;
             log[..=place]
                 .iter()

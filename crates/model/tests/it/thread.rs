@@ -11,6 +11,7 @@ use model::record::RECORD_FORMAT;
 use model::thread::{CompactedHistory, PastRun, ThreadFold, ThreadReplay, estimate_tokens, history_entries};
 use model::{Epoch, Event, ItemId, PrivatePayload, Record, RecordDraft, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const ALL: HistoryWindow = HistoryWindow { turns: None, tokens: None };
 
@@ -19,13 +20,13 @@ fn user_message(words: &str) -> HistoryEntry {
 }
 
 /// A run whose output is its own name, and that ended with the record `last`.
-fn past_run(run: &str, previous: Option<&str>, last: u64) -> PastRun {
-    PastRun {
+fn past_run(run: &str, previous: Option<&str>, last: u64) -> Arc<PastRun> {
+    Arc::new(PastRun {
         run: TaskId::from(run),
         previous: previous.map(TaskId::from),
         last_seq: Seq(last),
         entries: vec![user_message(run)],
-    }
+    })
 }
 
 /// Four runs; `c` continued from `a`, as did `b`.
@@ -139,23 +140,66 @@ fn the_next_run_continues_after_the_last_record_with_the_shared_state() {
     assert_eq!(untouched.new_run_fold(), RunFold { state: None, ..next });
 }
 
+/// The thread as its checkpoint stores it, and then reads it.
+fn stored_and_read(thread: &ThreadFold) -> ThreadReplay {
+    let rows: Vec<String> = thread.runs.iter().map(|run| run.checkpoint_row().unwrap()).collect();
+    ThreadReplay::from_checkpoint(&thread.checkpoint_body().unwrap(), rows.iter().map(String::as_str))
+}
+
 #[test]
 fn a_checkpoint_round_trips_and_an_unreadable_one_is_ignored() {
     let kept = ThreadFold { seq: Seq(7), ..thread_of_four_runs() };
-    let body = serde_json::to_string(&kept).unwrap();
-    assert_eq!(ThreadReplay::from_checkpoint(Some(&body)).thread, kept);
-    for body in [None, Some("nonsense")] {
-        assert_eq!(ThreadReplay::from_checkpoint(body).thread, ThreadFold::default());
-    }
+    let read = stored_and_read(&kept);
+    assert_eq!((&read.thread, read.stored_runs), (&kept, 4));
+    assert_eq!(ThreadReplay::from_checkpoint("nonsense", []).thread, ThreadFold::default());
     // A later version may have stored more than this one reads: this version falls back to the records.
-    let later = serde_json::to_string(&ThreadFold { format: RECORD_FORMAT + 1, ..kept }).unwrap();
-    assert_eq!(ThreadReplay::from_checkpoint(Some(&later)).thread, ThreadFold::default());
+    let later = ThreadFold { format: RECORD_FORMAT + 1, ..kept };
+    let read = stored_and_read(&later);
+    assert_eq!((read.thread, read.stored_runs), (ThreadFold::default(), 0));
+}
+
+#[test]
+fn a_checkpoint_that_lacks_a_run_is_ignored() {
+    let kept = ThreadFold { seq: Seq(7), ..thread_of_four_runs() };
+    let body = kept.checkpoint_body().unwrap();
+    let rows: Vec<String> = kept.runs.iter().map(|run| run.checkpoint_row().unwrap()).collect();
+    for missing in 0..rows.len() {
+        let others = rows.iter().enumerate().filter(|(index, _)| *index != missing).map(|(_, row)| row.as_str());
+        let read = ThreadReplay::from_checkpoint(&body, others);
+        assert_eq!((read.thread, read.stored_runs), (ThreadFold::default(), 0), "without run {missing}");
+    }
+    let read = ThreadReplay::from_checkpoint(&body, rows.iter().map(|row| row.get(1..).unwrap()));
+    assert_eq!(read.thread, ThreadFold::default(), "rows that cannot be read");
+}
+
+/// The body does not grow with the thread, and neither does the row of a run.
+#[test]
+fn the_body_of_a_checkpoint_has_no_runs() {
+    let mut thread = thread_of_four_runs();
+    let of_four = thread.checkpoint_body().unwrap().len();
+    thread.runs = thread.runs.iter().cycle().take(4_000).cloned().collect();
+    assert!(thread.checkpoint_body().unwrap().len() <= of_four + 3, "three more digits");
+}
+
+/// What a version before rows of runs has written.
+#[test]
+fn a_checkpoint_of_an_older_version_has_its_runs_in_its_body() {
+    let body = r#"{"v":1,"seq":9,"at":5,"runs":[{"run":"a","previous":null,"last":4,"entries":[{"type":"user",
+        "content":[{"type":"text","text":"hello"}]}]},{"run":"b","previous":"a","last":9,"entries":[]}],"references":2,
+        "agent":"demo","state":{"n":1},"usage":{"input_tokens":3,"output_tokens":4},"misfits":0}"#;
+    let read = ThreadReplay::from_checkpoint(body, []);
+    assert_eq!((read.thread.seq, read.thread.reference_count, read.stored_runs), (Seq(9), 2, 0));
+    assert_eq!(read.thread.agent.as_deref(), Some("demo"));
+    let runs: Vec<_> =
+        read.thread.runs.iter().map(|past| (past.run.as_str(), past.last_seq, past.entries.len())).collect();
+    assert_eq!(runs, [("a", Seq(4), 1), ("b", Seq(9), 0)]);
+    let again = stored_and_read(&read.thread);
+    assert_eq!((again.thread, again.stored_runs), (read.thread, 2), "and the next checkpoint has rows");
 }
 
 #[test]
 fn a_thread_accepts_only_its_own_events_between_runs() {
-    let body = serde_json::to_string(&ThreadFold { seq: Seq(40), at: 9, ..thread_of_four_runs() }).unwrap();
-    let mut replay = ThreadReplay::from_checkpoint(Some(&body));
+    let mut replay = stored_and_read(&ThreadFold { seq: Seq(40), at: 9, ..thread_of_four_runs() });
     let mut push = |seq: u64, at: u64, event: Event| {
         let draft = RecordDraft { seq: Seq(seq), at, event, private: None };
         replay.push(&Record::seal(&ThreadId::from("thr_1"), &TaskId::from("d"), Epoch(1), draft));
@@ -201,8 +245,7 @@ fn prior_history_comes_before_its_run_and_stays() {
     assert_eq!(history_summary(&replay.thread, None, ALL), ["elsewhere", "to a", "elsewhere too", "to b"]);
     assert_eq!(history_summary(&replay.thread, Some("a"), ALL), ["elsewhere", "to a"]);
     assert_eq!(replay.thread.reference_count, 7, "a lower count takes no number back");
-    let body = serde_json::to_string(&replay.thread).unwrap();
-    assert_eq!(ThreadReplay::from_checkpoint(Some(&body)).thread, replay.thread);
+    assert_eq!(stored_and_read(&replay.thread).thread, replay.thread);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod chat_api;
 mod check_config;
 mod client_instructions;
 mod client_tools;
+mod compact;
 mod compat;
 mod crash_points;
 mod crashed_tools;

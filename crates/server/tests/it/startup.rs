@@ -63,9 +63,13 @@ fn every_verb_finds_the_config_of_the_working_directory() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("headwater.toml"), "not even toml [").unwrap();
     assert!(refused(dir.path(), &[]).starts_with("headwater: headwater.toml:1: "));
-    for verb in
-        [vec!["keys", "list"], vec!["keys", "create", "--user", "ann"], vec!["verify"], vec!["replay", "task_1"]]
-    {
+    for verb in [
+        vec!["keys", "list"],
+        vec!["keys", "create", "--user", "ann"],
+        vec!["verify"],
+        vec!["compact"],
+        vec!["replay", "task_1"],
+    ] {
         let output = headwater_command(dir.path()).args(&verb).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.starts_with("headwater: headwater.toml:1: "), "{verb:?}: {said}");

@@ -28,10 +28,16 @@ impl Inbox for MemoryStore {
         }
     }
 
-    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
+    async fn inbox_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: u64,
+        rows_max: usize,
+    ) -> StoreResult<Vec<InboxRow>> {
         let tables = self.lock_tables();
         let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
-        Ok(thread.inbox.clone())
+        Ok(thread.inbox.iter().filter(|row| row.id > after).take(rows_max).cloned().collect())
     }
 
     async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>> {

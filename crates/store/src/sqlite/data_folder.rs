@@ -12,6 +12,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 const LOCK_FILE: &str = "lock";
+/// The copy that `headwater compact` writes. It takes the place of the database when it is complete.
+pub(crate) const COMPACTED_COPY_FILE: &str = "headwater.db.compacted";
 const OWNER_ONLY_FOLDER: u32 = 0o700;
 pub(crate) const OWNER_ONLY_FILE: u32 = 0o600;
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
@@ -94,11 +96,18 @@ impl DataFolder {
         // Another process may have created a database before the lock was acquired.
         has_database(dir)?;
         make_private(dir);
+        remove_compacted_copy(dir);
         // SQLite gives the files beside the database its permissions, so it must find an own file.
         open_private_file(&dir.join(DATABASE_FILE))?;
         sync_dir(dir);
         dir.ancestors().skip(1).filter(|_| new).for_each(sync_dir);
         Ok(Self { database: dir.join(DATABASE_FILE), _lock: Some(lock) })
+    }
+
+    /// Locks a folder that has a database.
+    pub(crate) fn lock_with_database(dir: &Path) -> Result<Self, StoreOpenError> {
+        database_path(dir)?;
+        Self::lock_or_create(dir)
     }
 
     /// Locks a folder for reading. A folder without a lock file was never used by a server; none is created.
@@ -119,8 +128,20 @@ pub(crate) fn database_path(dir: &Path) -> Result<PathBuf, StoreOpenError> {
     if has_database(dir)? { Ok(database) } else { Err(StoreOpenError::Foreign(database)) }
 }
 
+/// Removes what a compaction that was interrupted has left. The caller holds the folder's lock.
+pub(crate) fn remove_compacted_copy(dir: &Path) {
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        let path = dir.join(format!("{COMPACTED_COPY_FILE}{suffix}"));
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "an incomplete copy of the database cannot be removed");
+        }
+    }
+}
+
 /// Opens a file, or creates it for its owner alone.
-fn open_private_file(path: &Path) -> Result<File, StoreOpenError> {
+pub(crate) fn open_private_file(path: &Path) -> Result<File, StoreOpenError> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(OWNER_ONLY_FILE).open(path);
     file.map_err(|error| StoreOpenError::denied(path, &error))
@@ -162,7 +183,7 @@ fn try_lock_file(dir: &Path, file: File) -> Result<File, StoreOpenError> {
 }
 
 /// Makes new directory entries survive a power cut. Best effort: some systems cannot sync a directory.
-fn sync_dir(dir: &Path) {
+pub(crate) fn sync_dir(dir: &Path) {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let done = File::open(dir).and_then(|dir| dir.sync_all());
     if let Err(error) = done {

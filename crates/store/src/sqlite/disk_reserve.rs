@@ -43,6 +43,11 @@ impl DiskSpaceProbe {
     pub fn new(read: impl Fn(&Path) -> Option<DiskSpace> + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
+
+    /// The room on the disk of a folder.
+    pub(crate) fn read(&self, folder: &Path) -> Option<DiskSpace> {
+        (self.0)(folder)
+    }
 }
 
 impl Default for DiskSpaceProbe {
@@ -121,7 +126,7 @@ impl DiskReserve {
     }
 
     pub(crate) fn disk_space(&self) -> Option<DiskSpace> {
-        (self.probe.0)(&self.folder)
+        self.probe.read(&self.folder)
     }
 
     fn fill(&self, bytes: u64) -> io::Result<()> {

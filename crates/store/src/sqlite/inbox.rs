@@ -3,7 +3,7 @@
 use super::columns::{from_json_column, get_opt_u64, get_text, get_u64, to_json_column};
 use super::transaction::{INSERT_QUEUED_RUN, WriteTransaction};
 use super::write_task::TaskCost;
-use super::{SqliteStore, client_results, log_size, page, questions, record_row};
+use super::{SqliteStore, checkpoints, client_results, log_size, page, questions, record_row};
 use crate::validation;
 use async_trait::async_trait;
 use model::command::{ClientToolResult, Command};
@@ -38,9 +38,15 @@ impl Inbox for SqliteStore {
         found.transpose()
     }
 
-    async fn inbox(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Vec<InboxRow>> {
+    async fn inbox_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: u64,
+        rows_max: usize,
+    ) -> StoreResult<Vec<InboxRow>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        self.readers.with_connection(move |conn| list_inbox(conn, &owner, &thread)).await
+        self.readers.with_connection(move |conn| list_inbox(conn, &owner, &thread, after, rows_max)).await
     }
 
     async fn claimable_threads(&self) -> StoreResult<Vec<(UserId, ThreadId)>> {
@@ -87,13 +93,7 @@ impl Inbox for SqliteStore {
 
     async fn checkpoint(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<Checkpoint>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        self.query(move |conn| {
-            let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
-                       WHERE t.id = ?1 AND t.owner = ?2";
-            let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(get_u64(row, 0)?), body: get_text(row, 1)? });
-            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
-        })
-        .await
+        self.query(move |conn| checkpoints::find_checkpoint(conn, &owner, &thread)).await
     }
 }
 
@@ -252,15 +252,22 @@ impl WriteTransaction<'_> {
 const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at
                            FROM runs r JOIN threads t ON t.num = r.thread";
 
-fn list_inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<InboxRow>, StoreError> {
+fn list_inbox(
+    conn: &Connection,
+    owner: &UserId,
+    thread: &ThreadId,
+    after: u64,
+    rows_max: usize,
+) -> Result<Vec<InboxRow>, StoreError> {
     let fault = |error: rusqlite::Error| record_row::unavailable_error(&error);
     let snapshot = conn.unchecked_transaction().map_err(fault)?;
     let found = page::find_owned_thread(&snapshot, owner, thread).map_err(fault)?;
     let num = found.ok_or(StoreError::ThreadNotFound)?;
-    let mut select =
-        snapshot.prepare_cached("SELECT id, at, command FROM inbox WHERE thread = ?1 ORDER BY id").map_err(fault)?;
-    let rows = select.query_map([num], inbox_row).and_then(Iterator::collect).map_err(fault)?;
-    Ok(rows)
+    let sql = "SELECT id, at, command FROM inbox WHERE thread = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+    let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let mut select = snapshot.prepare_cached(sql).map_err(fault)?;
+    let rows = select.query_map((num, after.cast_signed(), limit), inbox_row);
+    rows.and_then(Iterator::collect).map_err(fault)
 }
 
 fn list_runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListPage) -> rusqlite::Result<Vec<RunRow>> {

@@ -3,6 +3,7 @@
 //! `application_id` identifies a Headwater database; `user_version` is the number of applied [`MIGRATIONS`]. A released
 //! migration is never edited: changes are new migrations. The modules of the tables document the rows.
 
+use super::free_pages::AUTO_VACUUM_INCREMENTAL;
 use model::defects::Defect;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -17,7 +18,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
 pub(crate) const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version with aliases.
@@ -181,6 +182,14 @@ CREATE TABLE log_sums (
 INSERT INTO meta SELECT 'uncounted_max', ifnull(max(num), 0) FROM threads;
 ";
 
+/// The runs of checkpoints. A checkpoint of an older version has its runs in its body, and stays as it is until the next
+/// run of its thread ends.
+const VERSION_9: &str = "
+CREATE TABLE checkpoint_runs (
+    thread INTEGER NOT NULL, idx INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (thread, idx)
+) STRICT, WITHOUT ROWID;
+";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
@@ -279,6 +288,10 @@ pub(crate) fn try_checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
 /// Migrates a new or old database to the newest version. A crash leaves it between two migrations.
 pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
     let found = schema_version(conn, steps)?;
+    if found == 0 {
+        // Before the first table: a database that has one keeps its mode until it is rewritten.
+        conn.pragma_update(None, "auto_vacuum", AUTO_VACUUM_INCREMENTAL)?;
+    }
     for (step, to) in steps.iter().zip(1_u32..).skip(found as usize) {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(step)?;
@@ -322,11 +335,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(9, &conn));
+        assert!(at(10, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 9, known: 8 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 10, known: 9 })));
     }
 
     #[test]
@@ -396,7 +409,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(8, &conn));
+        assert!(at(9, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

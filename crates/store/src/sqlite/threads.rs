@@ -13,6 +13,19 @@ use model::seq::Seq;
 use model::{ThreadId, UserId};
 use rusqlite::{OptionalExtension, Row};
 
+/// The tables whose rows belong to a thread by its number, but `records`.
+const TABLES_OF_THREADS: [&str; 9] = [
+    "blocks",
+    "runs",
+    "inbox",
+    "checkpoints",
+    "checkpoint_runs",
+    "idempotency",
+    "approvals",
+    "client_results",
+    "shares",
+];
+
 #[async_trait]
 impl Threads for SqliteStore {
     async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
@@ -95,8 +108,7 @@ impl WriteTransaction<'_> {
         for (pos, end) in live.chain(dead) {
             delete.execute((pos, end, num))?;
         }
-        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "client_results", "shares"]
-        {
+        for table in TABLES_OF_THREADS {
             self.execute(&format!("DELETE FROM {table} WHERE thread = ?1"), [num])?;
         }
         log_size::subtract_thread(self.conn, num)?;

@@ -9,7 +9,7 @@ use super::log_size::LogSizeCount;
 use super::record_blocks::EndedRun;
 use super::record_index::{Extent, IndexUpdate, RecordIndex};
 use super::record_row;
-use super::{client_results, page, questions, spend};
+use super::{checkpoints, client_results, page, questions, spend};
 use crate::validation;
 use foldhash::HashMap;
 use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
@@ -333,11 +333,7 @@ impl<'a> WriteTransaction<'a> {
             DirectoryChange::ConsumeInboxRow { row } => {
                 self.execute("DELETE FROM inbox WHERE id = ?1", [row.cast_signed()])
             }
-            DirectoryChange::Checkpoint(new) => {
-                let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3)
-                           ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
-                self.execute(sql, (thread, new.seq.0.cast_signed(), &new.body))
-            }
+            DirectoryChange::Checkpoint(new) => checkpoints::put_checkpoint(self.conn, thread, new),
             DirectoryChange::ApprovalRequested(question) => {
                 questions::open_approval(self.conn, &live.owner, thread, question)
             }

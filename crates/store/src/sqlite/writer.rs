@@ -2,13 +2,14 @@
 //!
 //! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The
 //! next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of
-//! ended runs. After an SQLite error it drops the connection and scans the database again before the next task, because
+//! ended runs and gives the space of deleted ones back (`free_pages`). After an SQLite error it drops the connection and scans the database again before the next task, because
 //! a sync that failed once may report success the next time. A full disk is no such error: see `writer_space`.
 
 use super::commit_pacer::CommitPacer;
 use super::data_folder::DataFolder;
 use super::dead_rows::SweepScope;
 use super::disk_reserve::DiskReserve;
+use super::free_pages::FreePages;
 use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
 use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackedBlocks, pack_ended_runs};
@@ -52,7 +53,7 @@ const SPACED_TASKS_MAX: usize = 256;
 
 /// The size of maintenance steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MaintenancePace {
+pub(crate) enum MaintenancePace {
     /// Tasks may arrive: small steps.
     Yielding,
     /// No tasks arrive, or small steps fall behind.
@@ -86,6 +87,7 @@ pub(crate) struct SqliteWriter {
     pub(crate) truncate_retry_at: Option<Instant>,
     /// Number of commits before the next maintenance step.
     pub(crate) backoff_commits: u32,
+    pub(crate) free_pages: FreePages,
     /// Earliest time of the next maintenance step while tasks may arrive.
     pub(crate) maintenance_not_before: Option<Instant>,
     pub(crate) space: Arc<SpaceState>,
@@ -155,7 +157,7 @@ impl SqliteWriter {
                 pace = MaintenancePace::Idle;
             }
             let begun = Instant::now();
-            if !self.run_maintenance(pace) && !self.truncate_wal() {
+            if !self.run_maintenance(pace) && !self.truncate_wal() && !self.release_free_pages(pace) {
                 // Neither the retry of a truncation nor the end of a full disk can rely on a further write.
                 let probe_at = self.space_probe_at;
                 match recv_until(self.truncate_retry_at.map_or(probe_at, |again| again.min(probe_at)), messages) {
@@ -208,7 +210,9 @@ impl SqliteWriter {
                 // A commit makes no rows dead; packing does.
                 let _none = self.state.index.publish(effects.index_updates);
                 self.state.ended_runs.extend(effects.ended_runs);
-                self.wal_needs_truncate |= effects.has_deleted_content;
+                if effects.has_deleted_content {
+                    (self.wal_needs_truncate, self.free_pages) = (true, FreePages::Unknown);
+                }
                 let wrote = conn.total_changes() != changes_before;
                 if wrote {
                     self.pacer.on_commit(Instant::now());
@@ -301,7 +305,7 @@ impl SqliteWriter {
     }
 
     /// Postpones maintenance after a failure.
-    fn back_off(&mut self, conn: Connection, error: &rusqlite::Error) -> bool {
+    pub(crate) fn back_off(&mut self, conn: Connection, error: &rusqlite::Error) -> bool {
         let first_pos = self.state.next_pos;
         if let WriteFailure::Failed(_) = self.undo_transaction(conn, first_pos, error) {
             self.backoff_commits = BACKOFF_COMMITS;
@@ -438,7 +442,10 @@ enum ReopenError {
 
 /// Runs `work` in a transaction and rolls back on an error. Statements are cached: parsing costs as much as writing a
 /// small group.
-fn in_transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(crate) fn in_transaction<T>(
+    conn: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     let run = |sql: &str| conn.prepare_cached(sql)?.execute(()).map(drop);
     run("BEGIN IMMEDIATE")?;
     let done = work(conn).and_then(|value| run("COMMIT").map(|()| value));

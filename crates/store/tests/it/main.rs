@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod compact;
 mod damage;
 mod files;
 mod folder;

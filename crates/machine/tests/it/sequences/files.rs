@@ -64,7 +64,8 @@ fn file_content_is_sent_in_every_later_turn_and_run() {
     let mut thread = ThreadFold::default();
     thread.add_finished_run(&sim.run.fold);
     let mut next = Sim::new(demo_definitions([]));
-    next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
+    next.run =
+        machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, std::sync::Arc::new(thread), None);
     next.input(MachineInput::Start(Box::new(StartCommand {
         input: input_with_files(&["a"]),
         ..start_command(Vec::new())
@@ -97,7 +98,8 @@ fn files_in_prior_history_are_read_as_well() {
     let mut thread = ThreadFold::default();
     thread.add_finished_run(&sim.run.fold);
     let mut next = Sim::new(demo_definitions([]));
-    next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
+    next.run =
+        machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, std::sync::Arc::new(thread), None);
     next.input(MachineInput::Start(Box::new(StartCommand {
         input: vec![ContentPart::text("on")],
         ..start_command(Vec::new())
