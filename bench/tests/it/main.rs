@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod delta_cost;
+#[cfg(test)]
+mod turn_cost;

@@ -140,7 +140,10 @@ impl ThreadFold {
 /// The newest runs that fit into the window.
 fn apply_history_window<'a, 'b>(chain: &'b [&'a PastRun], window: HistoryWindow) -> &'b [&'a PastRun] {
     let turns = window.turns.unwrap_or(usize::MAX);
-    let mut tokens_left = window.tokens.unwrap_or(u64::MAX);
+    // Counting tokens serialises every entry: without a limit nobody needs the figure.
+    let Some(mut tokens_left) = window.tokens else {
+        return chain.get(chain.len().saturating_sub(turns)..).unwrap_or_default();
+    };
     let fits = |past: &&&PastRun| {
         let tokens = estimate_tokens(&past.entries);
         let fits = tokens <= tokens_left;
