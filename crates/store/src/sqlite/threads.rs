@@ -95,8 +95,8 @@ impl WriteTransaction<'_> {
         for (pos, end) in live.chain(dead) {
             delete.execute((pos, end, num))?;
         }
-        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "client_results", "shares"]
-        {
+        let of_thread = ["runs", "inbox", "checkpoints", "idempotency", "approvals", "client_results", "shares"];
+        for table in ["blocks", "condensed"].into_iter().chain(of_thread) {
             self.execute(&format!("DELETE FROM {table} WHERE thread = ?1"), [num])?;
         }
         log_size::subtract_thread(self.conn, num)?;

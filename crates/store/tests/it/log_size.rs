@@ -54,7 +54,7 @@ async fn the_size_is_exact_after_every_crash() {
 /// What an older version would have left: no counters.
 fn forget_counters(dir: &Path) {
     let conn = Connection::open(dir.join("headwater.db")).unwrap();
-    conn.execute_batch("DROP TABLE thread_sizes; DROP TABLE log_sums; DELETE FROM meta WHERE name = 'uncounted_max'")
+    conn.execute_batch("DROP TABLE condensed; DROP TABLE thread_sizes; DROP TABLE log_sums; DELETE FROM meta WHERE name = 'uncounted_max'")
         .unwrap();
     conn.pragma_update(None, "user_version", 7).unwrap();
 }

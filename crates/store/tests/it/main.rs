@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod condensed;
 mod damage;
 mod files;
 mod folder;
