@@ -1,7 +1,7 @@
 //! Loads the state of a thread from its log. With a checkpoint at most one run is read; without one the result is the same.
 
 use crate::ports::Ports;
-use crate::read_records::for_each_record;
+use crate::read_records::for_each_condensed_record;
 use model::ports::StoreError;
 use model::record::RECORD_FORMAT;
 use model::thread::ThreadReplay;
@@ -40,11 +40,11 @@ pub(crate) async fn load_thread(
     };
     let mut has_newer_format = false;
     if replay.thread.seq < head {
-        for_each_record(&*ports.journal, owner, thread, replay.thread.seq, |record| {
+        for_each_condensed_record(&*ports.journal, owner, thread, replay.thread.seq, head, |record| {
             bytes += record.size_bytes();
             has_newer_format |= record.format > RECORD_FORMAT;
             replay.push(record);
-            if record.seq < head { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            ControlFlow::<()>::Continue(())
         })
         .await?;
     }
