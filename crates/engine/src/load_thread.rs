@@ -1,7 +1,7 @@
 //! Loads the state of a thread from its log. With a checkpoint at most one run is read; without one the result is the same.
 
 use crate::ports::Ports;
-use crate::read_records::for_each_record;
+use crate::read_records::for_each_condensed_record;
 use model::fold::RunFold;
 use model::ports::{Checkpoint, StoreError};
 use model::record::RECORD_FORMAT;
@@ -65,11 +65,11 @@ pub(crate) async fn load_thread(
         }
     }
     if replay.thread.seq < head {
-        for_each_record(&*ports.journal, owner, thread, replay.thread.seq, |record| {
+        for_each_condensed_record(&*ports.journal, owner, thread, replay.thread.seq, head, |record| {
             run_bytes += record.size_bytes();
             has_newer_format |= record.format > RECORD_FORMAT;
             replay.push(record);
-            if record.seq < head { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            ControlFlow::<()>::Continue(())
         })
         .await?;
     }

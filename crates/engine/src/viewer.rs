@@ -1,11 +1,11 @@
 //! A viewer of a thread: a cursor that moves from the log into the hub and back.
 
 use crate::hub::{FrameRequest, Hub, LaneFrames, Topic};
-use crate::read_records::for_each_record;
+use crate::read_records::for_each_condensed_record;
 use bytes::Bytes;
 use model::defects::Defect;
-use model::ports::{Frames, Journal, PageLimit, Projection, StoreError};
-use model::{Seq, ThreadId, UserId};
+use model::ports::{Frames, Journal, PageLimit, Projection, RecordPage, StoreError};
+use model::{Record, Seq, ThreadId, UserId};
 use std::future::poll_fn;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -14,8 +14,11 @@ use std::task::{Context, Poll};
 /// A page of the log for one viewer: small, because each of a thousand viewers that fell behind holds one.
 const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
 
+/// A page of which the viewer has most frames. Its records are condensed, so a few of them may stand for thousands.
+const SKIPPED_PAGE: PageLimit = PageLimit { records_max: 1024, bytes_max: 256 * 1024 };
+
 /// From this many records on, projecting a page is heavy work.
-const LONG_PAGE_RECORDS: usize = 64;
+const LONG_PAGE_RECORDS: u64 = 64;
 
 /// What a viewer watches.
 pub struct View {
@@ -168,12 +171,18 @@ impl Viewer {
         // Viewers that read long logs as fast as they can would else take all workers from other users. Only now: what
         // brings a projector to the cursor waits for the same permits.
         let _permit = if self.reads_long_pages { heavy_work::acquire_permit(&self.owner).await } else { None };
-        let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, VIEWER_PAGE).await?;
+        let end_seq = self.end_seq.unwrap_or(Seq::MAX);
+        let (range, skip_frames) = (self.cursor..end_seq, self.view.skip_frames);
+        let condensed_max = if self.view.projection.counts_condensed_frames() { skip_frames } else { 0 };
+        let page = read_viewer_page(&*self.journal, &self.owner, &self.thread, range, condensed_max).await?;
         let Some(projector) = &mut self.projector else { return Ok(Bytes::new()) };
-        self.reads_long_pages = page.records.len() >= LONG_PAGE_RECORDS;
-        let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip_frames);
-        let end_seq = self.end_seq.unwrap_or(Seq(u64::MAX));
+        self.reads_long_pages = page.records.iter().map(Record::record_count).sum::<u64>() >= LONG_PAGE_RECORDS;
+        let mut frames = Frames::for_records(&page.records).with_skip(skip_frames);
         for record in page.records.iter().take_while(|record| record.seq <= end_seq) {
+            // The end of what is skipped may be inside a condensed record: from there on, every record is read.
+            if record.record_count() > frames.remaining_skip().max(1) {
+                break;
+            }
             projector.project(record, &mut frames);
             self.cursor = record.seq;
             if frames.is_finished() {
@@ -189,6 +198,24 @@ impl Viewer {
     }
 }
 
+/// The next page of a viewer, in condensed form if its first record stands for at most `condensed_max`: a delta has at most
+/// one frame, so all of them are skipped. Not a method, for the reason that `projector_at` is none.
+async fn read_viewer_page(
+    journal: &dyn Journal,
+    owner: &UserId,
+    thread: &ThreadId,
+    Range { start: cursor, end }: Range<Seq>,
+    condensed_max: u64,
+) -> Result<RecordPage, StoreError> {
+    if condensed_max > 0 {
+        let page = journal.read_condensed_page(owner, thread, cursor, end, SKIPPED_PAGE).await?;
+        if page.records.first().is_none_or(|first| first.record_count() <= condensed_max) {
+            return Ok(page);
+        }
+    }
+    journal.read_page(owner, thread, cursor, VIEWER_PAGE).await
+}
+
 /// A projector at the end of a range: new if it needs no history, else advanced over the range.
 /// Not a method: a projector is not `Sync`, so nothing that holds one may be borrowed over the read.
 async fn projector_at(
@@ -199,10 +226,9 @@ async fn projector_at(
     Range { start, end: cursor }: Range<Seq>,
 ) -> Result<Box<dyn Projection>, StoreError> {
     if projector.needs_history() && start < cursor {
-        let mut unseen = Frames::default();
-        for_each_record(journal, owner, thread, start, |record| {
-            projector.project(record, &mut unseen);
-            if record.seq < cursor { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        for_each_condensed_record(journal, owner, thread, start, cursor, |record| {
+            projector.project(record, &mut Frames::discarded());
+            ControlFlow::<()>::Continue(())
         })
         .await?;
     }

@@ -119,7 +119,12 @@ async fn messages_of_run(
 ) -> Result<Vec<HistoryMessage>, Rejection> {
     let mut messages = MessageHistory::default();
     loop {
-        let page = gateway.engine.ports().journal.read_page(user, &run.thread, after, JOURNAL_PAGE).await?;
+        let page = gateway
+            .engine
+            .ports()
+            .journal
+            .read_condensed_page(user, &run.thread, after, Seq::MAX, JOURNAL_PAGE)
+            .await?;
         for record in &page.records {
             if record.run != run.id {
                 return Ok(messages.into_messages());

@@ -3,7 +3,7 @@
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
 use crate::rejection::Rejection;
-use crate::run_lookup::{RECENT_RUNS_MAX, for_each_record, newest_runs};
+use crate::run_lookup::{RECENT_RUNS_MAX, for_each_condensed_record, newest_runs};
 use crate::shares::{Share, ShareViewer};
 use engine::{NewRun, REQUEST_BYTES_MAX};
 use model::blob::{BLOB_URL_PREFIX, blob_hash};
@@ -118,7 +118,7 @@ pub async fn is_file_shared(
         };
         input.iter().flat_map(|message| &message.content).any(is_file)
     };
-    let found = for_each_record(gateway, viewer, &share.row().thread, Seq::ZERO, |record| {
+    let found = for_each_condensed_record(gateway, viewer, &share.row().thread, Seq::ZERO, |record| {
         if has_file(record) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     Ok(found.await?.is_some())

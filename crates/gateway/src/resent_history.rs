@@ -8,7 +8,7 @@ use crate::context::Gateway;
 use crate::rejection::{Rejection, unknown_agent_detail};
 use crate::resent_runs::follow_resent_runs;
 use crate::resolve_run::{ConversationRef, ResolvedRun, find_known_prefix};
-use crate::run_lookup::{RunStart, find_run_start, for_each_record, for_each_record_of_run};
+use crate::run_lookup::{RunStart, find_run_start, for_each_condensed_record, for_each_record_of_run};
 use crate::stream_start::{StreamPosition, StreamStart, StreamView};
 use model::UserId;
 use model::error::ErrorCode;
@@ -111,8 +111,8 @@ pub async fn project_segment<P: Projection>(
     is_over: impl Fn(&P) -> bool,
 ) -> Result<SegmentEnd, Rejection> {
     let RunStart { before, .. } = find_run_start(gateway, user, &resolved.run).await?;
-    let over = for_each_record(gateway, user, &resolved.thread, before, |record| {
-        projection.project(record, &mut Frames::default().with_skip(u64::MAX));
+    let over = for_each_condensed_record(gateway, user, &resolved.thread, before, |record| {
+        projection.project(record, &mut Frames::discarded());
         if is_over(projection) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     Ok(if over.await?.is_some() { SegmentEnd::Reached } else { SegmentEnd::Missing })

@@ -104,7 +104,7 @@ async fn read_from_log(
     let mut projection = ResponsesProjection::new(run.id.clone(), *segment, &run.thread);
     let ended = for_each_record_of_run(gateway, user, run, |record| {
         // Only the object is wanted, so no frame is written.
-        let mut frames = Frames::default().with_skip(u64::MAX);
+        let mut frames = Frames::discarded();
         projection.project(record, &mut frames);
         if frames.is_finished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

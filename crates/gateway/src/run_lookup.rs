@@ -94,18 +94,20 @@ pub(crate) async fn seq_before_run(gateway: &Gateway, user: &UserId, run: &TaskI
     Ok(row.and_then(|row| row.first_seq).map(Seq::prev))
 }
 
-/// Reads a thread's records after a position until `visit` breaks or the log ends.
-pub async fn for_each_record<B>(
+/// Reads a thread's records after a position, in condensed form, until `visit` breaks or the log ends. Nothing here needs the
+/// single deltas of a text.
+pub async fn for_each_condensed_record<B>(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
     after: Seq,
     visit: impl FnMut(&Record) -> ControlFlow<B>,
 ) -> Result<Option<B>, StoreError> {
-    engine::for_each_record(&*gateway.engine.ports().journal, user, thread, after, visit).await
+    let journal = &*gateway.engine.ports().journal;
+    engine::for_each_condensed_record(journal, user, thread, after, Seq::MAX, visit).await
 }
 
-/// Like [`for_each_record`], for the records of one run. A run that has not started has none.
+/// Like [`for_each_condensed_record`], for the records of one run. A run that has not started has none.
 pub(crate) async fn for_each_record_of_run<B>(
     gateway: &Gateway,
     user: &UserId,
@@ -113,7 +115,7 @@ pub(crate) async fn for_each_record_of_run<B>(
     mut visit: impl FnMut(&Record) -> ControlFlow<B>,
 ) -> Result<Option<B>, StoreError> {
     let Some(first) = run.first_seq else { return Ok(None) };
-    let found = for_each_record(gateway, user, &run.thread, first.prev(), |record| {
+    let found = for_each_condensed_record(gateway, user, &run.thread, first.prev(), |record| {
         if record.run != run.id {
             return ControlFlow::Break(None);
         }

@@ -8,7 +8,7 @@ use crate::attachments::inline_images::ThreadImages;
 use crate::context::Gateway;
 use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
-use crate::run_lookup::{RunStart, find_run_start, for_each_record};
+use crate::run_lookup::{RunStart, find_run_start};
 use crate::storage_alarm::reject_when_full;
 use engine::{View, Viewer};
 use memchr::memmem;
@@ -328,13 +328,19 @@ async fn check_frame_offset(
     if skip_frames == 0 {
         return Ok(());
     }
-    let frame_count = for_each_record(gateway, user, thread, history_start, |record| {
-        let mut frames = Frames::default().with_skip(u64::MAX);
+    let journal = &*gateway.engine.ports().journal;
+    engine::for_each_condensed_record(journal, user, thread, history_start, start, |record| {
+        projection.project(record, &mut Frames::discarded());
+        ControlFlow::<()>::Continue(())
+    })
+    .await?;
+    let page = journal.read_page(user, thread, start, PageLimit::ONE).await?;
+    let frame_count = page.records.first().map(|record| {
+        let mut frames = Frames::discarded();
         projection.project(record, &mut frames);
-        let count = u64::MAX - frames.remaining_skip();
-        if record.seq > start { ControlFlow::Break(count) } else { ControlFlow::Continue(()) }
+        u64::MAX - frames.remaining_skip()
     });
-    match frame_count.await? {
+    match frame_count {
         Some(count) if skip_frames >= count => Err(CursorError::Mismatch.into()),
         Some(_) | None => Ok(()),
     }
@@ -430,13 +436,11 @@ async fn is_task_over(
     }
     // A sub-agent ends before its run, and has no row with its last seq.
     let mut projection = TaskProjection::new(RecordScope::Task(task.clone()));
-    let over = for_each_record(gateway, user, &run.thread, first.prev(), |record| {
-        if record.seq > start {
-            return ControlFlow::Break(false);
-        }
-        let mut frames = Frames::default();
+    let journal = &*gateway.engine.ports().journal;
+    let over = engine::for_each_condensed_record(journal, user, &run.thread, first.prev(), start, |record| {
+        let mut frames = Frames::discarded();
         projection.project(record, &mut frames);
-        if frames.is_finished() { ControlFlow::Break(true) } else { ControlFlow::Continue(()) }
+        if frames.is_finished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    Ok(over.await?.unwrap_or(false))
+    Ok(over.await?.is_some())
 }

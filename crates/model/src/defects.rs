@@ -18,6 +18,8 @@ pub enum Defect {
     DeltaDropped,
     /// A record is read again as soon as it is written: every delta costs more.
     RecordParsedAgain,
+    /// Merged deltas count as one frame: a client that resumes by count gets the wrong rest (law 5).
+    MergedDeltaCountsOnce,
 }
 
 impl Defect {
@@ -31,6 +33,7 @@ impl Defect {
             Self::TerminalTwice => "terminal-twice",
             Self::DeltaDropped => "delta-dropped",
             Self::RecordParsedAgain => "record-parsed-again",
+            Self::MergedDeltaCountsOnce => "merged-delta-counts-once",
         }
     }
 

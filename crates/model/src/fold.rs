@@ -51,7 +51,12 @@ pub type FoldResult = Result<(), FoldError>;
 
 impl RunFold {
     pub fn apply(&mut self, record: &Record) -> FoldResult {
-        self.apply_event(record.seq, record.at, record.event(), record.private().as_ref())
+        self.apply_record(record, record.private().as_ref())
+    }
+
+    /// Applies a record without its private half.
+    pub fn apply_public(&mut self, record: &Record) -> FoldResult {
+        self.apply_record(record, None)
     }
 
     pub fn apply_event(&mut self, seq: Seq, at: Millis, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
@@ -61,6 +66,17 @@ impl RunFold {
         let fit = if gap { Err(FoldError) } else { self.apply_change(event, private) };
         if fit.is_err() {
             self.fold_errors = self.fold_errors.saturating_add(1);
+        }
+        fit
+    }
+
+    fn apply_record(&mut self, record: &Record, private: Option<&PrivatePayload>) -> FoldResult {
+        let merged = u32::try_from(record.record_count()).unwrap_or(u32::MAX).saturating_sub(1);
+        // Merged deltas fit together or not at all, because none of them opens or closes anything.
+        let fit = self.apply_event(record.first_seq(), record.at, record.event(), private);
+        self.seq = record.seq;
+        if fit.is_err() {
+            self.fold_errors = self.fold_errors.saturating_add(merged);
         }
         fit
     }

@@ -2,7 +2,8 @@
 //!
 //! - [`id`], [`seq`]: ids and positions.
 //! - [`event`]: everything that can happen; [`item`], [`content`], [`blob`]: what it happens to.
-//! - [`record`]: an event in the log; [`cursor`]: a position in the log that a client can store.
+//! - [`record`]: an event in the log; [`cursor`]: a position in the log that a client can store; [`condense`]: records
+//!   for readers of the state.
 //! - [`fold`], [`thread`]: records → state, pure and total. The only way from the one to the other.
 //! - [`model_turn`], [`tool`], [`history`], [`mod@reference`], [`model_settings`]: what the run loop exchanges with
 //!   models and tools.
@@ -14,6 +15,7 @@
 pub mod approval_rule;
 pub mod blob;
 pub mod command;
+pub mod condense;
 pub mod content;
 pub mod cursor;
 pub mod defects;

@@ -85,6 +85,8 @@ pub struct Record {
     pub public: Bytes,
     /// The private half's JSON text, or empty.
     pub private: Bytes,
+    /// The records that this one stands for.
+    record_count: u32,
     /// `public`, decoded on first use.
     event: DecodedEvent,
 }
@@ -101,6 +103,7 @@ impl Record {
             checksum: 0,
             public: to_json_bytes(&draft.event),
             private: draft.private.map_or_else(Bytes::new, |private| to_json_bytes(&private)),
+            record_count: 1,
             event: DecodedEvent(OnceLock::from(draft.event)),
         };
         record.checksum = record.compute_checksum(thread);
@@ -112,7 +115,25 @@ impl Record {
 
     pub fn from_stored(place: RecordHeader, public: Bytes, private: Bytes) -> Self {
         let RecordHeader { seq, at, run, epoch, format: v, checksum: check } = place;
-        Self { seq, at, run, epoch, format: v, checksum: check, public, private, event: DecodedEvent::default() }
+        let event = DecodedEvent::default();
+        Self { seq, at, run, epoch, format: v, checksum: check, public, private, record_count: 1, event }
+    }
+
+    /// A record at the same position that also stands for the `record_count - 1` records before it. It is not logged: its
+    /// checksum is that of the last record, so that a cursor made of it is valid.
+    #[must_use]
+    pub fn merged(&self, public: Bytes, record_count: u32) -> Self {
+        Self { public, record_count: record_count.max(1), ..self.clone() }
+    }
+
+    /// The number of logged records that this one stands for: more than one if it was condensed ([`crate::condense`]).
+    pub fn record_count(&self) -> u64 {
+        u64::from(self.record_count)
+    }
+
+    /// The first of these records.
+    pub fn first_seq(&self) -> Seq {
+        Seq(self.seq.0.saturating_sub(self.record_count() - 1))
     }
 
     pub fn event(&self) -> &Event {

@@ -14,6 +14,8 @@ pub struct Seq(pub u64);
 
 impl Seq {
     pub const ZERO: Self = Self(0);
+    /// After every record.
+    pub const MAX: Self = Self(u64::MAX);
 
     #[must_use]
     pub const fn next(self) -> Self {

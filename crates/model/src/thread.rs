@@ -174,7 +174,10 @@ impl ThreadReplay {
             match record.event() {
                 Event::HistoryCompacted(e) => self.thread.apply_compaction(e),
                 Event::RunHidden(_) => {}
-                _ => self.thread.fold_errors = self.thread.fold_errors.saturating_add(1),
+                _ => {
+                    let count = u32::try_from(record.record_count()).unwrap_or(u32::MAX);
+                    self.thread.fold_errors = self.thread.fold_errors.saturating_add(count);
+                }
             }
             return;
         }

@@ -6,6 +6,7 @@
 
 use bytes::BytesMut;
 use model::cursor::{Cursor, CursorError, FramePosition};
+use model::defects::Defect;
 use model::ports::Frames;
 use model::{Record, Seq};
 use serde::Serialize;
@@ -39,8 +40,16 @@ impl<'a> RecordFrames<'a> {
         Self { record, format, out, frame_count: 0, cursor_end: None }
     }
 
+    /// The frames that each one stands for: more than one if the record is a condensed one.
+    pub(crate) fn frames_per_event(&self) -> u64 {
+        if Defect::MergedDeltaCountsOnce.is_planted() { 1 } else { self.record.record_count() }
+    }
+
     /// Adds a frame: its event name and its data.
     pub fn push(&mut self, kind: &str, data: &impl Serialize) {
+        if self.record.record_count() > 1 {
+            return self.out.skip_condensed(self.frames_per_event());
+        }
         self.mark_last_as_inner();
         self.frame_count = self.frame_count.saturating_add(1);
         let (record, format, cursor_end) = (self.record, self.format, &mut self.cursor_end);

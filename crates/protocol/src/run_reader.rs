@@ -34,7 +34,7 @@ impl RunReader {
             self.fold = RunFold::default();
         }
         let expanded = expand_short_event(&self.fold, event);
-        if self.fold.apply_event(record.seq, record.at, event, None).is_err() {
+        if self.fold.apply_public(record).is_err() {
             return;
         }
         match expanded {

@@ -1,6 +1,7 @@
 //! The law of [`model::ports::Journal`].
 
 use super::TestStore;
+use super::condensed::{check_condensed, read_condensed};
 use super::fixtures::{
     LogWriter, claim_thread, new_thread_submission, nth_run, nth_thread, other_user, read_all_records, reseal,
     start_command, steer_command, submission, test_node, test_user,
@@ -379,6 +380,10 @@ pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &d
             let limit = PageLimit { records_max: rng.between(1, 300) as usize, bytes_max: usize::MAX };
             let back = read_all_records(journal, (&play.owner, &play.thread), limit).await.unwrap();
             assert_eq!(back, play.records[..play.appended_len()], "seed {seed}, batch {done}");
+            // 10: the same in condensed form, up to any record.
+            let until = rng.below(back.len() + 1);
+            let (place, range) = ((&play.owner, &play.thread), (Seq::ZERO, Seq(until as u64)));
+            check_condensed(&read_condensed(journal, place, range, limit).await.unwrap(), &back[..until]);
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod accounts;
 pub mod append_load;
 pub mod attachments;
 pub mod blobs;
+pub mod condensed;
 pub mod definitions;
 pub mod fixtures;
 pub mod inbox;
@@ -68,6 +69,9 @@ macro_rules! conformance {
                 every_prefix_of_a_log_is_a_log,
                 a_thread_of_another_owner_does_not_exist,
                 interleaved_threads_stay_separate;
+            condensed:
+                a_condensed_page_stands_for_its_records,
+                a_condensed_page_of_another_owner_does_not_exist;
             inbox:
                 a_start_creates_its_thread_its_run_and_an_inbox_row,
                 creating_a_thread_claims_it,

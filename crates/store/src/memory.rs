@@ -13,6 +13,7 @@ use crate::space_state::SpaceState;
 use crate::validation;
 use async_trait::async_trait;
 use model::command::Command;
+use model::condense::{CondenseRecords, condense_records};
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
@@ -33,6 +34,7 @@ pub struct MemoryStore {
     inbox_rows_max: usize,
     log_bytes_per_user_max: Option<u64>,
     space: SpaceState,
+    condense: CondenseRecords,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +94,7 @@ impl MemoryStore {
             inbox_rows_max: INBOX_ROWS_MAX,
             log_bytes_per_user_max: None,
             space: SpaceState::default(),
+            condense: condense_records,
         }
     }
 
@@ -178,6 +181,20 @@ impl Journal for MemoryStore {
             bytes = bytes.saturating_add(record.size_bytes());
             page.records.push(record.clone());
         }
+        Ok(page)
+    }
+
+    async fn read_condensed_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: Seq,
+        until: Seq,
+        limit: PageLimit,
+    ) -> StoreResult<RecordPage> {
+        let mut page = self.read_page(owner, thread, after, limit).await?;
+        page.records.retain(|record| record.seq <= until);
+        page.records = (self.condense)(page.records);
         Ok(page)
     }
 }

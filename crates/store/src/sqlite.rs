@@ -5,8 +5,8 @@
 //! - `writer_space`, `disk_reserve`: what it does when the disk is full.
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
-//! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs are; `dead_rows`: which
-//!   rows can be deleted.
+//! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs and most of long ones
+//!   are; `condensed_blocks`: a short form of them; `dead_rows`: which rows can be deleted.
 //! - `log_size`: how much each user's records hold. `retention`: what is old enough to be deleted.
 //! - `reader_pool`, `page`: reading; `logged_runs`: reading from another process.
 //!
@@ -20,6 +20,7 @@ mod checkpoints;
 mod client_results;
 mod columns;
 mod commit_pacer;
+mod condensed_blocks;
 mod data_folder;
 mod dead_rows;
 mod definitions;
@@ -48,18 +49,19 @@ mod writer_space;
 pub(crate) use attachment_links::owner_and_path;
 pub(crate) use attachments::attachment_row;
 use commit_pacer::CommitPacer;
+pub(crate) use condensed_blocks::CondensedBlock;
 pub use data_folder::StoreOpenError;
 pub(crate) use data_folder::{COMPACTED_COPY_FILE, DataFolder, open_private_file, remove_compacted_copy, sync_dir};
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
 pub(crate) use free_pages::{AUTO_VACUUM_INCREMENTAL, read_pragma};
 pub use log_size::StorageUse;
 pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
-pub(crate) use page::{PageQuery, read_page};
+pub(crate) use page::{PageForm, PageQuery, read_page};
 pub(crate) use record_index::RecordIndex;
 pub(crate) use record_scan::{RecordScan, scan_records};
 pub(crate) use schema::{
-    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, checkpoint_wal, has_pending_wal,
-    open_immutable, open_offline, open_writer, schema_version,
+    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, CONDENSED_SINCE, MIGRATIONS, checkpoint_wal,
+    has_pending_wal, open_immutable, open_offline, open_writer, schema_version,
 };
 
 use crate::space_state::SpaceState;
@@ -68,6 +70,7 @@ use async_trait::async_trait;
 use disk_reserve::DiskReserve;
 use free_pages::FreePages;
 use log_size::LogSizeCount;
+use model::condense::{CondenseRecords, condense_records};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, OnCommit,
     PageLimit, RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
@@ -76,6 +79,7 @@ use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use reader_pool::ReaderPool;
 use rusqlite::Connection;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -111,6 +115,8 @@ pub struct SqliteOptions {
     /// The size of the reserve for deletions on a full disk. By default a reserve that exists stays, and none is created.
     pub disk_reserve_bytes: Option<u64>,
     pub disk_space: DiskSpaceProbe,
+    /// Condenses the records of new blocks for readers of the state. `None` writes no condensed form.
+    pub condense: Option<CondenseRecords>,
 }
 
 impl SqliteOptions {
@@ -130,6 +136,7 @@ impl Default for SqliteOptions {
             readers_max: 4,
             disk_reserve_bytes: None,
             disk_space: DiskSpaceProbe::default(),
+            condense: Some(condense_records),
         }
     }
 }
@@ -183,6 +190,7 @@ impl SqliteStore {
             inbox_rows_max: options.inbox_rows_max,
             log_bytes_per_user_max: options.log_bytes_per_user_max,
             log_count,
+            condense: options.condense,
             ..WriterState::default()
         };
         let limits = GroupLimits { ops_max: options.group_ops_max.max(1), bytes_max: options.group_bytes_max.max(1) };
@@ -276,12 +284,14 @@ impl SqliteStore {
         self.call_writer(TaskCost::Query, move |tx| tx.checked_head(&thread)).await
     }
 
+    /// Reads the records after the start of the range, up to its end.
     async fn load_page(
         &self,
         owner: &UserId,
         thread: &ThreadId,
-        after: Seq,
+        Range { start: after, end: until }: Range<Seq>,
         limit: PageLimit,
+        form: PageForm,
     ) -> Result<RecordPage, StoreError> {
         let mut rechecks = 0;
         loop {
@@ -294,8 +304,9 @@ impl SqliteStore {
                 let page = RecordPage { records: Vec::new(), head: plan.head };
                 return if plan.owner == *owner { Ok(page) } else { Err(StoreError::ThreadNotFound) };
             }
-            let query = PageQuery { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
-            match self.readers.with_connection(move |conn| read_page(conn, &query)).await {
+            let (owner, thread_id) = (owner.clone(), thread.clone());
+            let query = PageQuery { owner, thread: thread_id, after, until, limit, plan };
+            match self.readers.with_connection(move |conn| read_page(conn, &query, form)).await {
                 // The rows of a run that started after the plan look like a gap: check with the writer.
                 Err(StoreError::Corrupt { .. }) if !is_live && rechecks < GAP_RECHECKS_MAX => {
                     rechecks += 1;
@@ -369,7 +380,18 @@ impl Journal for SqliteStore {
         after: Seq,
         limit: PageLimit,
     ) -> StoreResult<RecordPage> {
-        self.load_page(owner, thread, after, limit).await
+        self.load_page(owner, thread, after..Seq::MAX, limit, PageForm::Records).await
+    }
+
+    async fn read_condensed_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: Seq,
+        until: Seq,
+        limit: PageLimit,
+    ) -> StoreResult<RecordPage> {
+        self.load_page(owner, thread, after..until, limit, PageForm::Condensed).await
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! It runs SQLite's integrity check, then checks every thread: sequence numbers without a gap, checksums, epochs that
 //! never decrease, records that the fold accepts, and table rows that agree with the log (law 9: a run has ended
-//! exactly when its root's one terminal event is its last record). `attachments` checks files. It does not migrate old
-//! schemas.
+//! exactly when its root's one terminal event is its last record). `attachments` checks files, `condensed` condensed
+//! blocks. It does not migrate old schemas.
 
 mod attachments;
+mod condensed;
 
 pub use attachments::{StoredFiles, list_stored_files};
 
 use crate::sqlite::{
-    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, DataFolder, MIGRATIONS, PageQuery, RecordIndex,
-    RecordScan, StoreOpenError, open_offline, read_page, scan_records, schema_version,
+    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, CONDENSED_SINCE, DataFolder, MIGRATIONS, PageForm,
+    PageQuery, RecordIndex, RecordScan, StoreOpenError, open_offline, read_page, scan_records, schema_version,
 };
 use model::command::Command;
 use model::event::{ActionRequest, Event};
@@ -88,7 +89,10 @@ pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
         if found >= ATTACHMENTS_SINCE {
             attachments::check_attachment_sums(&conn, &mut report)?;
         }
-        if found >= BLOBS_SINCE { attachments::check_attachment_links(&conn, &mut report) } else { Ok(()) }
+        if found >= BLOBS_SINCE {
+            attachments::check_attachment_links(&conn, &mut report)?;
+        }
+        if found >= CONDENSED_SINCE { condensed::check_condensed_blocks(&conn, &mut report) } else { Ok(()) }
     });
     if let Err(error) = whole {
         report.add_problem(format!("the database cannot be read on: {error}"));
@@ -236,9 +240,9 @@ impl ThreadAudit<'_> {
         loop {
             let limit = PageLimit::WIDE;
             let plan = index.read_plan(self.thread, after, limit.records_max);
-            let page =
-                read_page(conn, &PageQuery { owner: owner.clone(), thread: self.thread.clone(), after, limit, plan });
-            let page = match page {
+            let (owner, thread) = (owner.clone(), self.thread.clone());
+            let query = PageQuery { owner, thread, after, until: Seq::MAX, limit, plan };
+            let page = match read_page(conn, &query, PageForm::Records) {
                 Ok(page) => page,
                 Err(error) => {
                     self.report.add_problem(error.to_string());

@@ -46,6 +46,12 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         package: "machine",
         test: "laws::law_3_done_repeats_what_the_machine_streamed",
     },
+    // A client that resumes by count gets the wrong rest of a long response.
+    DefectCase {
+        name: "merged-delta-counts-once",
+        package: "protocol",
+        test: "responses::scenario_frames::laws_4_and_5_hold_for_every_segment",
+    },
     // Every delta costs more than it has to.
     DefectCase {
         name: "record-parsed-again",

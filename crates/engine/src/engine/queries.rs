@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::load_thread::load_thread;
-use crate::read_records::{for_each_record, log_head};
+use crate::read_records::{for_each_condensed_record, log_head};
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
@@ -43,8 +43,9 @@ impl Engine {
         last: Option<Seq>,
     ) -> Result<RunFold, StoreError> {
         let mut fold = RunFold::default();
-        for_each_record(&*self.ports().journal, user, thread, first.prev(), |record| {
-            if fold.has_ended() || last.is_some_and(|last| record.seq > last) {
+        let until = last.unwrap_or(Seq::MAX);
+        for_each_condensed_record(&*self.ports().journal, user, thread, first.prev(), until, |record| {
+            if fold.has_ended() {
                 return ControlFlow::Break(());
             }
             let _counted = fold.apply(record);

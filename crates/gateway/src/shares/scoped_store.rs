@@ -72,6 +72,21 @@ impl Journal for ScopedStore {
             None => self.journal.read_page(owner, thread, after, limit).await,
         }
     }
+
+    async fn read_condensed_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: Seq,
+        until: Seq,
+        limit: PageLimit,
+    ) -> StoreResult<RecordPage> {
+        let Some(share) = self.share_of_thread(owner, thread) else {
+            return self.journal.read_condensed_page(owner, thread, after, until, limit).await;
+        };
+        let until = share.frozen_at().map_or(until, |frozen| frozen.min(until));
+        Ok(share.clip_page(self.journal.read_condensed_page(&share.row.owner, thread, after, until, limit).await?))
+    }
 }
 
 #[async_trait]
@@ -307,13 +322,13 @@ impl ScopedStore {
             return Ok(row.status);
         };
         let (viewer, mut status) = (viewer_user_id(&share.row.id), row.status);
-        engine::for_each_record(self, &viewer, &row.thread, first.prev(), |record| {
+        engine::for_each_condensed_record(self, &viewer, &row.thread, first.prev(), until, |record| {
             match record.event() {
                 Event::Paused(paused) if paused.task_id == row.id => status = TaskStatus::Paused,
                 Event::Resumed(resumed) if resumed.task_id == row.id => status = TaskStatus::Running,
                 _ => {}
             }
-            if record.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            ControlFlow::<()>::Continue(())
         })
         .await?;
         Ok(status)

@@ -33,6 +33,8 @@ use std::task::{Context, Poll, Waker};
 /// 8. A thread of another owner does not exist.
 /// 9. An append for which there is no room is [`AppendOutcome::NoSpace`]: it changed nothing and may be repeated as it
 ///    is ([`SpaceWatch`]).
+/// 10. A condensed page reads like a page, except that some of its records stand for several ([`crate::condense`]). None of
+///     them reaches back to `after` or beyond `until`, and it is empty only at the head or at `until`.
 ///
 /// `store_conformance` contains this law as tests; every backend runs them.
 #[warn(missing_docs)]
@@ -59,6 +61,21 @@ pub trait Journal: SpaceWatch {
         after: Seq,
         limit: PageLimit,
     ) -> StoreResult<RecordPage>;
+
+    /// Reads the records after `after` up to `until` in condensed form, for readers that need a state and no frames. Where a
+    /// store has none, the records themselves.
+    async fn read_condensed_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: Seq,
+        until: Seq,
+        limit: PageLimit,
+    ) -> StoreResult<RecordPage> {
+        let mut page = self.read_page(owner, thread, after, limit).await?;
+        page.records.retain(|record| record.seq <= until);
+        Ok(page)
+    }
 }
 
 /// The right to append.

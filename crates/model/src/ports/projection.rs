@@ -11,6 +11,7 @@ use bytes::BytesMut;
 /// 3. A clone produces the same frames as the original.
 /// 4. No state carries over from one run to the next, so a stream can start at the first record of any run. Without
 ///    [`Self::needs_history`] it can start at any record.
+/// 5. A condensed record ([`crate::condense`]) leaves the projection as its records would, and writes no frame.
 ///
 /// `server` passes projections to the hub, which knows no protocol.
 #[warn(missing_docs)]
@@ -21,6 +22,12 @@ pub trait Projection: Send {
     /// Whether frames depend on earlier records of the run, so that the projection has to start at its first record.
     fn needs_history(&self) -> bool {
         true
+    }
+
+    /// Whether every frame of a condensed record counts once for each of its records ([`Frames::skip_condensed`]), so that
+    /// a client that has so many frames can resume without all of the records.
+    fn counts_condensed_frames(&self) -> bool {
+        false
     }
 
     /// Clones the projection with its state.
@@ -66,6 +73,16 @@ impl Frames {
     pub const fn with_skip(mut self, skip: u64) -> Self {
         self.skip = skip;
         self
+    }
+
+    /// For a projection that is only brought to a position: no frame is written.
+    pub fn discarded() -> Self {
+        Self::default().with_skip(u64::MAX)
+    }
+
+    /// Skips the frames of a condensed record's records: a condensed record is never shown.
+    pub const fn skip_condensed(&mut self, frames: u64) {
+        self.skip = self.skip.saturating_sub(frames);
     }
 
     /// The number of frames still to skip.

@@ -1,5 +1,6 @@
 //! The laws of the fold, each under its name, over random logs.
 
+use model::condense::condense_records;
 use model::definition::HistoryWindow;
 use model::event::Event;
 use model::fold::RunFold;
@@ -39,6 +40,37 @@ pub(crate) fn assert_same<T: PartialEq + Debug>(left: &T, right: &T, what: &str)
     let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right).count();
     let near = |text: &str| text.chars().skip(same.saturating_sub(200)).take(400).collect::<String>();
     panic!("{what}\n left: …{}…\nright: …{}…", near(&left), near(&right));
+}
+
+#[test]
+fn law_1_condensed_records_fold_to_the_same_state() {
+    let (mut all, mut kept) = (0, 0);
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
+        let mut chance = Rng::new(seed);
+        let (mut records, mut condensed) = (ThreadReplay::default(), ThreadReplay::default());
+        let mut rest = &log[..];
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(1 + chance.below(rest.len().min(200)));
+            let short: Vec<Record> = condense_records(block.iter().map(as_stored).collect());
+            (all, kept) = (all + block.len(), kept + short.len());
+            block.iter().for_each(|record| records.push(record));
+            short.iter().for_each(|record| condensed.push(record));
+            let at = format!("SEED={seed}, up to record {}", log.len() - after.len());
+            assert_same(&records.thread, &condensed.thread, &at);
+            assert_same(&records.run, &condensed.run, &at);
+            rest = after;
+        }
+        // What does not fit counts in the same way, too: here, everything after the run's first record is missing.
+        let (mut records, mut condensed) = (RunFold::default(), RunFold::default());
+        let misfits = log.iter().skip(1).filter(|record| records.apply(record).is_err()).count();
+        assert!(misfits > 0);
+        for record in condense_records(log[1..].to_vec()) {
+            let _counted = condensed.apply(&record);
+        }
+        assert_same(&records, &condensed, &format!("SEED={seed}, without its first record"));
+    }
+    assert!(kept * 10 < all * 9, "{kept} of {all} records are left: nothing was tested");
 }
 
 #[test]

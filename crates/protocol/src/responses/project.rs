@@ -126,6 +126,11 @@ impl Projection for ResponsesProjection {
         }
     }
 
+    fn counts_condensed_frames(&self) -> bool {
+        // A delta has one frame, or none if its item is not shown.
+        true
+    }
+
     fn boxed_clone(&self) -> Box<dyn Projection> {
         Box::new(self.clone())
     }
@@ -144,6 +149,10 @@ impl ResponsesSink for SegmentFrames<'_> {
         if self.current_segment == self.segment {
             self.frames.push(&event.event_type, event);
         }
+    }
+
+    fn frames_per_event(&self) -> u64 {
+        self.frames.frames_per_event()
     }
 }
 

@@ -90,6 +90,10 @@ impl ResponsesSink for RunItemFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
         self.push_event("raw_response_event", RawResponseEvent { data: event });
     }
+
+    fn frames_per_event(&self) -> u64 {
+        self.0.frames_per_event()
+    }
 }
 
 impl TurnProjector<'_> {

@@ -66,6 +66,9 @@ impl TaskProjection {
 
 /// The event as it is stored, with its position in the log as the last members.
 fn write_frame(record: &Record, out: &mut Frames) {
+    if record.record_count() > 1 {
+        return out.skip_condensed(record.record_count());
+    }
     // Valid unless the disk is damaged, and checking is much cheaper than replacing.
     let public = match std::str::from_utf8(&record.public) {
         Ok(text) => Cow::Borrowed(text),

@@ -1,11 +1,13 @@
 //! Laws 4 and 5 for any projection: its frames depend on records alone, and resuming after any frame yields exactly the
 //! rest.
 
+use model::condense::condense_records;
 use model::cursor::Cursor;
 use model::ports::{Frames, Projection};
 use model::{Record, Seq, TaskId, ThreadId};
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::record_frames::resume_position;
+use protocol::task::{RecordScope, TaskProjection};
 use sse::{DecodeLimits, Decoder};
 
 /// How a client of a projection states its position.
@@ -68,7 +70,80 @@ fn check(seed: u64, place: Place, records: &[Record], make: impl Fn() -> Box<dyn
         let (had, rest) = pieces.split_at(cut);
         let (after, skip) = had.last().map_or((Seq::ZERO, 0), |last| resumed(last, cut, place));
         assert_eq!(resume(make(), records, after, skip), rest.concat(), "seed {seed}: cut after {cut} frames");
+        if cut % 4 == 1 {
+            let condensed = resume_condensed(make(), records, after, skip);
+            assert_eq!(condensed, rest.concat(), "seed {seed}: cut after {cut} frames, from condensed records");
+        }
     }
+    check_condensed_prefixes(seed, records, make);
+}
+
+/// A projection that was brought to a position by condensed records continues like one that has seen every record.
+fn check_condensed_prefixes(seed: u64, records: &[Record], make: impl Fn() -> Box<dyn Projection>) {
+    let step = (records.len() / 8).max(1);
+    for cut in (0..records.len()).skip(step / 2).step_by(step) {
+        let (known, new) = records.split_at(cut);
+        let mut from_records = make();
+        known.iter().for_each(|record| from_records.project(record, &mut Frames::discarded()));
+        let mut from_condensed = make();
+        let mut shown = Frames::default();
+        condense_in_blocks(known).iter().for_each(|record| match record.record_count() {
+            // Not even where frames are wanted: they would not be those of the records.
+            2.. => from_condensed.project(record, &mut shown),
+            _ => from_condensed.project(record, &mut Frames::discarded()),
+        });
+        assert!(shown.is_empty(), "seed {seed}: a condensed record is shown");
+        let expected = frames(from_records, new);
+        assert_eq!(frames(from_condensed, new), expected, "seed {seed}: condensed up to {cut}");
+    }
+}
+
+/// Records as a store has them: condensed block by block.
+fn condense_in_blocks(records: &[Record]) -> Vec<Record> {
+    records.chunks(97).flat_map(|block| condense_records(block.to_vec())).collect()
+}
+
+/// Like [`resume`], from condensed records as far as all of their frames are skipped.
+fn resume_condensed(mut projection: Box<dyn Projection>, records: &[Record], after: Seq, skip: u64) -> Vec<u8> {
+    let at = records.iter().position(|record| record.seq > after).unwrap_or(records.len());
+    let (known, mut new) = records.split_at(at);
+    condense_in_blocks(known).iter().for_each(|record| projection.project(record, &mut Frames::discarded()));
+    let mut out = Frames::default().with_skip(skip);
+    if projection.counts_condensed_frames() {
+        for record in condense_in_blocks(new) {
+            if record.record_count() > out.remaining_skip() {
+                break;
+            }
+            projection.project(&record, &mut out);
+            new = &new[usize::try_from(record.record_count()).unwrap()..];
+        }
+    }
+    new.iter().for_each(|record| projection.project(record, &mut out));
+    out.into_parts().0.to_vec()
+}
+
+#[test]
+fn the_native_projection_continues_after_condensed_records() {
+    for seed in test_seeds() {
+        for (_, records) in runs(seed) {
+            let task = |record: &Record| record.task_id().map(TaskId::from);
+            let mut tasks: Vec<TaskId> = records.iter().filter_map(task).collect();
+            tasks.sort();
+            tasks.dedup();
+            let run = RecordScope::Run(records[0].run.clone());
+            let scopes = tasks.into_iter().map(RecordScope::Task).chain([run, RecordScope::Thread]);
+            for scope in scopes {
+                check_condensed_prefixes(seed, &records, || Box::new(TaskProjection::new(scope.clone())));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_logs_have_deltas_to_condense() {
+    let counts = test_seeds().flat_map(runs).map(|(_, records)| (records.len(), condense_in_blocks(&records).len()));
+    let (all, condensed) = counts.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    assert!(condensed * 10 < all * 9, "{condensed} of {all}");
 }
 
 fn resumed(last: &[u8], count: usize, place: Place) -> (Seq, u64) {

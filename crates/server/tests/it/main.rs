@@ -43,6 +43,7 @@ mod keys;
 mod kill;
 mod later_requests;
 mod linger;
+mod long_runs;
 mod many_viewers;
 mod messages_api;
 mod operator;

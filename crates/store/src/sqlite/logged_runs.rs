@@ -6,7 +6,7 @@
 
 use super::attachments::find_blob;
 use super::data_folder::{StoreOpenError, database_path};
-use super::page::{PageQuery, read_page};
+use super::page::{PageForm, PageQuery, read_page};
 use super::record_blocks::RecordBlock;
 use super::record_index::RecordIndex;
 use super::record_row::unavailable_error;
@@ -62,9 +62,11 @@ impl LoggedRun {
     fn read_page(&self, after: Seq, last: Seq) -> Result<Vec<Record>, StoreError> {
         let limit = PageLimit::WIDE;
         let plan = self.index.read_plan(&self.thread, after, limit.records_max);
-        let ask = PageQuery { owner: self.owner.clone(), thread: self.thread.clone(), after, limit, plan };
+        let (owner, thread) = (self.owner.clone(), self.thread.clone());
+        let ask = PageQuery { owner, thread, after, until: last, limit, plan };
         let mut records =
-            with_shared_database(&self.database, unavailable_error, |conn| read_page(conn, &ask))?.records;
+            with_shared_database(&self.database, unavailable_error, |conn| read_page(conn, &ask, PageForm::Records))?
+                .records;
         records.retain(|record| record.seq <= last && record.run == self.id);
         if records.is_empty() {
             return Err(StoreError::Corrupt { thread: self.thread.clone(), seq: after.next() });

@@ -4,6 +4,7 @@
 //! plan: as a row, or in a block if its run ended in between. Every record is verified before it is returned; the
 //! records before a damaged one are returned first, and the next read returns the error.
 
+use super::condensed_blocks::CondensedBlock;
 use super::record_blocks::RecordBlock;
 use super::record_index::ReadPlan;
 use super::record_row::{self, read_error};
@@ -17,16 +18,31 @@ pub(crate) struct PageQuery {
     pub(crate) owner: UserId,
     pub(crate) thread: ThreadId,
     pub(crate) after: Seq,
+    /// The last record that is wanted.
+    pub(crate) until: Seq,
     pub(crate) limit: PageLimit,
     /// `None` when the thread has no rows outside blocks.
     pub(crate) plan: Option<ReadPlan>,
 }
 
+/// How the records of a page are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageForm {
+    /// As they were written.
+    Records,
+    /// Condensed, where there is such a form.
+    Condensed,
+}
+
 /// Reads a page in one snapshot.
-pub(crate) fn read_page(conn: &Connection, query: &PageQuery) -> Result<RecordPage, StoreError> {
+pub(crate) fn read_page(conn: &Connection, query: &PageQuery, form: PageForm) -> Result<RecordPage, StoreError> {
     let snapshot = conn.unchecked_transaction().map_err(|error| record_row::unavailable_error(&error))?;
     let mut reading = PageReader::open(&snapshot, query)?;
-    match reading.fill() {
+    let filled = match form {
+        PageForm::Records => reading.fill(query.until),
+        PageForm::Condensed => reading.fill_condensed(),
+    };
+    match filled {
         Err(error) if reading.records.is_empty() => Err(error),
         Ok(()) | Err(_) => Ok(RecordPage { records: reading.records, head: reading.head }),
     }
@@ -38,6 +54,8 @@ struct PageReader<'a> {
     num: i64,
     head: Seq,
     damaged_at: Option<Seq>,
+    /// The last record to read from rows and blocks.
+    until: Seq,
     records: Vec<Record>,
     bytes: usize,
     /// Number and id of the last run.
@@ -57,11 +75,14 @@ impl<'a> PageReader<'a> {
             Some(plan) => (plan.head, plan.damaged_at),
             None => head_from_blocks(conn, num).map_err(fault)?,
         };
-        Ok(Self { conn, query, num, head, damaged_at: damaged, records: Vec::new(), bytes: 0, run: None })
+        let until = query.until;
+        Ok(Self { conn, query, num, head, damaged_at: damaged, until, records: Vec::new(), bytes: 0, run: None })
     }
 
-    fn fill(&mut self) -> Result<(), StoreError> {
-        while self.next_seq() <= self.head && !self.is_full() {
+    /// Reads the records up to `until`.
+    fn fill(&mut self, until: Seq) -> Result<(), StoreError> {
+        self.until = until;
+        while self.next_seq() <= self.head.min(until) && !self.is_full() {
             let next = self.next_seq();
             self.read_rows(next).map_err(|error| self.read_error(&error))?;
             if self.next_seq() == next {
@@ -71,7 +92,51 @@ impl<'a> PageReader<'a> {
                 return Err(self.corrupt_error());
             }
         }
-        if self.damaged_at == Some(self.next_seq()) { Err(self.corrupt_error()) } else { Ok(()) }
+        let next = self.next_seq();
+        if self.damaged_at == Some(next) && next <= until { Err(self.corrupt_error()) } else { Ok(()) }
+    }
+
+    /// Reads condensed records where there are any, and the records themselves everywhere else.
+    fn fill_condensed(&mut self) -> Result<(), StoreError> {
+        let until = self.query.until;
+        while self.next_seq() <= until && !self.is_full() {
+            let next = self.next_seq();
+            let raw_until = match self.read_condensed_block(next) {
+                Ok(raw_until) => raw_until,
+                // The records have it all.
+                Err(error) if record_row::is_corruption(&error) => until,
+                Err(error) => return Err(self.read_error(&error)),
+            };
+            if self.next_seq() == next {
+                self.fill(until.min(raw_until))?;
+            }
+            if self.next_seq() == next {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from the condensed block that contains this record, unless the record is in the middle of a merged one. Returns
+    /// up to where the records themselves have to be read if there was none to read.
+    fn read_condensed_block(&mut self, next: Seq) -> rusqlite::Result<Seq> {
+        let Some(block) = CondensedBlock::find(self.conn, self.num, next)? else {
+            let condensed = CondensedBlock::next_condensed(self.conn, self.num, next)?;
+            return Ok(condensed.map_or(Seq::MAX, Seq::prev));
+        };
+        let run = self.run_id(block.run)?;
+        let records = run.and_then(|run| block.unpack(&self.query.thread, &run));
+        if records.is_none() {
+            tracing::error!(thread = %self.query.thread, seq = block.first, "a condensed block is damaged: not used");
+        }
+        let last = self.query.until.min(self.head);
+        for record in records.unwrap_or_default().into_iter().skip_while(|record| record.seq < next) {
+            if self.is_full() || record.seq > last || record.first_seq() != self.next_seq() {
+                return Ok(record.seq);
+            }
+            self.push(record);
+        }
+        Ok(Seq(block.last))
     }
 
     /// Reads the rows of the plan.
@@ -113,14 +178,19 @@ impl<'a> PageReader<'a> {
         Ok(())
     }
 
-    /// Adds a record to the page if it is intact.
+    /// Adds a record to the page if it is wanted and intact.
     fn push_if_sound(&mut self, record: Record) -> bool {
-        let sound = record.seq == self.next_seq() && record.has_valid_checksum(&self.query.thread);
+        let is_next = record.seq == self.next_seq() && record.seq <= self.until;
+        let sound = is_next && record.has_valid_checksum(&self.query.thread);
         if sound {
-            self.bytes = self.bytes.saturating_add(record.size_bytes());
-            self.records.push(record);
+            self.push(record);
         }
         sound
+    }
+
+    fn push(&mut self, record: Record) {
+        self.bytes = self.bytes.saturating_add(record.size_bytes());
+        self.records.push(record);
     }
 
     fn run_id(&mut self, num: i64) -> rusqlite::Result<Option<TaskId>> {

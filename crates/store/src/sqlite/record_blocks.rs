@@ -1,20 +1,22 @@
-//! The records of ended runs, in compressed blocks by (thread, first seq).
+//! The records of ended runs, and all but the newest of long runs, in compressed blocks by (thread, first seq).
 //!
 //! A run becomes one or more blocks of about [`BLOCK_BYTES`], so that reading a page decompresses one block. Once a
 //! block is committed, nothing reads its rows in `records`, and `dead_rows` schedules their deletion. Packing copies
-//! checksums without checking them; readers verify them.
+//! checksums without checking them; readers verify them. `condensed_blocks` has a short form of blocks.
 //!
 //! ```text
 //!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
 //! ```
 
+use super::condensed_blocks::BlockToCondense;
 use super::log_size::{self, LogSizeCount};
-use super::record_index::{IndexUpdate, RecordIndex};
+use super::record_index::{IndexUpdate, PackRequest, PackScope, RecordIndex};
 use super::record_row;
 use bytes::Bytes;
+use model::TaskId;
+use model::condense::CondenseRecords;
 use model::record::{Record, RecordHeader};
-use model::seq::{Epoch, Seq};
-use model::{TaskId, ThreadId};
+use model::seq::{Epoch, Millis, Seq};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::VecDeque;
 
@@ -31,16 +33,7 @@ const BLOCK_FORMAT: u8 = 1;
 const BLOCK_HEADER_BYTES: usize = 5;
 const RECORD_HEADER_BYTES: usize = 30;
 /// The limit of LZ4. A larger "unpacked length" is damage and must not cause an allocation.
-const COMPRESSION_RATIO_MAX: usize = 256;
-
-/// An ended run whose rows have to be packed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndedRun {
-    pub(crate) thread: ThreadId,
-    /// The thread's number: the id may be reused after a deletion.
-    pub(crate) num: i64,
-    pub(crate) last: Seq,
-}
+pub(crate) const COMPRESSION_RATIO_MAX: usize = 256;
 
 pub(crate) struct RecordBlock {
     pub(crate) first: u64,
@@ -117,7 +110,7 @@ impl RecordBlock {
 }
 
 /// Splits the next record off the unpacked bytes.
-fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
+pub(crate) fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
     let place = split_bytes(raw, RECORD_HEADER_BYTES)?;
     let mut place = &place[..];
     let at = u64::from_le_bytes(read_array(&mut place)?);
@@ -135,28 +128,55 @@ fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
     ))
 }
 
-fn split_bytes(raw: &mut Bytes, bytes: usize) -> Option<Bytes> {
+pub(crate) fn split_bytes(raw: &mut Bytes, bytes: usize) -> Option<Bytes> {
     (bytes <= raw.len()).then(|| raw.split_to(bytes))
 }
 
-fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (number, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
     Some(*number)
 }
 
-fn encode_record(raw: &mut Vec<u8>, row: &record_row::RecordRow<'_>) -> rusqlite::Result<()> {
-    let (public, private) = (row.public()?, row.private()?);
-    let length = |half: &[u8]| u32::try_from(half.len()).unwrap_or(u32::MAX).to_le_bytes();
-    raw.extend_from_slice(&row.at()?.to_le_bytes());
-    raw.extend_from_slice(&row.epoch()?.0.to_le_bytes());
-    raw.extend_from_slice(&row.v()?.to_le_bytes());
-    raw.extend_from_slice(&row.checksum()?.to_le_bytes());
-    raw.extend_from_slice(&length(public));
-    raw.extend_from_slice(&length(private));
-    raw.extend_from_slice(public);
-    raw.extend_from_slice(private);
-    Ok(())
+/// Appends a record as it is in a block.
+pub(crate) fn encode_record(raw: &mut Vec<u8>, record: &Record) {
+    let columns = RecordColumns {
+        at: record.at,
+        epoch: record.epoch,
+        format: record.format,
+        checksum: record.checksum,
+        public: &record.public,
+        private: &record.private,
+    };
+    columns.encode(raw);
+}
+
+struct RecordColumns<'a> {
+    at: Millis,
+    epoch: Epoch,
+    format: u16,
+    checksum: u32,
+    public: &'a [u8],
+    private: &'a [u8],
+}
+
+impl<'a> RecordColumns<'a> {
+    fn read(row: &'a record_row::RecordRow<'_>) -> rusqlite::Result<Self> {
+        let (at, epoch, format, checksum) = (row.at()?, row.epoch()?, row.v()?, row.checksum()?);
+        Ok(Self { at, epoch, format, checksum, public: row.public()?, private: row.private()? })
+    }
+
+    fn encode(&self, raw: &mut Vec<u8>) {
+        let length = |half: &[u8]| u32::try_from(half.len()).unwrap_or(u32::MAX).to_le_bytes();
+        raw.extend_from_slice(&self.at.to_le_bytes());
+        raw.extend_from_slice(&self.epoch.0.to_le_bytes());
+        raw.extend_from_slice(&self.format.to_le_bytes());
+        raw.extend_from_slice(&self.checksum.to_le_bytes());
+        raw.extend_from_slice(&length(self.public));
+        raw.extend_from_slice(&length(self.private));
+        raw.extend_from_slice(self.public);
+        raw.extend_from_slice(self.private);
+    }
 }
 
 fn compress_block(raw: &[u8]) -> Vec<u8> {
@@ -166,33 +186,41 @@ fn compress_block(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Packs about `bytes_max` of the records of ended runs into blocks, in the caller's transaction. The caller publishes
-/// the result after the commit. Unfinished runs stay in `ended`; `begun` receives the numbers of all threads that were
-/// touched, even on an error.
-pub(crate) fn pack_ended_runs(
+/// What packing needs beside the connection.
+#[derive(Clone, Copy)]
+pub(crate) struct PackContext<'a> {
+    pub(crate) index: &'a RecordIndex,
+    pub(crate) log_count: &'a LogSizeCount,
+    pub(crate) condense: Option<CondenseRecords>,
+}
+
+/// Packs about `bytes_max` of the records that are requested into blocks, in the caller's transaction. The caller publishes
+/// the result after the commit. Unfinished requests stay in the queue; `begun` receives all that were begun, even on an
+/// error.
+pub(crate) fn pack_records(
     conn: &Connection,
-    index: &RecordIndex,
-    log_count: &LogSizeCount,
-    ended: &mut VecDeque<EndedRun>,
-    begun: &mut Vec<i64>,
+    context: PackContext<'_>,
+    queue: &mut VecDeque<PackRequest>,
+    begun: &mut Vec<PackRequest>,
     bytes_max: usize,
 ) -> rusqlite::Result<PackedBlocks> {
     let mut moved = PackedBlocks::default();
     while moved.bytes < bytes_max && moved.index_updates.len() < BLOCKS_PER_STEP_MAX {
         // The index still has the rows that this step packed, so a thread is packed once per step.
-        if ended.front().is_some_and(|run| begun.contains(&run.num)) {
+        if queue.front().is_some_and(|request| begun.iter().any(|begun| begun.num == request.num)) {
             break;
         }
-        let Some(run) = ended.pop_front() else { break };
-        begun.push(run.num);
-        let Some(block) = pack_run(conn, index, &run)? else { continue };
+        let Some(request) = queue.pop_front() else { break };
+        begun.push(request.clone());
+        let Some(block) = pack_block(conn, context, &request)? else { continue };
         let (last, bytes) = (block.last, block.record_bytes);
-        log_size::add_block(conn, log_count, run.num, bytes)?;
+        log_size::add_block(conn, context.log_count, request.num, bytes)?;
         moved.bytes += block.raw_bytes;
-        if last < run.last {
-            ended.push_front(run.clone());
+        moved.index_updates.push(IndexUpdate::Packed { thread: request.thread.clone(), last, bytes });
+        // A long run is requested again when it is long again.
+        if last < request.last && request.scope == PackScope::EndedRun {
+            queue.push_front(request);
         }
-        moved.index_updates.push(IndexUpdate::Packed { thread: run.thread, last, bytes });
     }
     Ok(moved)
 }
@@ -228,12 +256,16 @@ fn record_bytes(raw_bytes: usize, records: u64) -> u64 {
     (raw_bytes as u64).saturating_sub(records.saturating_mul(RECORD_HEADER_BYTES as u64))
 }
 
-/// Packs the oldest records of a run into a block.
-fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite::Result<Option<WrittenBlock>> {
-    let Some(plan) = index.read_plan(&run.thread, Seq::ZERO, BLOCK_RECORDS_MAX) else { return Ok(None) };
-    let Some(first) = plan.extents.first().filter(|_| plan.num == run.num).map(|extent| extent.seq) else {
-        return Ok(None);
-    };
+/// Packs the oldest records of a request into a block.
+fn pack_block(
+    conn: &Connection,
+    context: PackContext<'_>,
+    request: &PackRequest,
+) -> rusqlite::Result<Option<WrittenBlock>> {
+    let Some(plan) = context.index.read_plan(&request.thread, Seq::ZERO, BLOCK_RECORDS_MAX) else { return Ok(None) };
+    let first = plan.extents.first().filter(|_| plan.num == request.num).map(|extent| extent.seq);
+    // An earlier request may have packed them.
+    let Some(first) = first.filter(|first| *first <= request.last.0) else { return Ok(None) };
     let mut raw = Vec::new();
     let mut owner = None;
     let mut next = first;
@@ -242,25 +274,30 @@ fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite:
         let mut found = select.query((extent.pos, extent.end_pos()))?;
         while let Some(row) = found.next()? {
             let row = record_row::RecordRow(row);
-            let fits = row.is_record(plan.num, next)? && next <= run.last.0;
+            let fits = row.is_record(plan.num, next)? && next <= request.last.0;
             if !fits || raw.len() >= BLOCK_BYTES || *owner.get_or_insert(row.run_num()?) != row.run_num()? {
                 break 'extents;
             }
-            encode_record(&mut raw, &row)?;
+            RecordColumns::read(&row)?.encode(&mut raw);
             next += 1;
         }
         if next != extent.end_seq() {
             break;
         }
     }
-    let Some(owner) = owner.filter(|_| next > first) else {
-        tracing::error!(thread = %run.thread, seq = first, "the records of a run that ended cannot be packed: damaged");
+    let Some(run) = owner.filter(|_| next > first) else {
+        tracing::error!(thread = %request.thread, seq = first, "records cannot be packed: damaged");
         return Ok(None);
     };
+    let last = next - 1;
     let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    insert.execute((plan.num, first.cast_signed(), (next - 1).cast_signed(), owner, compress_block(&raw)))?;
-    let record_bytes = record_bytes(raw.len(), next - first);
-    Ok(Some(WrittenBlock { last: Seq(next - 1), raw_bytes: raw.len(), record_bytes }))
+    insert.execute((plan.num, first.cast_signed(), last.cast_signed(), run, compress_block(&raw)))?;
+    let (raw_bytes, record_bytes) = (raw.len(), record_bytes(raw.len(), next - first));
+    if let Some(condense) = context.condense {
+        let (thread, raw) = (&request.thread, Bytes::from(raw));
+        BlockToCondense { thread, thread_num: plan.num, run, first, last, raw }.write(conn, condense)?;
+    }
+    Ok(Some(WrittenBlock { last: Seq(last), raw_bytes, record_bytes }))
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@
 //! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation
 //! until all of its rows are packed into `blocks`.
 //!
+//! It notices when a thread has many rows: those of a long run are packed before it ends, so that the rows that a start has
+//! to scan depend on the number of live threads and not on the length of their runs.
+//!
 //! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
 use super::lock;
@@ -12,6 +15,30 @@ use model::seq::Seq;
 use model::{ThreadId, UserId};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
+
+/// A thread with more rows than this has its oldest packed, up to the newest [`LIVE_ROWS_KEPT`].
+pub(crate) const LIVE_ROWS_MAX: u64 = 2_048;
+pub(crate) const LIVE_ROWS_KEPT: u64 = 512;
+/// With more rows than this, packing the thread precedes other work.
+const LIVE_ROWS_OVERDUE: u64 = 16_384;
+
+/// Rows that have to be packed: those of a thread up to this record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PackRequest {
+    pub(crate) thread: ThreadId,
+    /// The thread's number: the id may be reused after a deletion.
+    pub(crate) num: i64,
+    pub(crate) last: Seq,
+    pub(crate) scope: PackScope,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PackScope {
+    /// All of them: their run has ended.
+    EndedRun,
+    /// One block: their run goes on.
+    LongRun,
+}
 
 /// Consecutive records in consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +81,28 @@ pub(crate) struct ThreadExtents {
     pub(crate) bytes: u64,
     /// The first record that is damaged or missing.
     pub(crate) damaged_at: Option<Seq>,
+    /// Whether its oldest rows wait to be packed although their run goes on. Rows that cannot be packed wait for ever.
+    pub(crate) is_pack_requested: bool,
 }
 
 impl ThreadExtents {
     const fn new(num: i64, owner: UserId) -> Self {
-        Self { num, owner, head: Seq::ZERO, extents: VecDeque::new(), bytes: 0, damaged_at: None }
+        let extents = VecDeque::new();
+        Self { num, owner, head: Seq::ZERO, extents, bytes: 0, damaged_at: None, is_pack_requested: false }
+    }
+
+    fn row_count(&self) -> u64 {
+        self.extents.front().map_or(0, |first| self.head.next().0.saturating_sub(first.seq))
+    }
+
+    /// A request to pack its oldest rows, if there are many and none was made.
+    pub(crate) fn request_packing(&mut self, thread: &ThreadId) -> Option<PackRequest> {
+        if self.row_count() <= LIVE_ROWS_MAX || self.damaged_at.is_some() || self.is_pack_requested {
+            return None;
+        }
+        self.is_pack_requested = true;
+        let last = Seq(self.head.0.saturating_sub(LIVE_ROWS_KEPT));
+        Some(PackRequest { thread: thread.clone(), num: self.num, last, scope: PackScope::LongRun })
     }
 
     pub(crate) fn push_extent(&mut self, new: Extent) {
@@ -124,6 +168,16 @@ pub(crate) struct ReadPlan {
     pub(crate) extents: Vec<Extent>,
 }
 
+/// What follows from changes of the index.
+#[derive(Debug, Default)]
+pub(crate) struct IndexEffects {
+    /// Newly dead rows with the numbers of their threads.
+    pub(crate) dead_rows: Vec<(i64, Extent)>,
+    pub(crate) pack_requests: Vec<PackRequest>,
+    /// Whether rows arrive faster than they are packed.
+    pub(crate) is_packing_overdue: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct RecordIndex(Mutex<LiveThreads>);
 
@@ -157,25 +211,39 @@ impl LiveThreads {
         }
     }
 
+    fn append(&mut self, thread: &ThreadId, new: ThreadExtents, extent: Extent, effects: &mut IndexEffects) {
+        let ThreadExtents { num, owner, bytes, .. } = new;
+        self.add_bytes(&owner, bytes);
+        let entry = self.entries.entry(thread.clone()).or_insert_with(|| ThreadExtents::new(num, owner));
+        entry.bytes = entry.bytes.saturating_add(bytes);
+        entry.push_extent(extent);
+        effects.pack_requests.extend(entry.request_packing(thread));
+        effects.is_packing_overdue |= entry.row_count() > LIVE_ROWS_OVERDUE;
+    }
+
     /// Removes the rows up to `last` from the thread's entry and adds them to the dead ones.
-    fn pack(&mut self, thread: &ThreadId, last: Seq, bytes: u64, dead: &mut Vec<(i64, Extent)>) {
+    fn pack(&mut self, thread: &ThreadId, last: Seq, bytes: u64, effects: &mut IndexEffects) {
         let Some(entry) = self.entries.get_mut(thread) else { return };
         let moved_bytes = bytes.min(entry.bytes);
         entry.bytes -= moved_bytes;
         let rest = last.next().0;
         while let Some(extent) = entry.extents.front().copied().filter(|extent| extent.end_seq() <= rest) {
-            dead.push((entry.num, extent));
+            effects.dead_rows.push((entry.num, extent));
             entry.extents.pop_front();
         }
         let mut is_empty = false;
         if let Some(first) = entry.extents.front_mut() {
             let moved = rest.saturating_sub(first.seq);
             if moved > 0 {
-                dead.push((entry.num, Extent { count: moved, ..*first }));
+                effects.dead_rows.push((entry.num, Extent { count: moved, ..*first }));
             }
             *first = first.skip_to(rest);
         } else {
             is_empty = entry.damaged_at.is_none();
+        }
+        if bytes > 0 {
+            entry.is_pack_requested = false;
+            effects.pack_requests.extend(entry.request_packing(thread));
         }
         let owner = entry.owner.clone();
         self.subtract_bytes(&owner, moved_bytes);
@@ -204,26 +272,24 @@ impl RecordIndex {
         lock(&self.0).entries.get(thread).is_some_and(|entry| entry.head < seq)
     }
 
-    /// Publishes committed changes in order. Returns newly dead rows with the numbers of their threads.
-    pub(crate) fn publish(&self, updates: Vec<IndexUpdate>) -> Vec<(i64, Extent)> {
+    /// Publishes committed changes in order.
+    pub(crate) fn publish(&self, updates: Vec<IndexUpdate>) -> IndexEffects {
         let mut live = lock(&self.0);
-        let mut dead = Vec::new();
+        let mut effects = IndexEffects::default();
         for update in updates {
             match update {
                 IndexUpdate::ThreadCreated { thread, num, owner } => {
                     live.entries.insert(thread, ThreadExtents::new(num, owner));
                 }
                 IndexUpdate::Appended { thread, num, owner, extent, bytes } => {
-                    live.add_bytes(&owner, bytes);
-                    let entry = live.entries.entry(thread).or_insert_with(|| ThreadExtents::new(num, owner));
-                    entry.bytes = entry.bytes.saturating_add(bytes);
-                    entry.push_extent(extent);
+                    let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
+                    live.append(&thread, new, extent, &mut effects);
                 }
-                IndexUpdate::Packed { thread, last, bytes } => live.pack(&thread, last, bytes, &mut dead),
+                IndexUpdate::Packed { thread, last, bytes } => live.pack(&thread, last, bytes, &mut effects),
                 IndexUpdate::ThreadDeleted { thread } => live.remove(&thread),
             }
         }
-        dead
+        effects
     }
 
     /// The size of the records of a user's live threads that are not in blocks.
@@ -279,7 +345,7 @@ mod tests {
     fn moved_rows_are_forgotten_and_the_rest_stays() {
         let index = RecordIndex::default();
         let moved = IndexUpdate::Packed { thread: thread(), last: Seq(4), bytes: 40 };
-        let dead = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]);
+        let dead = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]).dead_rows;
         assert_eq!(dead, [(1, Extent { seq: 1, pos: 10, count: 3 }), (1, Extent { seq: 4, pos: 20, count: 1 })]);
         assert_eq!(extents(&index, 0, 99), [(5, 21, 2)]);
         assert_eq!(index.read_plan(&thread(), Seq(0), 1).unwrap().head, Seq(6));
@@ -289,5 +355,26 @@ mod tests {
         assert_eq!(index.bytes_of_owner(&UserId::from("u")), 0);
         index.publish(vec![appended(7, 30, 2), IndexUpdate::ThreadDeleted { thread: thread() }]);
         assert_eq!(index.bytes_of_owner(&UserId::from("u")), 0);
+    }
+
+    #[test]
+    fn the_oldest_rows_of_a_long_run_are_packed_block_by_block() {
+        let index = RecordIndex::default();
+        let request =
+            |last: u64| vec![PackRequest { thread: thread(), num: 1, last: Seq(last), scope: PackScope::LongRun }];
+        assert_eq!(index.publish(vec![appended(1, 1, LIVE_ROWS_MAX)]).pack_requests, []);
+        let head = LIVE_ROWS_MAX + 1;
+        let first = index.publish(vec![appended(head, head.cast_signed(), 1)]);
+        assert_eq!(first.pack_requests, request(head - LIVE_ROWS_KEPT));
+        // Once is enough, until a block is packed.
+        let more = index.publish(vec![appended(head + 1, head.cast_signed() + 1, LIVE_ROWS_OVERDUE)]);
+        assert_eq!((more.pack_requests, more.is_packing_overdue), (vec![], true));
+        let head = head + LIVE_ROWS_OVERDUE;
+        let packed = index.publish(vec![IndexUpdate::Packed { thread: thread(), last: Seq(100), bytes: 1 }]);
+        assert_eq!(packed.pack_requests, request(head - LIVE_ROWS_KEPT));
+        let last = Seq(head - LIVE_ROWS_KEPT);
+        let packed = index.publish(vec![IndexUpdate::Packed { thread: thread(), last, bytes: 1 }]);
+        assert_eq!(packed.pack_requests, []);
+        assert_eq!(extents(&index, 0, 9), [(last.0 + 1, last.0.cast_signed() + 1, 9)]);
     }
 }

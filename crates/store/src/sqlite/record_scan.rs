@@ -4,8 +4,8 @@
 
 use super::dead_rows::DeadRows;
 use super::page::last_seq_of_runs;
-use super::record_blocks::{EndedRun, RecordBlock};
-use super::record_index::{self, Extent};
+use super::record_blocks::RecordBlock;
+use super::record_index::{self, Extent, PackRequest, PackScope};
 use model::seq::Seq;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
@@ -16,8 +16,8 @@ use std::collections::{HashMap, VecDeque};
 pub(crate) struct RecordScan {
     /// Threads with live rows or damage.
     pub(crate) threads: HashMap<ThreadId, record_index::ThreadExtents>,
-    /// Ended runs whose rows are not packed yet.
-    pub(crate) ended_runs: VecDeque<EndedRun>,
+    /// Rows of ended and of long runs that are not packed yet.
+    pub(crate) pack_requests: VecDeque<PackRequest>,
     pub(crate) dead_rows: DeadRows,
     /// The position after the last row.
     pub(crate) next_pos: i64,
@@ -120,12 +120,22 @@ impl RecordScan {
         }
         let first = rows.extents.front().map_or(u64::MAX, |first| first.seq);
         if let Some(last) = last_ended_seq(conn, num)?.filter(|last| last.0 >= first && !damaged) {
-            self.ended_runs.push_back(EndedRun { thread: thread.clone(), num, last });
+            let scope = PackScope::EndedRun;
+            self.pack_requests.push_back(PackRequest { thread: thread.clone(), num, last, scope });
         }
         let owner = UserId::from(owner);
         let damaged = damaged.then(|| head.next());
         let ThreadRows { extents, bytes, .. } = rows;
-        let entry = record_index::ThreadExtents { num, owner, head, extents, bytes, damaged_at: damaged };
+        let mut entry = record_index::ThreadExtents {
+            num,
+            owner,
+            head,
+            extents,
+            bytes,
+            damaged_at: damaged,
+            is_pack_requested: false,
+        };
+        self.pack_requests.extend(entry.request_packing(&thread));
         self.threads.insert(thread, entry);
         Ok(())
     }

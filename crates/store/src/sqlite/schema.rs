@@ -18,7 +18,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
 pub(crate) const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version with aliases.
@@ -27,6 +27,9 @@ pub(crate) const ALIASES_SINCE: u32 = 3;
 pub(crate) const ATTACHMENTS_SINCE: u32 = 5;
 /// The first version with blobs and links from threads to files.
 pub(crate) const BLOBS_SINCE: u32 = 6;
+
+/// The first version with condensed blocks.
+pub(crate) const CONDENSED_SINCE: u32 = 10;
 
 /// How long a connection waits for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,7 +41,7 @@ const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
 const STATEMENT_CACHE_SIZE: usize = 64;
 
 /// Rows refer to threads and runs by integer to keep records small. `records` is in commit order and has no index: see
-/// `record_index`. The records of a run move to `blocks` when it ends.
+/// `record_index`. The records of a run move to `blocks` when it ends, or is long.
 const VERSION_1: &str = "
 CREATE TABLE meta (
     name TEXT PRIMARY KEY, value INTEGER NOT NULL
@@ -187,6 +190,15 @@ INSERT INTO meta SELECT 'uncounted_max', ifnull(max(num), 0) FROM threads;
 const VERSION_9: &str = "
 CREATE TABLE checkpoint_runs (
     thread INTEGER NOT NULL, idx INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (thread, idx)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Condensed forms of blocks, by the same key: a table of its own, so that a reader of one does not read the other. Blocks
+/// of older versions have none.
+const VERSION_10: &str = "
+CREATE TABLE condensed (
+    thread INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, run INTEGER NOT NULL,
+    data BLOB NOT NULL, PRIMARY KEY (thread, first_seq)
 ) STRICT, WITHOUT ROWID;
 ";
 
@@ -339,7 +351,7 @@ mod tests {
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 10, known: 9 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 11, known: 10 })));
     }
 
     #[test]

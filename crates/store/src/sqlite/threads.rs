@@ -14,8 +14,9 @@ use model::{ThreadId, UserId};
 use rusqlite::{OptionalExtension, Row};
 
 /// The tables whose rows belong to a thread by its number, but `records`.
-const TABLES_OF_THREADS: [&str; 9] = [
+const TABLES_OF_THREADS: [&str; 10] = [
     "blocks",
+    "condensed",
     "runs",
     "inbox",
     "checkpoints",

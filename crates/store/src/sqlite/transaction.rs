@@ -6,12 +6,12 @@
 
 use super::dead_rows::DeadRows;
 use super::log_size::LogSizeCount;
-use super::record_blocks::EndedRun;
-use super::record_index::{Extent, IndexUpdate, RecordIndex};
+use super::record_index::{Extent, IndexUpdate, PackRequest, PackScope, RecordIndex};
 use super::record_row;
 use super::{checkpoints, client_results, page, questions, spend};
 use crate::validation;
 use foldhash::HashMap;
+use model::condense::CondenseRecords;
 use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
@@ -44,7 +44,11 @@ pub(crate) struct WriterState {
     pub(crate) next_pos: i64,
     /// Positions of durable rows.
     pub(crate) index: Arc<RecordIndex>,
-    pub(crate) ended_runs: VecDeque<EndedRun>,
+    pub(crate) pack_queue: VecDeque<PackRequest>,
+    /// Merges records for blocks; `None` writes none.
+    pub(crate) condense: Option<CondenseRecords>,
+    /// Whether rows of a long run arrive faster than they are packed.
+    pub(crate) is_packing_overdue: bool,
     pub(crate) dead_rows: DeadRows,
     /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,
@@ -82,8 +86,8 @@ impl CachedThread {
 #[derive(Default)]
 pub(crate) struct CommitEffects {
     pub(crate) index_updates: Vec<IndexUpdate>,
-    /// Runs that end in this transaction.
-    pub(crate) ended_runs: Vec<EndedRun>,
+    /// The records of runs that end in this transaction.
+    pub(crate) pack_requests: Vec<PackRequest>,
     /// Number and size of the records written.
     pub(crate) records: u64,
     pub(crate) bytes: u64,
@@ -273,7 +277,8 @@ impl<'a> WriteTransaction<'a> {
             self.apply_change(live, change)?;
             match change {
                 DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
-                    self.effects.ended_runs.push(EndedRun { thread: batch.thread.clone(), num: live.num, last: *last });
+                    let (thread, scope) = (batch.thread.clone(), PackScope::EndedRun);
+                    self.effects.pack_requests.push(PackRequest { thread, num: live.num, last: *last, scope });
                 }
                 // A dropped run has no rows: if the thread has no others, the index can remove its entry.
                 DirectoryChange::RunDropped { .. } => {

@@ -2,8 +2,9 @@
 //!
 //! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The
 //! next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of
-//! ended runs and gives the space of deleted ones back (`free_pages`). After an SQLite error it drops the connection and scans the database again before the next task, because
-//! a sync that failed once may report success the next time. A full disk is no such error: see `writer_space`.
+//! ended and of long runs and gives the space of deleted ones back (`free_pages`). After an SQLite error it drops the
+//! connection and scans the database again before the next task, because a sync that failed once may report success the next
+//! time. A full disk is no such error: see `writer_space`.
 
 use super::commit_pacer::CommitPacer;
 use super::data_folder::DataFolder;
@@ -12,7 +13,7 @@ use super::disk_reserve::DiskReserve;
 use super::free_pages::FreePages;
 use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
-use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackedBlocks, pack_ended_runs};
+use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackContext, PackedBlocks, pack_records};
 use super::transaction::{WriteTransaction, WriterState};
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
 use super::writer_space::is_disk_full;
@@ -26,7 +27,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Maximum number of ended runs that wait to be packed; beyond it, packing precedes other work.
+/// Maximum number of runs that wait to be packed; beyond it, packing precedes other work.
 const UNPACKED_RUNS_MAX: usize = 2_048;
 /// After a maintenance step the writer waits this many times the step's duration for other work.
 const MAINTENANCE_TIME_SHARE: u32 = 4;
@@ -126,8 +127,10 @@ impl SqliteWriter {
             self.check_space(bytes);
             let group = self.refuse_new_data(group);
             self.commit_group(group);
-            if self.state.ended_runs.len() > UNPACKED_RUNS_MAX {
+            if self.state.pack_queue.len() > UNPACKED_RUNS_MAX {
                 self.run_maintenance(MaintenancePace::Idle);
+            } else if std::mem::take(&mut self.state.is_packing_overdue) {
+                self.catch_up_with_long_run();
             }
             // Before looking for the next task, not when it has come: a writer that sleeps need not be woken for each.
             if messages.len() < SPACED_TASKS_MAX && !self.is_full() && closing.is_none() {
@@ -208,8 +211,9 @@ impl SqliteWriter {
         match committed {
             Ok(effects) => {
                 // A commit makes no rows dead; packing does.
-                let _none = self.state.index.publish(effects.index_updates);
-                self.state.ended_runs.extend(effects.ended_runs);
+                let published = self.state.index.publish(effects.index_updates);
+                self.state.pack_queue.extend(published.pack_requests.into_iter().chain(effects.pack_requests));
+                self.state.is_packing_overdue = published.is_packing_overdue;
                 if effects.has_deleted_content {
                     (self.wal_needs_truncate, self.free_pages) = (true, FreePages::Unknown);
                 }
@@ -233,15 +237,22 @@ impl SqliteWriter {
         self.backoff_commits = self.backoff_commits.saturating_sub(1);
     }
 
-    /// Packs some records of ended runs or deletes some dead rows. Returns whether it did anything.
+    /// Packs some records of ended or long runs or deletes some dead rows. Returns whether it did anything.
     fn run_maintenance(&mut self, pace: MaintenancePace) -> bool {
         if self.backoff_commits > 0 || self.is_full() {
             return false;
         }
-        if !self.state.ended_runs.is_empty() {
-            return self.pack_ended_runs(pace);
+        if !self.state.pack_queue.is_empty() {
+            return self.pack_records(pace);
         }
         self.delete_dead_rows(pace) || (pace != MaintenancePace::Closing && self.count_log_size())
+    }
+
+    /// A run writes more than idle moments can pack: without this, a start after a crash would have to scan all of it.
+    fn catch_up_with_long_run(&mut self) {
+        if !self.state.pack_queue.is_empty() && self.run_maintenance(MaintenancePace::Idle) {
+            self.delete_dead_rows(MaintenancePace::Idle);
+        }
     }
 
     /// Counts some records of threads that are older than the counters. The next start continues.
@@ -257,26 +268,31 @@ impl SqliteWriter {
         }
     }
 
-    fn pack_ended_runs(&mut self, pace: MaintenancePace) -> bool {
+    fn pack_records(&mut self, pace: MaintenancePace) -> bool {
         let Some(conn) = self.conn.take() else { return false };
-        let WriterState { unpackable_threads, ended_runs, index, log_count, .. } = &mut self.state;
+        let WriterState { unpackable_threads, pack_queue, index, log_count, condense, .. } = &mut self.state;
         let bytes_max = if pace == MaintenancePace::Yielding { PACK_STEP_BYTES } else { BLOCK_BYTES };
-        ended_runs.retain(|run| !unpackable_threads.contains(&run.num));
+        pack_queue.retain(|request| !unpackable_threads.contains(&request.num));
+        let context = PackContext { index, log_count, condense: *condense };
         let mut begun = Vec::new();
-        match in_transaction(&conn, |conn| pack_ended_runs(conn, index, log_count, ended_runs, &mut begun, bytes_max)) {
+        match in_transaction(&conn, |conn| pack_records(conn, context, pack_queue, &mut begun, bytes_max)) {
             Ok(PackedBlocks { index_updates, bytes }) => {
                 self.conn = Some(conn);
                 lock(&self.stats).blocks += index_updates.len() as u64;
                 self.state.dead_rows.add_bytes(bytes as u64);
-                for (thread, extent) in self.state.index.publish(index_updates) {
+                let published = self.state.index.publish(index_updates);
+                self.state.pack_queue.extend(published.pack_requests);
+                for (thread, extent) in published.dead_rows {
                     self.state.dead_rows.add(thread, extent);
                 }
                 true
             }
             Err(error) => {
                 if record_row::is_corruption(&error) {
-                    self.state.unpackable_threads.extend(begun);
+                    self.state.unpackable_threads.extend(begun.iter().map(|request| request.num));
                 }
+                // A full disk leaves everything as it was; after any other failure a scan finds the rows again.
+                begun.into_iter().rev().for_each(|request| self.state.pack_queue.push_front(request));
                 self.back_off(conn, &error)
             }
         }

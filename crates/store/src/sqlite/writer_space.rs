@@ -140,7 +140,7 @@ impl SqliteWriter {
     pub(crate) fn adopt_scan(&mut self, found: RecordScan) {
         self.state.threads.clear();
         self.state.next_pos = self.state.next_pos.max(found.next_pos);
-        self.state.ended_runs = found.ended_runs;
+        self.state.pack_queue = found.pack_requests;
         self.state.dead_rows = found.dead_rows;
         self.state.index.replace(found.threads);
     }

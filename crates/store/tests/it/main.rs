@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod compact;
+mod condensed;
 mod damage;
 mod files;
 mod folder;

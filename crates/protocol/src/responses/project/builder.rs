@@ -88,6 +88,9 @@ impl OutputItem {
 /// Takes the events of a response in their order.
 pub(crate) trait ResponsesSink {
     fn push(&mut self, event: &ResponsesEvent<'_>);
+
+    /// How many events each of them stands for.
+    fn frames_per_event(&self) -> u64;
 }
 
 #[derive(Clone, Debug)]
@@ -294,7 +297,7 @@ pub(super) fn root_item(run: &RunFold, index: u32) -> Option<&ItemFold> {
 
 fn push_numbered(frame_count: &mut u64, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {
     out.push(&ResponsesEvent { sequence_number: *frame_count, ..event });
-    *frame_count += 1;
+    *frame_count += out.frames_per_event();
 }
 
 pub(super) fn to_json(value: &impl Serialize) -> Box<RawValue> {
