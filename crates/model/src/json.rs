@@ -3,6 +3,7 @@
 
 mod exact_value;
 mod tagged;
+mod text_writer;
 mod unique_keys;
 mod writer;
 

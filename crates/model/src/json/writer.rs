@@ -2,9 +2,10 @@
 //! looking for characters to escape, and texts are searched for them eight bytes at a time. Nearly all of what a server
 //! writes are events of a few short members, so this is what a delta costs.
 
+use super::text_writer::{TextKind, TextWriter, write_text};
 use bytes::BufMut;
 use serde::ser::{
-    self, Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 use serde_json::{Error, Result};
@@ -74,40 +75,6 @@ fn write_variant<B: BufMut>(out: &mut B, variant: &'static str) {
     out.put_slice(b"{");
     write_text(out, variant);
     out.put_slice(b":");
-}
-
-fn write_text<B: BufMut>(out: &mut B, text: &str) {
-    if needs_escapes(text.as_bytes()) {
-        // Writing to memory cannot fail.
-        let _ok = serde_json::to_writer(out.writer(), text);
-        return;
-    }
-    out.put_slice(b"\"");
-    out.put_slice(text.as_bytes());
-    out.put_slice(b"\"");
-}
-
-/// Whether a text has a quote, a backslash or a control character.
-fn needs_escapes(text: &[u8]) -> bool {
-    // The last eight bytes may overlap with those before them: that costs less than looking at each of the rest.
-    let Some(last) = text.last_chunk::<8>() else {
-        return text.iter().any(|byte| matches!(byte, b'"' | b'\\') || *byte < b' ');
-    };
-    let (chunks, _) = text.as_chunks::<8>();
-    chunks.iter().chain([last]).any(|chunk| has_escaped_byte(u64::from_le_bytes(*chunk)))
-}
-
-/// Whether one of eight bytes is a quote, a backslash or a control character.
-const fn has_escaped_byte(bytes: u64) -> bool {
-    const ONES: u64 = u64::MAX / 0xff;
-    const HIGH_BITS: u64 = ONES << 7;
-    /// Sets the high bit of the lowest byte that is below `limit`, and perhaps of bytes after it; of none if there is none.
-    const fn below(bytes: u64, limit: u64) -> u64 {
-        bytes.wrapping_sub(ONES * limit) & !bytes & HIGH_BITS
-    }
-    let quote = below(bytes ^ (ONES * 0x22), 1);
-    let backslash = below(bytes ^ (ONES * 0x5c), 1);
-    quote | backslash | below(bytes, 0x20) != 0
 }
 
 impl<'a, B: BufMut> JsonWriter<'a, B> {
@@ -374,165 +341,6 @@ impl<B: BufMut> SerializeTupleVariant for Members<'_, B> {
 
     fn end(self) -> Result<()> {
         self.close()
-    }
-}
-
-/// Writes what has to be a text.
-struct TextWriter<'a, B> {
-    out: &'a mut B,
-    kind: TextKind,
-}
-
-#[derive(Clone, Copy)]
-enum TextKind {
-    /// A key of a map.
-    Key,
-    /// JSON that is written as it is.
-    Json,
-}
-
-impl<B: BufMut> TextWriter<'_, B> {
-    fn write_number(self, number: impl itoa::Integer) -> Result<()> {
-        self.serialize_str(itoa::Buffer::new().format(number))
-    }
-}
-
-macro_rules! write_number_keys {
-    ($($method:ident: $number:ty),+) => {
-        $(fn $method(self, number: $number) -> Result<()> {
-            self.write_number(number)
-        })+
-    };
-}
-
-fn not_a_text<T>() -> Result<T> {
-    Err(ser::Error::custom("key must be a string"))
-}
-
-impl<B: BufMut> Serializer for TextWriter<'_, B> {
-    type Ok = ();
-    type Error = Error;
-    type SerializeSeq = Impossible<(), Error>;
-    type SerializeTuple = Impossible<(), Error>;
-    type SerializeTupleStruct = Impossible<(), Error>;
-    type SerializeTupleVariant = Impossible<(), Error>;
-    type SerializeMap = Impossible<(), Error>;
-    type SerializeStruct = Impossible<(), Error>;
-    type SerializeStructVariant = Impossible<(), Error>;
-
-    write_number_keys!(
-        serialize_i8: i8,
-        serialize_i16: i16,
-        serialize_i32: i32,
-        serialize_i64: i64,
-        serialize_i128: i128,
-        serialize_u8: u8,
-        serialize_u16: u16,
-        serialize_u32: u32,
-        serialize_u64: u64,
-        serialize_u128: u128
-    );
-
-    fn serialize_str(self, text: &str) -> Result<()> {
-        match self.kind {
-            TextKind::Key => write_text(self.out, text),
-            TextKind::Json => self.out.put_slice(text.as_bytes()),
-        }
-        Ok(())
-    }
-
-    fn serialize_bool(self, value: bool) -> Result<()> {
-        self.serialize_str(if value { "true" } else { "false" })
-    }
-
-    fn serialize_char(self, value: char) -> Result<()> {
-        self.serialize_str(value.encode_utf8(&mut [0; 4]))
-    }
-
-    fn serialize_unit_variant(self, _name: &'static str, _index: u32, variant: &'static str) -> Result<()> {
-        self.serialize_str(variant)
-    }
-
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _name: &'static str, value: &T) -> Result<()> {
-        value.serialize(self)
-    }
-
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
-        value.serialize(self)
-    }
-
-    fn serialize_f32(self, _value: f32) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_f64(self, _value: f64) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_bytes(self, _bytes: &[u8]) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_none(self) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_unit(self) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_unit_struct(self, _name: &'static str) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(
-        self,
-        _name: &'static str,
-        _index: u32,
-        _variant: &'static str,
-        _value: &T,
-    ) -> Result<()> {
-        not_a_text()
-    }
-
-    fn serialize_seq(self, _length: Option<usize>) -> Result<Self::SerializeSeq> {
-        not_a_text()
-    }
-
-    fn serialize_tuple(self, _length: usize) -> Result<Self::SerializeTuple> {
-        not_a_text()
-    }
-
-    fn serialize_tuple_struct(self, _name: &'static str, _length: usize) -> Result<Self::SerializeTupleStruct> {
-        not_a_text()
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _name: &'static str,
-        _index: u32,
-        _variant: &'static str,
-        _length: usize,
-    ) -> Result<Self::SerializeTupleVariant> {
-        not_a_text()
-    }
-
-    fn serialize_map(self, _length: Option<usize>) -> Result<Self::SerializeMap> {
-        not_a_text()
-    }
-
-    fn serialize_struct(self, _name: &'static str, _length: usize) -> Result<Self::SerializeStruct> {
-        not_a_text()
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _name: &'static str,
-        _index: u32,
-        _variant: &'static str,
-        _length: usize,
-    ) -> Result<Self::SerializeStructVariant> {
-        not_a_text()
     }
 }
 
