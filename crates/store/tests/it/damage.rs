@@ -188,6 +188,7 @@ async fn verify_compares_the_rows_with_the_log() {
         "UPDATE records SET thread = 99 WHERE pos = (SELECT max(pos) FROM records)",
         "UPDATE records SET seq = seq + 1 WHERE pos = (SELECT max(pos) FROM records)",
         "INSERT INTO checkpoints VALUES (99, 1, '{}')",
+        "INSERT INTO checkpoint_runs VALUES (99, 0, '{}')",
         "UPDATE approvals SET thread = 99 WHERE answer IS NULL",
         "UPDATE approvals SET thread = 1 WHERE answer IS NULL",
         "UPDATE approvals SET owner = 'stranger' WHERE answer IS NULL",

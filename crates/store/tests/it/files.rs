@@ -5,8 +5,8 @@ use model::content::{ContentPart, ImageBlock, ImageUrl};
 use model::event::{Event, ImageEvent, InputAdded, InputMessage, TaggedImageBlock};
 use model::item::Role;
 use model::ports::{
-    AliasKind, AttachmentOutcome, AttachmentRow, AttachmentWriter as _, Attachments as _, ShareWriter as _, StoreError,
-    ThreadWriter as _,
+    AliasKind, AttachmentOutcome, AttachmentRow, AttachmentWriter as _, Attachments as _, DirectoryChange,
+    ShareWriter as _, StoreError, ThreadWriter as _,
 };
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::{ItemId, ThreadId, UserId};
@@ -16,7 +16,7 @@ use std::path::Path;
 use store::{MemoryStore, SqliteOptions, SqliteStore, StoredFiles, list_stored_files, verify_data_folder};
 use store_conformance::attachments::nth_attachment;
 use store_conformance::blobs::{nth_blob, nth_hash};
-use store_conformance::fixtures::{LogWriter, note_event, nth_thread, other_user, test_user};
+use store_conformance::fixtures::{LogWriter, note_event, nth_checkpoint, nth_thread, other_user, test_user};
 
 fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
@@ -226,6 +226,7 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     let mut author = LogWriter::new(&store, &store, 1).await;
     author.start_run().push_notes(2).must_append().await;
     author.request_approval(1);
+    author.changes.push(DirectoryChange::Checkpoint(nth_checkpoint(4, &[0, 1])));
     author.must_append().await;
     store.commit_attachment(&test_user(), nth_attachment(1, 7), None).await.unwrap();
     store.link_attachment(&test_user(), &nth_thread(1), &nth_attachment(1, 7).path).await.unwrap();
