@@ -171,14 +171,18 @@ impl Viewer {
         let _permit = if self.reads_long_pages { heavy_work::acquire_permit(&self.owner).await } else { None };
         let end_seq = self.end_seq.unwrap_or(Seq::MAX);
         let (range, skip_frames) = (self.cursor..end_seq, self.view.skip_frames);
-        let condensed_max = if self.view.projection.counts_condensed_frames() { skip_frames } else { 0 };
+        let condensed_max = match &self.projector {
+            Some(projector) if projector.is_hidden() => u64::MAX,
+            Some(projector) if projector.counts_condensed_frames() => skip_frames,
+            Some(_) | None => 0,
+        };
         let page = read_viewer_page(&*self.journal, &self.owner, &self.thread, range, condensed_max).await?;
         let Some(projector) = &mut self.projector else { return Ok(Bytes::new()) };
         self.reads_long_pages = page.records.iter().map(Record::record_count).sum::<u64>() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(skip_frames);
         for record in page.records.iter().take_while(|record| record.seq <= end_seq) {
             // The end of what is skipped may be inside a condensed record: from there on, every record is read.
-            if record.record_count() > frames.remaining_skip().max(1) {
+            if record.record_count() > frames.remaining_skip().max(1) && !projector.is_hidden() {
                 break;
             }
             projector.project(record, &mut frames);

@@ -132,6 +132,10 @@ impl Projection for ResponsesProjection {
         }
     }
 
+    fn is_hidden(&self) -> bool {
+        (1..self.segment).contains(&self.responses.segment)
+    }
+
     fn counts_condensed_frames(&self) -> bool {
         // A delta has one frame, or none if its item is not shown.
         true
