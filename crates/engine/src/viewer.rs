@@ -17,6 +17,10 @@ const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 102
 /// A page of which the viewer has most frames. Its records are condensed, so a few of them may stand for thousands.
 const SKIPPED_PAGE: PageLimit = PageLimit { records_max: 1024, bytes_max: 256 * 1024 };
 
+/// A write is not continued beyond this: the frames of some records repeat a whole text, and whoever resumes before them
+/// need not wait for all of them.
+const WRITE_BYTES_MAX: usize = 64 * 1024;
+
 /// From this many records on, projecting a page is heavy work.
 const LONG_PAGE_RECORDS: u64 = 64;
 
@@ -173,19 +177,23 @@ impl Viewer {
         let _permit = if self.reads_long_pages { heavy_work::acquire_permit(&self.owner).await } else { None };
         let end_seq = self.end_seq.unwrap_or(Seq::MAX);
         let (range, skip_frames) = (self.cursor..end_seq, self.view.skip_frames);
-        let condensed_max = if self.view.projection.counts_condensed_frames() { skip_frames } else { 0 };
+        let condensed_max = match &self.projector {
+            Some(projector) if projector.is_hidden() => u64::MAX,
+            Some(projector) if projector.counts_condensed_frames() => skip_frames,
+            Some(_) | None => 0,
+        };
         let page = read_viewer_page(&*self.journal, &self.owner, &self.thread, range, condensed_max).await?;
         let Some(projector) = &mut self.projector else { return Ok(Bytes::new()) };
         self.reads_long_pages = page.records.iter().map(Record::record_count).sum::<u64>() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(skip_frames);
         for record in page.records.iter().take_while(|record| record.seq <= end_seq) {
             // The end of what is skipped may be inside a condensed record: from there on, every record is read.
-            if record.record_count() > frames.remaining_skip().max(1) {
+            if record.record_count() > frames.remaining_skip().max(1) && !projector.is_hidden() {
                 break;
             }
             projector.project(record, &mut frames);
             self.cursor = record.seq;
-            if frames.is_finished() {
+            if frames.is_finished() || frames.len() >= WRITE_BYTES_MAX {
                 break;
             }
         }

@@ -283,7 +283,7 @@ pub async fn items_of_run(gateway: &Gateway, user: &UserId, run: &RunRow) -> Res
         let found = ResponseRef { run: run.clone(), segment };
         let Some(read) = read_response(gateway, user, &found).await? else { break };
         items.extend(input_items_of_run(gateway, user, &found).await?);
-        items.extend(read.object.get("output").and_then(Value::as_array).into_iter().flatten().cloned());
+        items.extend(read.object().get("output").and_then(Value::as_array).into_iter().flatten().cloned());
         if !read.is_ended {
             break;
         }

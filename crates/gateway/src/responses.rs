@@ -26,10 +26,34 @@ pub struct ResponseRef {
     pub segment: u32,
 }
 
+/// The state of a response.
 pub struct ResponseSnapshot {
-    pub object: Value,
+    content: SnapshotContent,
     pub frame_count: u64,
     pub is_ended: bool,
+}
+
+enum SnapshotContent {
+    /// The object of a response that has not started.
+    Pending(Value),
+    /// Not rendered before it is wanted: a long response takes a while, and a stream only needs the number of its frames.
+    Logged(Box<ResponsesProjection>),
+}
+
+impl ResponseSnapshot {
+    pub fn object(&self) -> Value {
+        match &self.content {
+            SnapshotContent::Pending(object) => object.clone(),
+            SnapshotContent::Logged(projection) => run_in_place(|| projection.object()).unwrap_or_default(),
+        }
+    }
+
+    fn is_stored(&self) -> bool {
+        match &self.content {
+            SnapshotContent::Pending(object) => object.get("store").and_then(Value::as_bool).unwrap_or(true),
+            SnapshotContent::Logged(projection) => projection.is_stored(),
+        }
+    }
 }
 
 impl From<ResponseRef> for ResolvedRun {
@@ -55,8 +79,7 @@ pub async fn find_response(
     }
     let response = ResponseRef { run, segment };
     let snapshot = read_response(gateway, user, &response).await?.ok_or_else(|| response_not_found(id))?;
-    let is_stored = snapshot.object.get("store").and_then(Value::as_bool).unwrap_or(true);
-    if is_stored { Ok((response, snapshot)) } else { Err(response_not_found(id)) }
+    if snapshot.is_stored() { Ok((response, snapshot)) } else { Err(response_not_found(id)) }
 }
 
 /// Finds the conversation of a `previous_response_id`.
@@ -110,7 +133,9 @@ async fn read_from_log(
     });
     let is_ended = ended.await?.is_some();
     let frame_count = projection.frame_count();
-    Ok(run_in_place(|| projection.object()).map(|object| ResponseSnapshot { object, frame_count, is_ended }))
+    let content = SnapshotContent::Logged(Box::new(projection));
+    // Every response starts with a frame.
+    Ok((frame_count > 0).then_some(ResponseSnapshot { content, frame_count, is_ended }))
 }
 
 /// Reads a response whose answer still waits in the inbox: the client that sent it knows the response's id already.
@@ -130,7 +155,7 @@ async fn read_from_pending_answer(
     // An answer opens the response after the last one, and no other.
     let is_next = previous.is_some_and(|previous| previous.is_ended);
     Ok(is_next.then(|| ResponseSnapshot {
-        object: pending_object(run, *segment, echo.as_ref()),
+        content: SnapshotContent::Pending(pending_object(run, *segment, echo.as_ref())),
         frame_count: 0,
         is_ended: false,
     }))
@@ -159,8 +184,8 @@ async fn read_queued_response(
     let status = if cancelled { PendingStatus::Cancelled } else { PendingStatus::Queued };
     let request = PendingResponse { status, ..pending_response(run, echo.as_ref()) };
     let frame_count = if cancelled { ResponsesProjection::cancelled_events(&run.id, request).len() as u64 } else { 0 };
-    let object = ResponsesProjection::pending_object(&run.id, 1, request);
-    Ok(Some(ResponseSnapshot { object, frame_count, is_ended: cancelled }))
+    let content = SnapshotContent::Pending(ResponsesProjection::pending_object(&run.id, 1, request));
+    Ok(Some(ResponseSnapshot { content, frame_count, is_ended: cancelled }))
 }
 
 fn pending_response<'a>(run: &'a RunRow, request_echo: Option<&'a Value>) -> PendingResponse<'a> {
@@ -181,7 +206,7 @@ pub async fn read_resolved_response(
     let run = gateway.engine.run_of_task(user, &resolved.run).await?.ok_or_else(Rejection::not_found)?;
     let response = ResponseRef { run, segment: resolved.segment };
     Ok(match read_response(gateway, user, &response).await? {
-        Some(snapshot) => snapshot.object,
+        Some(snapshot) => snapshot.object(),
         // The answer is stored, and the run has not resumed yet.
         None => pending_object(&response.run, resolved.segment, request_echo),
     })

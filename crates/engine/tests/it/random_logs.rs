@@ -181,6 +181,46 @@ async fn law_5_every_cursor_of_a_random_log_yields_exactly_the_remaining_frames(
     }
 }
 
+/// Frames that are much longer than their records, and end at a given position.
+#[derive(Clone)]
+struct LongFrames {
+    last: Seq,
+}
+
+const LONG_FRAME_BYTES: usize = 40 * 1024;
+
+impl Projection for LongFrames {
+    fn project(&mut self, record: &Record, out: &mut Frames) {
+        out.write(record.seq, |bytes| bytes.resize(bytes.len() + LONG_FRAME_BYTES, b'x'));
+        if record.seq == self.last {
+            out.finish();
+        }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Projection> {
+        Box::new(self.clone())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_viewer_sends_long_frames_before_all_of_a_page_is_written() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let (thread, log) = store_random_log(&test_engine, 1).await;
+        let last = log.last().expect("a log").seq;
+        let projection = Box::new(LongFrames { last });
+        let view = View { lane: "long".into(), projection, history_start: Seq::ZERO, skip_frames: 0 };
+        let mut viewer =
+            test_engine.engine.watch(&test_engine.user, &thread, view, &Cursor::START).await.expect("it fits");
+        let mut bytes_seen = 0;
+        while let Some(bytes) = viewer.next().await.expect("readable") {
+            assert!(bytes.len() <= 64 * 1024 + LONG_FRAME_BYTES, "{kind:?}: {} bytes in one write", bytes.len());
+            bytes_seen += bytes.len();
+        }
+        assert_eq!(bytes_seen, log.len() * LONG_FRAME_BYTES, "{kind:?}");
+    }
+}
+
 /// One line per record; the projection ends at a given position.
 #[derive(Clone)]
 struct Until {

@@ -30,6 +30,12 @@ pub trait Projection: Send {
         false
     }
 
+    /// Whether no delta has a frame before a record of another kind has come: a projection of a later part of a run can then
+    /// be brought there by condensed records.
+    fn is_hidden(&self) -> bool {
+        false
+    }
+
     /// Clones the projection with its state.
     fn boxed_clone(&self) -> Box<dyn Projection>;
 }

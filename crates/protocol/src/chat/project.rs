@@ -248,6 +248,10 @@ impl Projection for ChatProjection {
         }
     }
 
+    fn is_hidden(&self) -> bool {
+        self.segment.is_ahead()
+    }
+
     fn boxed_clone(&self) -> Box<dyn Projection> {
         Box::new(self.clone())
     }

@@ -103,6 +103,12 @@ impl ResponsesProjection {
     pub fn object(&self) -> Option<Value> {
         Some(to_json_value(&self.response()?.object(self.reader.fold())))
     }
+
+    /// Whether the response can be retrieved later, as its request says.
+    pub fn is_stored(&self) -> bool {
+        self.response().is_none_or(ResponseBuilder::is_stored)
+    }
+
     pub fn frame_count(&self) -> u64 {
         self.response().map_or(0, ResponseBuilder::frame_count)
     }
@@ -124,6 +130,10 @@ impl Projection for ResponsesProjection {
         if self.finished {
             out.finish();
         }
+    }
+
+    fn is_hidden(&self) -> bool {
+        (1..self.segment).contains(&self.responses.segment)
     }
 
     fn counts_condensed_frames(&self) -> bool {

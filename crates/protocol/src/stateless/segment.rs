@@ -114,6 +114,11 @@ impl Segment {
         self.run_fold().root().map_or("", |root| root.spec.agent.as_str())
     }
 
+    /// Whether the run is in an earlier segment.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.started_at.is_none() && self.run_fold().root().is_some()
+    }
+
     pub(crate) fn started_at(&self) -> Millis {
         self.started_at.unwrap_or_default()
     }

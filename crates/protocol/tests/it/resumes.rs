@@ -109,14 +109,13 @@ fn resume_condensed(mut projection: Box<dyn Projection>, records: &[Record], aft
     let (known, mut new) = records.split_at(at);
     condense_in_blocks(known).iter().for_each(|record| projection.project(record, &mut Frames::discarded()));
     let mut out = Frames::default().with_skip(skip);
-    if projection.counts_condensed_frames() {
-        for record in condense_in_blocks(new) {
-            if record.record_count() > out.remaining_skip() {
-                break;
-            }
-            projection.project(&record, &mut out);
-            new = &new[usize::try_from(record.record_count()).unwrap()..];
+    for record in condense_in_blocks(new) {
+        let is_skipped = projection.counts_condensed_frames() && record.record_count() <= out.remaining_skip();
+        if record.record_count() > 1 && !projection.is_hidden() && !is_skipped {
+            break;
         }
+        projection.project(&record, &mut out);
+        new = &new[usize::try_from(record.record_count()).unwrap()..];
     }
     new.iter().for_each(|record| projection.project(record, &mut out));
     out.into_parts().0.to_vec()

@@ -131,6 +131,10 @@ impl ResponseBuilder {
         self.finished
     }
 
+    pub(crate) fn is_stored(&self) -> bool {
+        self.object.store.as_bool().unwrap_or(true)
+    }
+
     pub(crate) fn add_usage(&mut self, usage: Usage) {
         self.usage.add(usage);
     }

@@ -28,7 +28,7 @@ pub(crate) async fn handle(
     let after = after.map(|text| parse_sequence_number(&text)).transpose()?;
     let (response, snapshot) = find_response(&app.gateway, &caller.user, &id).await?;
     if !stream {
-        return Ok(json_response_with_images(&app, &caller.user, &response.run.thread, &snapshot.object));
+        return Ok(json_response_with_images(&app, &caller.user, &response.run.thread, &snapshot.object()));
     }
     let skip = after.map_or(0, |after| after.saturating_add(1));
     // While the response is in progress, the stream waits for the event.
