@@ -5,7 +5,7 @@
 //! comments) and no more.
 
 /// A longer event is taken for a stream that has lost its line ends.
-pub(crate) const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const EVENT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// One event, its fields as bytes without the line ends.
 #[derive(Debug, Default, PartialEq)]

@@ -34,7 +34,7 @@ pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
     let mut tally = TestCounts::default();
     for defect in DEFECT_CASES {
         let judgement = check_defect(&binaries, defect)?;
-        println!("defect {:<24}{judgement}", defect.name);
+        println!("defect {:<28}{judgement}", defect.name);
         match judgement {
             DefectVerdict::Caught => tally.passed += 1,
             DefectVerdict::NotProven(_) => tally.failed += 1,
