@@ -89,7 +89,7 @@ impl Entries {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
     use model::thread::PastRun;
