@@ -11,7 +11,8 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 const Y_TICKS: u32 = 5;
 /// Distinguishable also with colour-blindness (Okabe and Ito), on a light and a dark page.
-const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#b8a800"];
+const COLOURS: [&str; 9] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#b8a800", "#000000"];
 
 pub(crate) struct Series {
     pub(crate) name: String,
