@@ -4,6 +4,7 @@ use crate::hub::{FrameRequest, Hub, LaneFrames, Topic};
 use crate::read_records::for_each_condensed_record;
 use bytes::Bytes;
 use model::defects::Defect;
+use model::limits::WRITE_BYTES_MAX;
 use model::ports::{Frames, Journal, PageLimit, Projection, RecordPage, StoreError};
 use model::{Record, Seq, ThreadId, UserId};
 use std::future::poll_fn;
@@ -16,10 +17,6 @@ const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 102
 
 /// A page of which the viewer has most frames. Its records are condensed, so a few of them may stand for thousands.
 const SKIPPED_PAGE: PageLimit = PageLimit { records_max: 1024, bytes_max: 256 * 1024 };
-
-/// A write is not continued beyond this: the frames of some records repeat a whole text, and whoever resumes before them
-/// need not wait for all of them.
-const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 /// From this many records on, projecting a page is heavy work.
 const LONG_PAGE_RECORDS: u64 = 64;
