@@ -13,7 +13,7 @@ use bytes::Bytes;
 /// Condenses consecutive records. A store takes this as an option: it does not know what an event means.
 pub type CondenseRecords = fn(Vec<Record>) -> Vec<Record>;
 
-/// A merged record stands for at most so many: a reader whose position is inside one has to read its records.
+/// The maximum number of records in a merged record: a reader whose position is inside one has to read its records.
 const MERGED_RECORDS_MAX: usize = 512;
 
 const DELTA_MEMBER: &[u8] = br#","delta":""#;

@@ -160,7 +160,7 @@ pub struct ThreadReplay {
     pub thread: ThreadFold,
     /// The run in progress.
     pub run: Option<RunFold>,
-    /// The first so many runs of the thread are in rows of its checkpoint.
+    /// The number of runs, from the first, that have rows in the checkpoint.
     pub stored_runs: usize,
 }
 

@@ -427,7 +427,7 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
 }
 
-/// A page begins after a row, also after one that is gone, and ends after so many rows.
+/// A page begins after the given row, even if that row was deleted, and has at most the given number of rows.
 pub async fn an_inbox_is_read_page_by_page(journal: &dyn Journal, directory: &dyn TestStore) {
     let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();

@@ -10,7 +10,7 @@ use model::thread::{ThreadFold, ThreadReplay};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// A thread after so many turns that all say the same.
+/// A thread with this number of turns, each with the same input.
 async fn thread_of_turns(test_engine: &TestEngine, turns: usize) -> ThreadId {
     let first = test_engine.start_run_of("demo", None, "hello").await;
     test_engine.wait_settled(&first).await;

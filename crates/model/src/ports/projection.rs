@@ -25,7 +25,7 @@ pub trait Projection: Send {
     }
 
     /// Whether every frame of a condensed record counts once for each of its records ([`Frames::skip_condensed`]), so that
-    /// a client that has so many frames can resume without all of the records.
+    /// a client that counts frames can resume without reading every record.
     fn counts_condensed_frames(&self) -> bool {
         false
     }

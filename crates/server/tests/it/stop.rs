@@ -90,7 +90,7 @@ async fn a_stop_takes_no_longer_than_its_grace() {
         stream.write_all(start.as_bytes()).await.unwrap();
         unfinished.push(stream);
     }
-    // The server has read them, as it has answered what came later.
+    // The server has read those requests by the time it answers this later one.
     hw.get("/healthz").await;
     let began = Instant::now();
     hw.signal("-TERM");

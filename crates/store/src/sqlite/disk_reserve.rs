@@ -21,7 +21,7 @@ const DISK_SHARE: u64 = 8;
 const LOW_SHARE: u64 = 4;
 /// The least free space with which the database can work.
 const LOW_BYTES_MIN: u64 = 256 * 1024;
-/// A commit writes about so many bytes for each byte of its rows: pages, indexes, the write-ahead log.
+/// The approximate number of bytes that a commit writes per byte of its rows: pages, indexes, the write-ahead log.
 const WRITE_FACTOR: u64 = 2;
 
 /// The room on a disk, in bytes.
