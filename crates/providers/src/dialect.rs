@@ -2,10 +2,10 @@
 
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
-use reqwest::Url;
 use serde_json::Value;
 use upstream::messages::ExactInputs;
 use upstream::{Ingest, RequestTarget, chat, messages, responses};
+use url::Url;
 
 /// The wire dialect of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

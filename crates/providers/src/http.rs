@@ -6,7 +6,7 @@
 //!                                             └──failure──▶ one ModelEvent::Failed
 //! ```
 //!
-//! The crate `upstream` knows what the dialects mean; here is the transport. `request` sends a request and checks the head
+//! The crate `upstream` knows what the dialects mean; here is the transport. `transport` has the connections, `request` sends a request and checks the head
 //! of the response, `response_reader` reads its body within the limits of `turn_timeouts`, `turn` puts both together,
 //! `failure` describes transport failures,
 //! and `secrets` keeps the API key out of everything. `refused_history` remembers what a service did not accept back.
@@ -24,14 +24,15 @@ mod response_reader;
 mod retry_after;
 mod secrets;
 mod settings;
+mod transport;
 mod turn;
 mod turn_timeouts;
 
 pub use crate::dialect::UpstreamDialect;
 pub use client::{ProviderClient, ProviderClientError};
-pub use reqwest::Url;
 pub use secrets::{ResolvedText, SecretResolver};
 pub use settings::{HttpProviderSettings, HttpTimeouts, ResponseLimits};
+pub use url::Url;
 
 use client::HttpProviderInner;
 use model::model_turn::{ModelEvent, ModelRequest};
@@ -54,8 +55,10 @@ impl HttpProvider {
     /// `resolve_secret` resolves the references in `settings`, for each turn anew.
     pub fn new(settings: HttpProviderSettings, client: ProviderClient, resolve_secret: SecretResolver) -> Self {
         let endpoint = settings.dialect.endpoint(&settings.base_url);
+        // Both types accept the same addresses: an URL of the one is always an URI of the other.
+        let uri = http::Uri::try_from(endpoint.as_str()).unwrap_or_default();
         let refused_history = RefusedHistory::default();
-        Self { inner: Arc::new(HttpProviderInner { settings, endpoint, client, resolve_secret, refused_history }) }
+        Self { inner: Arc::new(HttpProviderInner { settings, endpoint, uri, client, resolve_secret, refused_history }) }
     }
 }
 

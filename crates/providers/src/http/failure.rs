@@ -4,6 +4,7 @@
 
 use super::client::HttpProviderInner;
 use super::secrets::TurnSecrets;
+use super::transport::TransportError;
 use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
@@ -24,19 +25,19 @@ impl<'a> FailureSource<'a> {
         Self { name: &shared.settings.name, host }
     }
 
-    pub(super) fn request_failed(&self, error: &reqwest::Error) -> ModelFailure {
-        match (error.is_connect(), error.is_timeout()) {
-            (true, true) => new_failure(
+    pub(super) fn request_failed(&self, error: &TransportError) -> ModelFailure {
+        match error {
+            TransportError::ConnectTimeout => new_failure(
                 ErrorCode::UpstreamTimeout,
                 format!("{} did not accept the connection in time.", self.host),
                 true,
             ),
-            (true, false) => self.unreachable(error),
-            (false, _) => self.connection_lost(error),
+            TransportError::Connect(why) => self.unreachable(why),
+            TransportError::Lost(_) | TransportError::InvalidRequest(_) => self.connection_lost(error),
         }
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> ModelFailure {
+    fn unreachable(&self, error: &(dyn Error + 'static)) -> ModelFailure {
         let why = root_cause(error);
         // An invalid certificate does not become valid by retrying.
         let retryable = !why.contains("certificate");
@@ -53,7 +54,7 @@ impl<'a> FailureSource<'a> {
         new_failure(ErrorCode::UpstreamTimeout, message, true)
     }
 
-    pub(super) fn connection_lost(&self, error: &reqwest::Error) -> ModelFailure {
+    pub(super) fn connection_lost(&self, error: &(dyn Error + 'static)) -> ModelFailure {
         let message = format!("The connection to {} was lost: {}.", self.host, root_cause(error));
         new_failure(ErrorCode::UpstreamIncomplete, message, true)
     }
@@ -99,8 +100,8 @@ fn new_failure(code: ErrorCode, message: String, retryable: bool) -> ModelFailur
 }
 
 /// The outer errors repeat the URL, which may contain secrets.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn Error = error;
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }

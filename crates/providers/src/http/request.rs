@@ -5,12 +5,14 @@ use super::failure::FailureSource;
 use super::history_size::is_long_history;
 use super::retry_after::parse_retry_after_ms;
 use super::secrets::TurnSecrets;
+use super::transport::ResponseBody;
 use super::turn_timeouts::TurnTimeouts;
 use heavy_work::run_in_place_if;
+use http::Response;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http_body_util::BodyExt as _;
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Request, Response};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -123,13 +125,11 @@ pub(super) async fn send_request(
     prepared: &PreparedRequest,
     timeouts: &TurnTimeouts,
     secrets: &TurnSecrets,
-) -> Result<Response, ModelFailure> {
+) -> Result<Response<ResponseBody>, ModelFailure> {
     let source = FailureSource::from_inner(shared);
-    let mut request = Request::new(Method::POST, shared.endpoint.clone());
-    *request.headers_mut() = prepared.headers.clone();
     let body = run_in_place_if(prepared.is_long, || write_body(&prepared.body, &prepared.exact_inputs));
-    *request.body_mut() = Some(body.into());
-    let response = timeouts.timeout(&source, Box::pin(shared.client.0.execute(request))).await?;
+    let posting = shared.client.0.post(&shared.uri, &prepared.headers, body.into());
+    let response = timeouts.timeout(&source, posting).await?;
     let response = response.map_err(|error| source.request_failed(&error))?;
     let status = response.status();
     let media_type = media_type_of(response.headers());
@@ -161,12 +161,16 @@ fn has_error_field(body: &str) -> bool {
 }
 
 /// Stops without an error at a time-out.
-async fn read_body_prefix(mut response: Response, timeouts: &TurnTimeouts, source: &FailureSource<'_>) -> Vec<u8> {
+async fn read_body_prefix(
+    mut response: Response<ResponseBody>,
+    timeouts: &TurnTimeouts,
+    source: &FailureSource<'_>,
+) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < ERROR_BODY_BYTES_MAX
-        && let Ok(Ok(Some(chunk))) = timeouts.timeout(source, response.chunk()).await
+        && let Ok(Some(Ok(frame))) = timeouts.timeout(source, response.body_mut().frame()).await
     {
-        body.extend_from_slice(&chunk);
+        body.extend_from_slice(frame.data_ref().map_or(&[], |chunk| chunk));
     }
     body.truncate(ERROR_BODY_BYTES_MAX);
     body

@@ -9,8 +9,8 @@ use super::turn_timeouts::{ChunkTimer, PendingTimeout, TurnTimeouts};
 use crate::cassette::CassetteWriter;
 use bytes::{Buf as _, Bytes};
 use http_body::Body as _;
+use http_body_util::combinators::UnsyncBoxBody;
 use model::model_turn::{ModelEvent, ModelFailure};
-use reqwest::Body;
 use sse::{DecodeError, Decoder, SseEvent};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -24,7 +24,7 @@ pub(super) struct TurnContext {
 }
 
 pub(super) struct ResponseReader {
-    body: Body,
+    body: UnsyncBoxBody<Bytes, hyper::Error>,
     bytes_max: u64,
     received_bytes: u64,
     /// Received and not yet decoded.
@@ -40,13 +40,18 @@ pub(super) struct ResponseReader {
 /// Why a response cannot be read any further.
 enum ReadError {
     TimedOut(PendingTimeout),
-    ConnectionLost(reqwest::Error),
+    ConnectionLost(hyper::Error),
     TooManyBytes,
     TooLong(DecodeError),
 }
 
 impl ResponseReader {
-    pub(super) fn new(body: Body, limits: ResponseLimits, ingest: Box<dyn Ingest>, timeouts: TurnTimeouts) -> Self {
+    pub(super) fn new(
+        body: UnsyncBoxBody<Bytes, hyper::Error>,
+        limits: ResponseLimits,
+        ingest: Box<dyn Ingest>,
+        timeouts: TurnTimeouts,
+    ) -> Self {
         Self {
             body,
             bytes_max: limits.response_bytes_max,

@@ -1,6 +1,6 @@
 //! How long a service asks the client to wait.
 
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use http::header::{DATE, HeaderMap, RETRY_AFTER};
 
 /// A date is relative to the response's own `date`, so that the clocks need not agree; a date in the past means 0.
 pub(super) fn parse_retry_after_ms(headers: &HeaderMap) -> Option<u64> {
@@ -26,7 +26,7 @@ fn parse_millis(text: &str, unit: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reqwest::header::{HeaderName, HeaderValue};
+    use http::header::{HeaderName, HeaderValue};
 
     fn wait(pairs: &[(&str, &str)]) -> Option<u64> {
         let mut headers = HeaderMap::new();

@@ -2,11 +2,11 @@
 
 use crate::dialect::UpstreamDialect;
 use model::json::JsonObject;
-use reqwest::Url;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
 
 #[derive(Clone)]
 pub struct HttpProviderSettings {

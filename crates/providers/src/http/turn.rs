@@ -11,6 +11,7 @@ use super::turn_timeouts::TurnTimeouts;
 use crate::cassette::{CassetteWriter, RecordedRequest};
 use crate::user_text::last_user_message;
 use futures_core::Stream;
+use http_body_util::BodyExt as _;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use model::ports::BoxFuture;
 use serde_json::json;
@@ -153,7 +154,8 @@ async fn open_response(
     };
     let PreparedRequest { origin, .. } = prepared;
     let ingest = shared.settings.dialect.new_ingest(origin, request);
-    Ok(Box::new(ResponseReader::new(response.into(), shared.settings.limits, ingest, timeouts)))
+    let body = response.into_body().boxed_unsync();
+    Ok(Box::new(ResponseReader::new(body, shared.settings.limits, ingest, timeouts)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::http::{
 };
 use futures_util::FutureExt as _;
 use futures_util::stream::StreamExt as _;
-use reqwest::Body;
+use http_body_util::Full;
 
 const WARM_UP_DELTAS: usize = 100;
 const DELTAS: usize = 1000;
@@ -42,7 +42,8 @@ fn reading_turn(dialect: UpstreamDialect, body: String) -> HttpTurn {
     };
     let ingest = dialect.new_ingest("here".to_owned(), &request);
     let timeouts = TurnTimeouts::new(inner.settings.timeouts);
-    let reader = ResponseReader::new(Body::from(body), inner.settings.limits, ingest, timeouts);
+    let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
+    let reader = ResponseReader::new(body, inner.settings.limits, ingest, timeouts);
     let mut turn = HttpTurn::new(inner, request);
     turn.context.secrets.add_values(vec!["sk-proj-0123456789abcdef".to_owned()]);
     turn.stage = HttpTurnStage::Reading(Box::new(reader));

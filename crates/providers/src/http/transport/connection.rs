@@ -1,0 +1,207 @@
+//! One connection: sends a request and reads its response.
+
+use super::connector::NetworkStream;
+use super::idle_connections::IdleConnections;
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http::{Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Longest head of a response.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// A request that got no response.
+pub(super) struct SendError {
+    pub(super) error: hyper::Error,
+    /// The request, if nothing of it was sent.
+    pub(super) unsent: Option<Box<Request<Full<Bytes>>>>,
+}
+
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Driver,
+}
+
+impl Connection {
+    pub(super) async fn open(stream: NetworkStream) -> hyper::Result<Self> {
+        let (sender, connection) = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(stream).await?;
+        Ok(Self { sender, driver: Driver { connection: Some(Box::pin(connection)) } })
+    }
+
+    /// Whether another request can be sent. Notices that the service has closed the connection.
+    pub(super) fn is_usable(&mut self) -> bool {
+        self.driver.poll(&mut Context::from_waker(Waker::noop()));
+        self.sender.is_ready()
+    }
+
+    /// The connection is kept when the response has been read to its end.
+    pub(super) async fn send(
+        mut self,
+        request: Request<Full<Bytes>>,
+        idle: &Arc<IdleConnections>,
+        uri: &Uri,
+    ) -> Result<Response<ResponseBody>, SendError> {
+        let sending = self.sender.try_send_request(request);
+        let mut sending = pin!(sending);
+        let sent = poll_fn(|cx| {
+            self.driver.poll(cx);
+            sending.as_mut().poll(cx)
+        });
+        let response = sent.await.map_err(|mut failed| {
+            let unsent = failed.take_message().map(Box::new);
+            SendError { unsent, error: failed.into_error() }
+        })?;
+        let (idle, uri) = (Arc::clone(idle), uri.clone());
+        Ok(response.map(|incoming| ResponseBody {
+            incoming,
+            connection: Some(self),
+            wakeups: Arc::default(),
+            waker: None,
+            on_end: Some((idle, uri)),
+        }))
+    }
+}
+
+/// The protocol of a connection, which somebody has to poll.
+struct Driver {
+    /// `None` when it is closed.
+    connection: Option<Pin<Box<http1::Connection<NetworkStream, Full<Bytes>>>>>,
+}
+
+impl Driver {
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        // An error reaches the request or the body that it concerns.
+        if let Some(connection) = &mut self.connection
+            && connection.as_mut().poll(cx).is_ready()
+        {
+            self.connection = None;
+        }
+    }
+}
+
+/// The body of a response. To read it is to poll its connection.
+pub(in super::super) struct ResponseBody {
+    incoming: Incoming,
+    connection: Option<Connection>,
+    wakeups: Arc<BodyWakeups>,
+    /// Of `wakeups`, once it was needed.
+    waker: Option<Waker>,
+    /// Where the connection goes when the body has been read.
+    on_end: Option<(Arc<IdleConnections>, Uri)>,
+}
+
+impl ResponseBody {
+    /// Polls body and connection in turn, until neither has woken the other.
+    fn poll_both(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
+                return Poll::Ready(frame);
+            }
+            if let Some(connection) = &mut self.connection {
+                connection.driver.poll(cx);
+            }
+            if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) {
+                return Poll::Ready(frame);
+            }
+            if self.wakeups.end_poll() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn keep_connection(&mut self) {
+        if let (Some(mut connection), Some((idle, uri))) = (self.connection.take(), self.on_end.take())
+            && connection.is_usable()
+        {
+            idle.put(&uri, connection);
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let waker = this.waker.take().unwrap_or_else(|| Waker::from(Arc::clone(&this.wakeups)));
+        this.wakeups.begin_poll(cx.waker());
+        let polled = this.poll_both(&mut Context::from_waker(&waker));
+        this.waker = Some(waker);
+        match &polled {
+            Poll::Pending => {}
+            // The caller polls again before it waits.
+            Poll::Ready(frame) => {
+                this.wakeups.stop_polling();
+                if frame.is_none() {
+                    this.keep_connection();
+                }
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// Body and connection are polled together but wake each other. While they are being polled, a wake-up only repeats the poll;
+/// without this, every chunk would schedule its reader once more.
+#[derive(Default)]
+struct BodyWakeups {
+    state: AtomicU8,
+    reader: AtomicWaker,
+}
+
+/// Nobody polls: a wake-up goes to the reader.
+const WAITING: u8 = 0;
+const POLLING: u8 = 1;
+/// Woken since the poll began.
+const WOKEN: u8 = 2;
+
+impl BodyWakeups {
+    fn begin_poll(&self, reader: &Waker) {
+        self.reader.register(reader);
+        self.state.store(POLLING, Ordering::SeqCst);
+    }
+
+    /// Returns false if the poll has to be repeated.
+    fn end_poll(&self) -> bool {
+        let ended = self.state.compare_exchange(POLLING, WAITING, Ordering::SeqCst, Ordering::SeqCst);
+        if ended.is_err() {
+            self.state.store(POLLING, Ordering::SeqCst);
+        }
+        ended.is_ok()
+    }
+
+    /// The reader polls again by itself.
+    fn stop_polling(&self) {
+        self.state.store(WAITING, Ordering::SeqCst);
+    }
+}
+
+impl Wake for BodyWakeups {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let while_polling = self.state.compare_exchange(POLLING, WOKEN, Ordering::SeqCst, Ordering::SeqCst);
+        if while_polling == Err(WAITING) {
+            self.reader.wake();
+        }
+    }
+}
