@@ -47,6 +47,11 @@ impl DeadRows {
         self.rows_since_sweep >= SWEEP_AFTER_ROWS
     }
 
+    /// Whether a sweep is due and more rows than these are newly dead.
+    pub(crate) const fn is_sweep_overdue(&self, rows_max: u64) -> bool {
+        self.is_sweep_due() && self.rows_since_sweep > rows_max
+    }
+
     /// The ranges to delete now, about `rows_max` rows. An empty result postpones the next sweep.
     pub(crate) fn ranges_to_delete(&mut self, scope: SweepScope, rows_max: u64) -> Vec<(i64, i64)> {
         let level = (self.rows / ROWS_PER_LEVEL).max(self.bytes / BYTES_PER_LEVEL);

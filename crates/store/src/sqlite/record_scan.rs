@@ -119,7 +119,8 @@ impl RecordScan {
             return Ok(());
         }
         let first = rows.extents.front().map_or(u64::MAX, |first| first.seq);
-        if let Some(last) = last_ended_seq(conn, num)?.filter(|last| last.0 >= first && !damaged) {
+        let ended = last_ended_seq(conn, num)?.filter(|last| last.0 >= first && !damaged);
+        if let Some(last) = ended {
             let scope = PackScope::EndedRun;
             self.pack_requests.push_back(PackRequest { thread: thread.clone(), num, last, scope });
         }
@@ -134,6 +135,7 @@ impl RecordScan {
             bytes,
             damaged_at: damaged,
             is_pack_requested: false,
+            packable_until: ended.unwrap_or_default(),
         };
         self.pack_requests.extend(entry.request_packing(&thread));
         self.threads.insert(thread, entry);
