@@ -77,6 +77,9 @@ pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (pos, thread, seq) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
+        if pos > scan.next_pos {
+            scan.dead_rows.add_hole(scan.next_pos, pos);
+        }
         scan.next_pos = pos + 1;
         let known = match threads.entry(thread) {
             Entry::Occupied(known) => known.into_mut(),
