@@ -22,6 +22,8 @@ use tokio::task::JoinSet;
 const CALM: LoadPlan = LoadPlan { streams: 20, deltas: 100, interval_ms: STORY_INTERVAL_MS, waves: 1 };
 const CAPACITY: LoadPlan = LoadPlan { streams: 50, deltas: 1_000, interval_ms: 0, waves: 2 };
 const OVERLOAD: f64 = 1.5;
+/// What a run costs in memory when nothing is short.
+const CALM_STREAMS: u32 = 100;
 const STREAMS_MIN: u32 = 50;
 const STREAMS_MAX: u32 = 4_000;
 /// Ten seconds, if the server could carry it.
@@ -33,8 +35,7 @@ const RSS_INTERVAL: Duration = Duration::from_millis(250);
 const WINDOW_SECONDS: usize = 3;
 
 const SHARE_MIN: f64 = 0.1;
-/// The runs under way grow by their text.
-const RSS_GROWTH_MAX: f64 = 1.25;
+const RSS_GROWTH_MAX: f64 = 2.0;
 const LATENCY_GROWTH_MAX: f64 = 3.0;
 /// Below this a latency is noise.
 const LATENCY_FLOOR_MS: f64 = 1.0;
@@ -105,8 +106,8 @@ struct OverloadSample {
     streams: u32,
     capacity_per_s: f64,
     fairness: Fairness,
-    /// The most in the first and in the second half of the plateau.
-    rss_mb: (f64, f64),
+    /// What a run adds to the server's memory at most, before and in the overload.
+    run_kib: (f64, f64),
     /// The median before and after.
     latency_ms: (f64, f64),
 }
@@ -130,6 +131,7 @@ async fn measure(target: &LoadTarget) -> anyhow::Result<OverloadSample> {
     // The first streams of a process cost more than later ones.
     load::run_load(target, CALM).await?;
     let before = load::run_load(target, CALM).await?;
+    let calm = overload(target, CALM_STREAMS, DELTAS).await?;
     let capacity_per_s = load::run_load(target, CAPACITY).await?.deltas_per_s;
     let offered_per_stream = 1_000.0 / STORY_INTERVAL_MS as f64;
     #[expect(
@@ -146,18 +148,14 @@ async fn measure(target: &LoadTarget) -> anyhow::Result<OverloadSample> {
     Ok(OverloadSample {
         streams,
         capacity_per_s,
-        rss_mb: halves_of_plateau(&rss, fairness.seconds),
+        run_kib: (kib_per_run(&calm.1, CALM_STREAMS), kib_per_run(&rss, streams)),
         fairness,
         latency_ms: (before.added_latency.p50_ms, after.added_latency.p50_ms),
     })
 }
 
 /// Reads so many paced streams to their end, and the server's memory meanwhile.
-async fn overload(
-    target: &LoadTarget,
-    streams: u32,
-    deltas: u32,
-) -> anyhow::Result<(Vec<DeltaArrivals>, Vec<(Duration, u64)>)> {
+async fn overload(target: &LoadTarget, streams: u32, deltas: u32) -> anyhow::Result<(Vec<DeltaArrivals>, Vec<u64>)> {
     let begun = Instant::now();
     let request = target.stream_request(&story_input(deltas, STORY_INTERVAL_MS))?;
     let target = Arc::new(target.clone());
@@ -170,21 +168,17 @@ async fn overload(
         });
     }
     let (stop, stopped) = oneshot::channel();
-    let watching = tokio::spawn(watch_rss(target.pid, begun, stopped));
+    let watching = tokio::spawn(watch_rss(target.pid, stopped));
     let arrivals = readers.join_all().await;
     drop(stop);
     Ok((arrivals, watching.await??))
 }
 
-/// The memory of a process from time to time, until `stopped` is dropped.
-async fn watch_rss(
-    pid: u32,
-    begun: Instant,
-    mut stopped: oneshot::Receiver<()>,
-) -> anyhow::Result<Vec<(Duration, u64)>> {
+/// The memory of a process from time to time, until the sender is dropped.
+async fn watch_rss(pid: u32, mut stopped: oneshot::Receiver<()>) -> anyhow::Result<Vec<u64>> {
     let mut samples = Vec::new();
     loop {
-        samples.push((begun.elapsed(), rss_kb(pid)?));
+        samples.push(rss_kb(pid)?);
         tokio::select! {
             _ = &mut stopped => return Ok(samples),
             () = tokio::time::sleep(RSS_INTERVAL) => {}
@@ -229,14 +223,11 @@ async fn note_arrivals(
     .await
 }
 
-/// The most memory in each half of the plateau, in megabytes.
-fn halves_of_plateau(rss: &[(Duration, u64)], seconds: usize) -> (f64, f64) {
-    let length = Duration::from_secs(seconds as u64);
-    let most = |from: Duration, to: Duration| {
-        let within = rss.iter().filter(|(at, _)| (from..to).contains(at));
-        within.map(|(_, kb)| *kb as f64 / 1024.0).fold(f64::NAN, f64::max)
-    };
-    (most(RAMP, RAMP + length / 2), most(RAMP + length / 2, RAMP + length))
+/// By how much memory grew at most, divided by the runs.
+fn kib_per_run(rss_kb: &[u64], runs: u32) -> f64 {
+    let first = rss_kb.first().copied().unwrap_or_default();
+    let most = rss_kb.iter().max().copied().unwrap_or_default();
+    if most > first { (most - first) as f64 / f64::from(runs) } else { f64::NAN }
 }
 
 fn render(sample: &OverloadSample) -> String {
@@ -247,7 +238,7 @@ fn render(sample: &OverloadSample) -> String {
         "carried, deltas/s",
         "slowest stream, share of the mean",
         "starved streams",
-        "RSS MB, first and second half",
+        "KiB per run, before and in it",
         "added p50 ms, before and after",
     ]);
     let seconds = sample.fairness.seconds.max(1) as f64;
@@ -258,7 +249,7 @@ fn render(sample: &OverloadSample) -> String {
         format_figure(sample.fairness.deltas as f64 / seconds),
         format_figure(sample.fairness.slowest_share),
         sample.fairness.starved.to_string(),
-        format!("{}, {}", format_figure(sample.rss_mb.0), format_figure(sample.rss_mb.1)),
+        format!("{}, {}", format_figure(sample.run_kib.0), format_figure(sample.run_kib.1)),
         format!("{}, {}", format_figure(sample.latency_ms.0), format_figure(sample.latency_ms.1)),
     ]);
     table.into_markdown()
@@ -266,7 +257,7 @@ fn render(sample: &OverloadSample) -> String {
 
 fn judge(sample: &OverloadSample) -> (String, bool) {
     let Fairness { seconds, slowest_share, starved, faulty, .. } = sample.fairness;
-    let (rss_growth, calm_ms) = (sample.rss_mb.1 / sample.rss_mb.0, sample.latency_ms.0.max(LATENCY_FLOOR_MS));
+    let (rss_growth, calm_ms) = (sample.run_kib.1 / sample.run_kib.0, sample.latency_ms.0.max(LATENCY_FLOOR_MS));
     let latency_growth = sample.latency_ms.1 / calm_ms;
     let lines = [
         (format!("the plateau lasts {seconds} s (at least {WINDOW_SECONDS})"), seconds >= WINDOW_SECONDS),
@@ -277,7 +268,7 @@ fn judge(sample: &OverloadSample) -> (String, bool) {
             slowest_share >= SHARE_MIN,
         ),
         (
-            format!("memory grew to {} × (at most {RSS_GROWTH_MAX})", format_figure(rss_growth)),
+            format!("a run takes {} × the memory (at most {RSS_GROWTH_MAX})", format_figure(rss_growth)),
             rss_growth <= RSS_GROWTH_MAX,
         ),
         (
@@ -306,7 +297,7 @@ mod tests {
             streams: 2,
             capacity_per_s: 100.0,
             fairness: Fairness::of(streams, Duration::from_secs(1)),
-            rss_mb: (100.0, 110.0),
+            run_kib: (100.0, 110.0),
             latency_ms: (2.0, 3.0),
         }
     }
@@ -329,8 +320,8 @@ mod tests {
         assert_eq!(slow.fairness.starved, 0);
         let short = sample(&[steady(), stream(&[0, 10, 10], 2)]);
         let cut = DeltaArrivals { fault: Some(StreamFault::Cut), ..steady() };
-        let hungry = OverloadSample { rss_mb: (100.0, 130.0), ..sample(&[steady(), steady()]) };
-        let unmeasured = OverloadSample { rss_mb: (f64::NAN, 130.0), ..sample(&[steady(), steady()]) };
+        let hungry = OverloadSample { run_kib: (100.0, 210.0), ..sample(&[steady(), steady()]) };
+        let unmeasured = OverloadSample { run_kib: (f64::NAN, 130.0), ..sample(&[steady(), steady()]) };
         let lasting = OverloadSample { latency_ms: (2.0, 7.0), ..sample(&[steady(), steady()]) };
         for missed in [pausing, slow, short, sample(&[steady(), cut]), hungry, unmeasured, lasting] {
             let (text, is_met) = judge(&missed);
