@@ -1,7 +1,7 @@
 //! More than the server can carry: the streams share what there is, memory stays, and latency falls back afterwards.
 //!
-//! First the capacity is measured, with streams at full speed. Then so many paced streams are started that their models
-//! offer half as much again, and the mock makes up for what it could not send in time, as a provider would. All streams are
+//! First the capacity is measured, with more paced streams than the server can carry. Then so many are started that their
+//! models offer half as much again, and the mock makes up for what it could not send in time, as a provider would. All streams are
 //! read to their end and checked. The plateau is the time in which all of them are under way.
 
 use crate::cell::HeadwaterCell;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 /// Before and after the overload.
 const CALM: LoadPlan = LoadPlan { streams: 20, deltas: 100, interval_ms: STORY_INTERVAL_MS, waves: 1 };
-const CAPACITY: LoadPlan = LoadPlan { streams: 50, deltas: 1_000, interval_ms: 0, waves: 2 };
+const FULL_SPEED: LoadPlan = LoadPlan { streams: 50, deltas: 1_000, interval_ms: 0, waves: 2 };
 const OVERLOAD: f64 = 1.5;
 /// What a run costs in memory when nothing is short.
 const CALM_STREAMS: u32 = 100;
@@ -131,16 +131,14 @@ async fn measure(target: &LoadTarget) -> anyhow::Result<OverloadSample> {
     // The first streams of a process cost more than later ones.
     load::run_load(target, CALM).await?;
     let before = load::run_load(target, CALM).await?;
+    // The same for both: what an allocator keeps of earlier runs is not free for others.
+    let base_kb = rss_kb(target.pid)?;
     let calm = overload(target, CALM_STREAMS, DELTAS).await?;
-    let capacity_per_s = load::run_load(target, CAPACITY).await?.deltas_per_s;
-    let offered_per_stream = 1_000.0 / STORY_INTERVAL_MS as f64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to what one machine can carry"
-    )]
-    let streams = (capacity_per_s * OVERLOAD / offered_per_stream) as u32;
-    let streams = streams.clamp(STREAMS_MIN, STREAMS_MAX);
+    // At full speed many deltas share a write, so this is more than paced streams can have.
+    let limit_per_s = load::run_load(target, FULL_SPEED).await?.deltas_per_s;
+    let probing = LoadPlan { streams: streams_offering(limit_per_s), ..CALM };
+    let capacity_per_s = load::run_load(target, probing).await?.deltas_per_s;
+    let streams = streams_offering(capacity_per_s * OVERLOAD);
     eprintln!("capacity {} deltas/s, overload by {streams} streams", format_figure(capacity_per_s));
     let (arrivals, rss) = overload(target, streams, DELTAS).await?;
     let fairness = Fairness::of(&arrivals, RAMP);
@@ -148,10 +146,18 @@ async fn measure(target: &LoadTarget) -> anyhow::Result<OverloadSample> {
     Ok(OverloadSample {
         streams,
         capacity_per_s,
-        run_kib: (kib_per_run(&calm.1, CALM_STREAMS), kib_per_run(&rss, streams)),
+        run_kib: (kib_per_run(&calm.1, base_kb, CALM_STREAMS), kib_per_run(&rss, base_kb, streams)),
         fairness,
         latency_ms: (before.added_latency.p50_ms, after.added_latency.p50_ms),
     })
+}
+
+/// As many paced streams as offer so many deltas.
+fn streams_offering(deltas_per_s: f64) -> u32 {
+    let streams = deltas_per_s * STORY_INTERVAL_MS as f64 / 1_000.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
+    let streams = streams as u32;
+    streams.clamp(STREAMS_MIN, STREAMS_MAX)
 }
 
 /// Reads so many paced streams to their end, and the server's memory meanwhile.
@@ -224,10 +230,9 @@ async fn note_arrivals(
 }
 
 /// By how much memory grew at most, divided by the runs.
-fn kib_per_run(rss_kb: &[u64], runs: u32) -> f64 {
-    let first = rss_kb.first().copied().unwrap_or_default();
+fn kib_per_run(rss_kb: &[u64], base_kb: u64, runs: u32) -> f64 {
     let most = rss_kb.iter().max().copied().unwrap_or_default();
-    if most > first { (most - first) as f64 / f64::from(runs) } else { f64::NAN }
+    if most > base_kb { (most - base_kb) as f64 / f64::from(runs) } else { f64::NAN }
 }
 
 fn render(sample: &OverloadSample) -> String {
