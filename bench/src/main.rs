@@ -18,6 +18,7 @@ mod memory;
 mod mock_frames;
 mod mock_provider;
 mod open_files_limit;
+mod overload;
 mod plot;
 mod probe;
 mod process_usage;
@@ -91,6 +92,8 @@ enum BenchCommand {
     Threads(PartArgs),
     /// Measure the cost of an event, and the time until a server is ready, against the length of the log.
     Log(PartArgs),
+    /// Measure more streams than the server can carry: fairness, memory, and latency afterwards.
+    Overload(PartArgs),
     /// Measure durable appends against a bare fdatasync loop.
     Append {
         /// Number of rounds; figures are medians.
@@ -232,6 +235,10 @@ async fn run(command: BenchCommand) -> anyhow::Result<()> {
             let is_met = log_length::run(&part.headwater, part.scale(), section_output(part.write)).await?;
             ensure_targets(part.check, is_met)
         }
+        // Compared with nothing but itself, so any build will do.
+        BenchCommand::Overload(part) => {
+            ensure_targets(part.check, overload::run(&part.headwater, section_output(part.write)).await?)
+        }
         BenchCommand::Append { rounds, write } => run_append_blocking(rounds, section_output(write)).await,
         BenchCommand::Load(options) => load(options).await,
         BenchCommand::Mock { listen } => mock_provider::run(listen).await,
@@ -249,6 +256,7 @@ async fn measure_all(headwater: &HeadwaterOptions, scale: LogScale) -> anyhow::R
     all_met &= resume::run(headwater, scale, page).await?;
     all_met &= thread_length::run(headwater, page).await?;
     all_met &= log_length::run(headwater, scale, page).await?;
+    all_met &= overload::run(headwater, page).await?;
     Ok(all_met)
 }
 

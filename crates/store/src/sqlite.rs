@@ -2,7 +2,7 @@
 //!
 //! - `data_folder`, `schema`: the folder's lock, the tables and their migrations.
 //! - `writer`, `write_task`, `transaction`: the writer thread, the closures that it executes, and appends.
-//! - `writer_space`, `disk_reserve`: what it does when the disk is full.
+//! - `writer_maintenance`, `free_pages`: what it does besides; `writer_space`, `disk_reserve`: what it does when the disk is full.
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
 //! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs and most of long ones
@@ -44,6 +44,7 @@ mod threads;
 mod transaction;
 mod write_task;
 mod writer;
+mod writer_maintenance;
 mod writer_space;
 
 pub(crate) use attachment_links::owner_and_path;
@@ -110,6 +111,8 @@ pub struct SqliteOptions {
     pub inbox_rows_max: usize,
     /// The size of a user's log beyond which no run starts.
     pub log_bytes_per_user_max: Option<u64>,
+    /// The number of rows of ended runs beyond which packing them precedes other work. A start after a crash scans them.
+    pub unpacked_rows_max: u64,
     /// The maximum number of concurrent readers.
     pub readers_max: usize,
     /// The size of the reserve for deletions on a full disk. By default a reserve that exists stays, and none is created.
@@ -133,6 +136,7 @@ impl Default for SqliteOptions {
             queue_ops_max: 4_096,
             inbox_rows_max: 1_000,
             log_bytes_per_user_max: None,
+            unpacked_rows_max: 32 * 1024,
             readers_max: 4,
             disk_reserve_bytes: None,
             disk_space: DiskSpaceProbe::default(),
@@ -201,6 +205,7 @@ impl SqliteStore {
             readers: Arc::clone(&readers),
             stats: Arc::clone(&stats),
             limits,
+            unpacked_rows_max: options.unpacked_rows_max,
             pacer: CommitPacer::new(options.commit_spacing),
             wal_needs_truncate: scrub,
             truncate_retry_at: None,

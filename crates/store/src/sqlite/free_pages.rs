@@ -4,7 +4,8 @@
 //! of the file into the free ones, step by step while it has nothing else to do, until only as many are free as new rows will
 //! soon need. A database can do that only if it was created so (`auto_vacuum`); `headwater compact` converts one that was not.
 
-use super::writer::{MaintenancePace, SqliteWriter, in_transaction};
+use super::writer::{SqliteWriter, in_transaction};
+use super::writer_maintenance::MaintenancePace;
 use rusqlite::Connection;
 
 /// Free pages that stay for new rows: at least so many, and this part of the file.

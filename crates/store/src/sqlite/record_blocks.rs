@@ -25,7 +25,7 @@ pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 /// Approximate number of bytes per packing step while tasks may arrive.
 pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
 /// Maximum number of blocks per packing step, to bound the delay of queued tasks.
-const BLOCKS_PER_STEP_MAX: usize = 64;
+pub(crate) const BLOCKS_PER_STEP_MAX: usize = 64;
 /// Maximum number of records per block.
 const BLOCK_RECORDS_MAX: usize = 4096;
 

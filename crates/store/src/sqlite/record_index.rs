@@ -6,7 +6,8 @@
 //! until all of its rows are packed into `blocks`.
 //!
 //! It notices when a thread has many rows: those of a long run are packed before it ends, so that the rows that a start has
-//! to scan depend on the number of live threads and not on the length of their runs.
+//! to scan depend on the number of live threads and not on the length of their runs. It counts the rows that wait to be packed,
+//! so that the writer can bound them.
 //!
 //! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
@@ -83,16 +84,35 @@ pub(crate) struct ThreadExtents {
     pub(crate) damaged_at: Option<Seq>,
     /// Whether its oldest rows wait to be packed although their run goes on. Rows that cannot be packed wait for ever.
     pub(crate) is_pack_requested: bool,
+    /// Rows up to this record wait to be packed, or are.
+    pub(crate) packable_until: Seq,
 }
 
 impl ThreadExtents {
     const fn new(num: i64, owner: UserId) -> Self {
-        let extents = VecDeque::new();
-        Self { num, owner, head: Seq::ZERO, extents, bytes: 0, damaged_at: None, is_pack_requested: false }
+        Self {
+            num,
+            owner,
+            head: Seq::ZERO,
+            extents: VecDeque::new(),
+            bytes: 0,
+            damaged_at: None,
+            is_pack_requested: false,
+            packable_until: Seq::ZERO,
+        }
     }
 
     fn row_count(&self) -> u64 {
-        self.extents.front().map_or(0, |first| self.head.next().0.saturating_sub(first.seq))
+        self.rows_up_to(self.head)
+    }
+
+    fn rows_up_to(&self, last: Seq) -> u64 {
+        self.extents.front().map_or(0, |first| last.next().0.saturating_sub(first.seq))
+    }
+
+    /// The number of its rows that wait to be packed.
+    pub(crate) fn waiting_rows(&self) -> u64 {
+        self.rows_up_to(self.packable_until.min(self.head))
     }
 
     /// A request to pack its oldest rows, if there are many and none was made.
@@ -102,6 +122,7 @@ impl ThreadExtents {
         }
         self.is_pack_requested = true;
         let last = Seq(self.head.0.saturating_sub(LIVE_ROWS_KEPT));
+        self.packable_until = self.packable_until.max(last);
         Some(PackRequest { thread: thread.clone(), num: self.num, last, scope: PackScope::LongRun })
     }
 
@@ -146,6 +167,12 @@ pub(crate) enum IndexUpdate {
         extent: Extent,
         bytes: u64,
     },
+    /// A run whose last record this is has ended.
+    RunEnded {
+        thread: ThreadId,
+        num: i64,
+        last: Seq,
+    },
     /// Records up to `last`, of this size, are in `blocks`.
     Packed {
         thread: ThreadId,
@@ -186,6 +213,8 @@ struct LiveThreads {
     entries: HashMap<ThreadId, ThreadExtents>,
     /// The sum of the entries' bytes, by owner.
     bytes_of_owner: HashMap<UserId, u64>,
+    /// The sum of the entries' rows that wait to be packed.
+    waiting_rows: u64,
 }
 
 impl LiveThreads {
@@ -208,6 +237,7 @@ impl LiveThreads {
     fn remove(&mut self, thread: &ThreadId) {
         if let Some(entry) = self.entries.remove(thread) {
             self.subtract_bytes(&entry.owner, entry.bytes);
+            self.waiting_rows = self.waiting_rows.saturating_sub(entry.waiting_rows());
         }
     }
 
@@ -215,15 +245,27 @@ impl LiveThreads {
         let ThreadExtents { num, owner, bytes, .. } = new;
         self.add_bytes(&owner, bytes);
         let entry = self.entries.entry(thread.clone()).or_insert_with(|| ThreadExtents::new(num, owner));
+        let waiting_before = entry.waiting_rows();
         entry.bytes = entry.bytes.saturating_add(bytes);
         entry.push_extent(extent);
         effects.pack_requests.extend(entry.request_packing(thread));
         effects.is_packing_overdue |= entry.row_count() > LIVE_ROWS_OVERDUE;
+        self.waiting_rows = self.waiting_rows.saturating_sub(waiting_before).saturating_add(entry.waiting_rows());
+    }
+
+    /// Requests that the rows up to the end of a run are packed.
+    fn end_run(&mut self, thread: ThreadId, num: i64, last: Seq, effects: &mut IndexEffects) {
+        let Some(entry) = self.entries.get_mut(&thread).filter(|entry| entry.num == num) else { return };
+        let waiting_before = entry.waiting_rows();
+        entry.packable_until = entry.packable_until.max(last);
+        self.waiting_rows = self.waiting_rows.saturating_sub(waiting_before).saturating_add(entry.waiting_rows());
+        effects.pack_requests.push(PackRequest { thread, num, last, scope: PackScope::EndedRun });
     }
 
     /// Removes the rows up to `last` from the thread's entry and adds them to the dead ones.
     fn pack(&mut self, thread: &ThreadId, last: Seq, bytes: u64, effects: &mut IndexEffects) {
         let Some(entry) = self.entries.get_mut(thread) else { return };
+        let waiting_before = entry.waiting_rows();
         let moved_bytes = bytes.min(entry.bytes);
         entry.bytes -= moved_bytes;
         let rest = last.next().0;
@@ -245,6 +287,7 @@ impl LiveThreads {
             entry.is_pack_requested = false;
             effects.pack_requests.extend(entry.request_packing(thread));
         }
+        self.waiting_rows = self.waiting_rows.saturating_sub(waiting_before).saturating_add(entry.waiting_rows());
         let owner = entry.owner.clone();
         self.subtract_bytes(&owner, moved_bytes);
         if is_empty {
@@ -285,6 +328,7 @@ impl RecordIndex {
                     let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
                     live.append(&thread, new, extent, &mut effects);
                 }
+                IndexUpdate::RunEnded { thread, num, last } => live.end_run(thread, num, last, &mut effects),
                 IndexUpdate::Packed { thread, last, bytes } => live.pack(&thread, last, bytes, &mut effects),
                 IndexUpdate::ThreadDeleted { thread } => live.remove(&thread),
             }
@@ -302,11 +346,17 @@ impl RecordIndex {
         lock(&self.0).bytes_of_owner.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
+    /// The number of rows that wait to be packed.
+    pub(crate) fn waiting_rows(&self) -> u64 {
+        lock(&self.0).waiting_rows
+    }
+
     /// Replaces all entries, after a scan of the database.
     pub(crate) fn replace(&self, fresh: HashMap<ThreadId, ThreadExtents>) {
         let mut live = LiveThreads::default();
         for entry in fresh.values() {
             live.add_bytes(&entry.owner, entry.bytes);
+            live.waiting_rows = live.waiting_rows.saturating_add(entry.waiting_rows());
         }
         live.entries = fresh;
         *lock(&self.0) = live;
@@ -358,6 +408,29 @@ mod tests {
     }
 
     #[test]
+    fn rows_wait_from_the_end_of_their_run_until_they_are_packed() {
+        let index = RecordIndex::default();
+        let ended = |num: i64, last: u64| IndexUpdate::RunEnded { thread: thread(), num, last: Seq(last) };
+        index.publish(vec![appended(1, 10, 30)]);
+        assert_eq!(index.waiting_rows(), 0, "the run goes on");
+        let request = PackRequest { thread: thread(), num: 1, last: Seq(20), scope: PackScope::EndedRun };
+        assert_eq!(index.publish(vec![ended(1, 20)]).pack_requests, [request]);
+        assert_eq!(index.waiting_rows(), 20);
+        // The second run of a thread does not count the first again, nor does a thread of the same id that was deleted.
+        index.publish(vec![ended(1, 25), ended(2, 30)]);
+        assert_eq!(index.waiting_rows(), 25);
+        index.publish(vec![IndexUpdate::Packed { thread: thread(), last: Seq(15), bytes: 150 }]);
+        assert_eq!(index.waiting_rows(), 10);
+        let entry = lock(&index.0).entries.get(&thread()).cloned().unwrap();
+        index.publish(vec![IndexUpdate::ThreadDeleted { thread: thread() }]);
+        assert_eq!(index.waiting_rows(), 0);
+        index.replace(HashMap::from([(thread(), entry)]));
+        assert_eq!(index.waiting_rows(), 10);
+        index.publish(vec![IndexUpdate::Packed { thread: thread(), last: Seq(30), bytes: 150 }]);
+        assert_eq!(index.waiting_rows(), 0);
+    }
+
+    #[test]
     fn the_oldest_rows_of_a_long_run_are_packed_block_by_block() {
         let index = RecordIndex::default();
         let request =
@@ -366,6 +439,7 @@ mod tests {
         let head = LIVE_ROWS_MAX + 1;
         let first = index.publish(vec![appended(head, head.cast_signed(), 1)]);
         assert_eq!(first.pack_requests, request(head - LIVE_ROWS_KEPT));
+        assert_eq!(index.waiting_rows(), head - LIVE_ROWS_KEPT);
         // Once is enough, until a block is packed.
         let more = index.publish(vec![appended(head + 1, head.cast_signed() + 1, LIVE_ROWS_OVERDUE)]);
         assert_eq!((more.pack_requests, more.is_packing_overdue), (vec![], true));

@@ -77,6 +77,9 @@ pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (pos, thread, seq) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
+        if pos > scan.next_pos {
+            scan.dead_rows.add_hole(scan.next_pos, pos);
+        }
         scan.next_pos = pos + 1;
         let known = match threads.entry(thread) {
             Entry::Occupied(known) => known.into_mut(),
@@ -119,7 +122,8 @@ impl RecordScan {
             return Ok(());
         }
         let first = rows.extents.front().map_or(u64::MAX, |first| first.seq);
-        if let Some(last) = last_ended_seq(conn, num)?.filter(|last| last.0 >= first && !damaged) {
+        let ended = last_ended_seq(conn, num)?.filter(|last| last.0 >= first && !damaged);
+        if let Some(last) = ended {
             let scope = PackScope::EndedRun;
             self.pack_requests.push_back(PackRequest { thread: thread.clone(), num, last, scope });
         }
@@ -134,6 +138,7 @@ impl RecordScan {
             bytes,
             damaged_at: damaged,
             is_pack_requested: false,
+            packable_until: ended.unwrap_or_default(),
         };
         self.pack_requests.extend(entry.request_packing(&thread));
         self.threads.insert(thread, entry);

@@ -131,6 +131,7 @@ impl WriteTransaction<'_> {
             IndexUpdate::Appended { .. }
             | IndexUpdate::ThreadCreated { .. }
             | IndexUpdate::Packed { .. }
+            | IndexUpdate::RunEnded { .. }
             | IndexUpdate::ThreadDeleted { .. } => None,
         }));
         extents

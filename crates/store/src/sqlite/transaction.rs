@@ -6,7 +6,7 @@
 
 use super::dead_rows::DeadRows;
 use super::log_size::LogSizeCount;
-use super::record_index::{Extent, IndexUpdate, PackRequest, PackScope, RecordIndex};
+use super::record_index::{Extent, IndexUpdate, PackRequest, RecordIndex};
 use super::record_row;
 use super::{checkpoints, client_results, page, questions, spend};
 use crate::validation;
@@ -86,8 +86,6 @@ impl CachedThread {
 #[derive(Default)]
 pub(crate) struct CommitEffects {
     pub(crate) index_updates: Vec<IndexUpdate>,
-    /// The records of runs that end in this transaction.
-    pub(crate) pack_requests: Vec<PackRequest>,
     /// Number and size of the records written.
     pub(crate) records: u64,
     pub(crate) bytes: u64,
@@ -275,20 +273,10 @@ impl<'a> WriteTransaction<'a> {
         self.effects.bytes += bytes;
         for change in batch.changes.iter() {
             self.apply_change(live, change)?;
-            match change {
-                DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
-                    let (thread, scope) = (batch.thread.clone(), PackScope::EndedRun);
-                    self.effects.pack_requests.push(PackRequest { thread, num: live.num, last: *last, scope });
-                }
-                // A dropped run has no rows: if the thread has no others, the index can remove its entry.
-                DirectoryChange::RunDropped { .. } => {
-                    self.effects.index_updates.push(IndexUpdate::Packed {
-                        thread: batch.thread.clone(),
-                        last: Seq::ZERO,
-                        bytes: 0,
-                    });
-                }
-                _ => {}
+            // A dropped run has no rows: if the thread has no others, the index can remove its entry.
+            if let DirectoryChange::RunDropped { .. } = change {
+                let (thread, last) = (batch.thread.clone(), Seq::ZERO);
+                self.effects.index_updates.push(IndexUpdate::Packed { thread, last, bytes: 0 });
             }
         }
         let count = batch.records.len() as u64;
@@ -297,6 +285,14 @@ impl<'a> WriteTransaction<'a> {
             live.head = live.head.plus(count);
             let (thread, owner) = (batch.thread.clone(), live.owner.clone());
             self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes });
+        }
+        for change in batch.changes.iter() {
+            if let DirectoryChange::RunStatus { status, last, .. } = change
+                && status.is_terminal()
+            {
+                let (thread, num, last) = (batch.thread.clone(), live.num, *last);
+                self.effects.index_updates.push(IndexUpdate::RunEnded { thread, num, last });
+            }
         }
         Ok(())
     }

@@ -2,22 +2,21 @@
 //!
 //! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The
 //! next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of
-//! ended and of long runs and gives the space of deleted ones back (`free_pages`). After an SQLite error it drops the
-//! connection and scans the database again before the next task, because a sync that failed once may report success the next
-//! time. A full disk is no such error: see `writer_space`.
+//! ended and of long runs (`writer_maintenance`) and gives the space of deleted ones back (`free_pages`). After an SQLite error
+//! it drops the connection and scans the database again before the next task, because a sync that failed once may report
+//! success the next time. A full disk is no such error: see `writer_space`.
 
 use super::commit_pacer::CommitPacer;
 use super::data_folder::DataFolder;
-use super::dead_rows::SweepScope;
 use super::disk_reserve::DiskReserve;
 use super::free_pages::FreePages;
 use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
-use super::record_blocks::{BLOCK_BYTES, PACK_STEP_BYTES, PackContext, PackedBlocks, pack_records};
 use super::transaction::{WriteTransaction, WriterState};
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
+use super::writer_maintenance::{GroupSize, MaintenancePace};
 use super::writer_space::is_disk_full;
-use super::{WriterStats, lock, record_row, record_scan, schema};
+use super::{WriterStats, lock, record_scan, schema};
 use crate::space_state::SpaceState;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,8 +26,6 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Maximum number of runs that wait to be packed; beyond it, packing precedes other work.
-const UNPACKED_RUNS_MAX: usize = 2_048;
 /// After a maintenance step the writer waits this many times the step's duration for other work.
 const MAINTENANCE_TIME_SHARE: u32 = 4;
 /// Maximum number of maintenance steps at closing; the next open does the rest.
@@ -52,21 +49,6 @@ fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &WriteFail
 /// Number of queued tasks above which the next commit does not wait for more.
 const SPACED_TASKS_MAX: usize = 256;
 
-/// The size of maintenance steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MaintenancePace {
-    /// Tasks may arrive: small steps.
-    Yielding,
-    /// No tasks arrive, or small steps fall behind.
-    Idle,
-    /// The queue is closed: finish all maintenance.
-    Closing,
-}
-
-/// Maximum number of rows per deletion, by pace.
-const DELETE_ROWS_YIELDING: u64 = 512;
-const DELETE_ROWS_IDLE: u64 = 4_096;
-
 /// The limits of one commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupLimits {
@@ -81,6 +63,7 @@ pub(crate) struct SqliteWriter {
     pub(crate) readers: Arc<ReaderPool>,
     pub(crate) stats: Arc<Mutex<WriterStats>>,
     pub(crate) limits: GroupLimits,
+    pub(crate) unpacked_rows_max: u64,
     pub(crate) pacer: CommitPacer,
     /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,
@@ -125,13 +108,10 @@ impl SqliteWriter {
                 }
             }
             self.check_space(bytes);
+            let size = GroupSize { tasks: group.len(), bytes };
             let group = self.refuse_new_data(group);
             self.commit_group(group);
-            if self.state.pack_queue.len() > UNPACKED_RUNS_MAX {
-                self.run_maintenance(MaintenancePace::Idle);
-            } else if std::mem::take(&mut self.state.is_packing_overdue) {
-                self.catch_up_with_long_run();
-            }
+            self.catch_up(size);
             // Before looking for the next task, not when it has come: a writer that sleeps need not be woken for each.
             if messages.len() < SPACED_TASKS_MAX && !self.is_full() && closing.is_none() {
                 self.wait_for_group();
@@ -212,7 +192,7 @@ impl SqliteWriter {
             Ok(effects) => {
                 // A commit makes no rows dead; packing does.
                 let published = self.state.index.publish(effects.index_updates);
-                self.state.pack_queue.extend(published.pack_requests.into_iter().chain(effects.pack_requests));
+                self.state.pack_queue.extend(published.pack_requests);
                 self.state.is_packing_overdue = published.is_packing_overdue;
                 if effects.has_deleted_content {
                     (self.wal_needs_truncate, self.free_pages) = (true, FreePages::Unknown);
@@ -235,89 +215,6 @@ impl SqliteWriter {
             }
         }
         self.backoff_commits = self.backoff_commits.saturating_sub(1);
-    }
-
-    /// Packs some records of ended or long runs or deletes some dead rows. Returns whether it did anything.
-    fn run_maintenance(&mut self, pace: MaintenancePace) -> bool {
-        if self.backoff_commits > 0 || self.is_full() {
-            return false;
-        }
-        if !self.state.pack_queue.is_empty() {
-            return self.pack_records(pace);
-        }
-        self.delete_dead_rows(pace) || (pace != MaintenancePace::Closing && self.count_log_size())
-    }
-
-    /// A run writes more than idle moments can pack: without this, a start after a crash would have to scan all of it.
-    fn catch_up_with_long_run(&mut self) {
-        if !self.state.pack_queue.is_empty() && self.run_maintenance(MaintenancePace::Idle) {
-            self.delete_dead_rows(MaintenancePace::Idle);
-        }
-    }
-
-    /// Counts some records of threads that are older than the counters. The next start continues.
-    fn count_log_size(&mut self) -> bool {
-        let Some(conn) = self.conn.take_if(|_| !self.state.log_count.is_done()) else { return false };
-        match in_transaction(&conn, |conn| self.state.log_count.step(conn)) {
-            Ok(next) => {
-                self.conn = Some(conn);
-                self.state.log_count = next;
-                true
-            }
-            Err(error) => self.back_off(conn, &error),
-        }
-    }
-
-    fn pack_records(&mut self, pace: MaintenancePace) -> bool {
-        let Some(conn) = self.conn.take() else { return false };
-        let WriterState { unpackable_threads, pack_queue, index, log_count, condense, .. } = &mut self.state;
-        let bytes_max = if pace == MaintenancePace::Yielding { PACK_STEP_BYTES } else { BLOCK_BYTES };
-        pack_queue.retain(|request| !unpackable_threads.contains(&request.num));
-        let context = PackContext { index, log_count, condense: *condense };
-        let mut begun = Vec::new();
-        match in_transaction(&conn, |conn| pack_records(conn, context, pack_queue, &mut begun, bytes_max)) {
-            Ok(PackedBlocks { index_updates, bytes }) => {
-                self.conn = Some(conn);
-                lock(&self.stats).blocks += index_updates.len() as u64;
-                self.state.dead_rows.add_bytes(bytes as u64);
-                let published = self.state.index.publish(index_updates);
-                self.state.pack_queue.extend(published.pack_requests);
-                for (thread, extent) in published.dead_rows {
-                    self.state.dead_rows.add(thread, extent);
-                }
-                true
-            }
-            Err(error) => {
-                if record_row::is_corruption(&error) {
-                    self.state.unpackable_threads.extend(begun.iter().map(|request| request.num));
-                }
-                // A full disk leaves everything as it was; after any other failure a scan finds the rows again.
-                begun.into_iter().rev().for_each(|request| self.state.pack_queue.push_front(request));
-                self.back_off(conn, &error)
-            }
-        }
-    }
-
-    fn delete_dead_rows(&mut self, pace: MaintenancePace) -> bool {
-        let scope = if pace == MaintenancePace::Closing { SweepScope::All } else { SweepScope::LongRanges };
-        if scope != SweepScope::All && !self.state.dead_rows.is_sweep_due() {
-            return false;
-        }
-        let rows_max = if pace == MaintenancePace::Yielding { DELETE_ROWS_YIELDING } else { DELETE_ROWS_IDLE };
-        let ranges = self.state.dead_rows.ranges_to_delete(scope, rows_max);
-        let Some(conn) = self.conn.take_if(|_| !ranges.is_empty()) else { return false };
-        let swept = in_transaction(&conn, |conn| {
-            let mut delete = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
-            ranges.iter().try_for_each(|range| delete.execute(*range).map(drop))
-        });
-        match swept {
-            Ok(()) => {
-                self.conn = Some(conn);
-                ranges.into_iter().for_each(|range| self.state.dead_rows.remove(range));
-                true
-            }
-            Err(error) => self.back_off(conn, &error),
-        }
     }
 
     /// Postpones maintenance after a failure.

@@ -10,6 +10,7 @@ mod folder;
 mod laws;
 mod log_size;
 mod logged;
+mod long_log;
 mod restarts;
 mod space;
 mod writer;

@@ -1,0 +1,156 @@
+//! What the writer does besides its tasks: it packs the records of ended and of long runs, deletes dead rows, and counts the
+//! logs of older versions.
+//!
+//! It does so while it has nothing else to do, in small steps. A writer that always has something to do would leave more and
+//! more rows, and a start after a crash has to scan them all: beyond a number of rows, each commit is followed by as many steps
+//! as its group made necessary. So what a start scans depends on what was live, not on the length of the log or on the load.
+
+use super::dead_rows::SweepScope;
+use super::record_blocks::{
+    BLOCK_BYTES, BLOCKS_PER_STEP_MAX, PACK_STEP_BYTES, PackContext, PackedBlocks, pack_records,
+};
+use super::transaction::WriterState;
+use super::writer::{SqliteWriter, in_transaction};
+use super::{lock, record_row};
+
+/// Maximum number of runs that wait to be packed; beyond it, packing precedes other work.
+const UNPACKED_RUNS_MAX: usize = 2_048;
+
+/// The size of maintenance steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MaintenancePace {
+    /// Tasks may arrive: small steps.
+    Yielding,
+    /// No tasks arrive, or small steps fall behind.
+    Idle,
+    /// The queue is closed: finish all maintenance.
+    Closing,
+}
+
+impl MaintenancePace {
+    /// Approximate number of bytes that one step packs.
+    const fn pack_bytes(self) -> usize {
+        match self {
+            Self::Yielding => PACK_STEP_BYTES,
+            Self::Idle | Self::Closing => BLOCK_BYTES,
+        }
+    }
+}
+
+/// Maximum number of rows per deletion, by pace.
+const DELETE_ROWS_YIELDING: u64 = 512;
+const DELETE_ROWS_IDLE: u64 = 4_096;
+
+/// What a commit had to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupSize {
+    pub(crate) tasks: usize,
+    pub(crate) bytes: usize,
+}
+
+impl SqliteWriter {
+    /// Packs some records of ended or long runs or deletes some dead rows. Returns whether it did anything.
+    pub(crate) fn run_maintenance(&mut self, pace: MaintenancePace) -> bool {
+        if self.backoff_commits > 0 || self.is_full() {
+            return false;
+        }
+        // Otherwise a queue that is never empty would keep all dead rows.
+        if self.is_sweep_overdue() && self.delete_dead_rows(pace) {
+            return true;
+        }
+        if !self.state.pack_queue.is_empty() {
+            return self.pack_records(pace);
+        }
+        self.delete_dead_rows(pace) || (pace != MaintenancePace::Closing && self.count_log_size())
+    }
+
+    /// After a commit: does what idle moments leave undone. The number of steps keeps pace with the groups, and does not delay
+    /// the next one for the sake of what an earlier process left.
+    pub(crate) fn catch_up(&mut self, group: GroupSize) {
+        let mut is_behind = std::mem::take(&mut self.state.is_packing_overdue) || self.is_behind();
+        // A small group is followed by small steps, so that the next one does not wait for long.
+        let pace = if group.bytes < BLOCK_BYTES { MaintenancePace::Yielding } else { MaintenancePace::Idle };
+        let mut steps_left = 1 + group.tasks / BLOCKS_PER_STEP_MAX + group.bytes / pace.pack_bytes();
+        while is_behind && steps_left > 0 && self.run_maintenance(pace) {
+            self.delete_dead_rows(pace);
+            is_behind = self.is_behind();
+            steps_left -= 1;
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        let WriterState { pack_queue, index, .. } = &self.state;
+        // Rows that wait although nobody asks for them are damaged.
+        let has_many_rows = || !pack_queue.is_empty() && index.waiting_rows() > self.unpacked_rows_max;
+        pack_queue.len() > UNPACKED_RUNS_MAX || has_many_rows() || self.is_sweep_overdue()
+    }
+
+    /// Whether rows die faster than idle moments delete them.
+    fn is_sweep_overdue(&self) -> bool {
+        self.state.dead_rows.is_sweep_overdue(self.unpacked_rows_max / 2)
+    }
+
+    /// Counts some records of threads that are older than the counters. The next start continues.
+    fn count_log_size(&mut self) -> bool {
+        let Some(conn) = self.conn.take_if(|_| !self.state.log_count.is_done()) else { return false };
+        match in_transaction(&conn, |conn| self.state.log_count.step(conn)) {
+            Ok(next) => {
+                self.conn = Some(conn);
+                self.state.log_count = next;
+                true
+            }
+            Err(error) => self.back_off(conn, &error),
+        }
+    }
+
+    fn pack_records(&mut self, pace: MaintenancePace) -> bool {
+        let Some(conn) = self.conn.take() else { return false };
+        let WriterState { unpackable_threads, pack_queue, index, log_count, condense, .. } = &mut self.state;
+        pack_queue.retain(|request| !unpackable_threads.contains(&request.num));
+        let context = PackContext { index, log_count, condense: *condense };
+        let mut begun = Vec::new();
+        match in_transaction(&conn, |conn| pack_records(conn, context, pack_queue, &mut begun, pace.pack_bytes())) {
+            Ok(PackedBlocks { index_updates, bytes }) => {
+                self.conn = Some(conn);
+                lock(&self.stats).blocks += index_updates.len() as u64;
+                self.state.dead_rows.add_bytes(bytes as u64);
+                let published = self.state.index.publish(index_updates);
+                self.state.pack_queue.extend(published.pack_requests);
+                for (thread, extent) in published.dead_rows {
+                    self.state.dead_rows.add(thread, extent);
+                }
+                true
+            }
+            Err(error) => {
+                if record_row::is_corruption(&error) {
+                    self.state.unpackable_threads.extend(begun.iter().map(|request| request.num));
+                }
+                // A full disk leaves everything as it was; after any other failure a scan finds the rows again.
+                begun.into_iter().rev().for_each(|request| self.state.pack_queue.push_front(request));
+                self.back_off(conn, &error)
+            }
+        }
+    }
+
+    fn delete_dead_rows(&mut self, pace: MaintenancePace) -> bool {
+        let scope = if pace == MaintenancePace::Closing { SweepScope::All } else { SweepScope::LongRanges };
+        if scope != SweepScope::All && !self.state.dead_rows.is_sweep_due() {
+            return false;
+        }
+        let rows_max = if pace == MaintenancePace::Yielding { DELETE_ROWS_YIELDING } else { DELETE_ROWS_IDLE };
+        let ranges = self.state.dead_rows.ranges_to_delete(scope, rows_max);
+        let Some(conn) = self.conn.take_if(|_| !ranges.is_empty()) else { return false };
+        let swept = in_transaction(&conn, |conn| {
+            let mut delete = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
+            ranges.iter().try_for_each(|range| delete.execute(*range).map(drop))
+        });
+        match swept {
+            Ok(()) => {
+                self.conn = Some(conn);
+                ranges.into_iter().for_each(|range| self.state.dead_rows.remove(range));
+                true
+            }
+            Err(error) => self.back_off(conn, &error),
+        }
+    }
+}
