@@ -96,6 +96,13 @@ impl Viewer {
         self
     }
 
+    /// Uses this projector, which is at the cursor, instead of folding the log up to there.
+    #[must_use]
+    pub fn with_projector(mut self, projector: Option<Box<dyn Projection>>) -> Self {
+        self.projector = projector;
+        self
+    }
+
     /// Whether the stream was cut before its end: then a client must reconnect, and must not take this for the end.
     pub const fn is_interrupted(&self) -> bool {
         self.interrupted

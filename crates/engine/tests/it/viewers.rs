@@ -84,3 +84,31 @@ async fn viewers_that_wait_share_one_projector() {
         }
     }
 }
+
+/// Whoever found the position of a client by folding the run hands the projector over, and the log is not folded again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_viewer_with_a_projector_reads_only_what_follows() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run(None, "hello").await;
+        test_engine.wait_settled(&run).await;
+        test_engine.wait_idle().await;
+        let log = test_engine.read_log(&run.thread).await;
+        let (before, rest) = log.split_at(log.len() / 2);
+        let folds = Arc::new(());
+        let lines = || FoldingLines { run: run.task.clone(), folds: Arc::downgrade(&folds), fold: None };
+        let mut projector = lines();
+        before.iter().for_each(|record| projector.project(record, &mut Frames::discarded()));
+        let view = View { projection: Box::new(lines()), ..line_view(&run.task) };
+        let start = before.last().expect("records").seq;
+        let viewer = test_engine.engine.watch_from(&test_engine.user, &run.thread, view, start);
+        let mut viewer = viewer.with_projector(Some(Box::new(projector)));
+        test_engine.journal.take_records_read();
+        let mut seen = Vec::new();
+        while let Some(bytes) = viewer.next().await.expect("readable") {
+            seen.extend_from_slice(&bytes);
+        }
+        assert_eq!(utf8_lossy(seen), record_lines(rest), "{kind:?}");
+        assert_eq!(test_engine.journal.take_records_read(), rest.len(), "{kind:?}");
+    }
+}
