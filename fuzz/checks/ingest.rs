@@ -3,6 +3,7 @@
 //!
 //! Stable Rust with no dependency but the crates under test, because `cargo test -p upstream` includes this file.
 
+use model::history::SharedHistory;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
 use sse::{DecodeLimits, Decoder};
@@ -43,7 +44,7 @@ fn turn() -> ModelRequest {
         attempt: 1,
         model: "provider/m".to_owned(),
         instructions: String::new(),
-        history: Arc::new([]),
+        history: SharedHistory::default(),
         tools: Arc::new([]),
         provider_options: Arc::default(),
         model_settings: Arc::default(),

@@ -43,7 +43,8 @@ pub struct Viewer {
     hub: Arc<Hub>,
     topic: Arc<Topic>,
     view: View,
-    /// The projector at the cursor; `None` after frames from a lane, which advance the cursor without it.
+    /// The projector at the cursor; `None` once there is a lane, which has one for all its viewers. What it folded may be
+    /// large, and thousands of viewers wait. A viewer that falls behind folds the log again.
     projector: Option<Box<dyn Projection>>,
     cursor: Seq,
     /// The stream ends with this record.
@@ -95,6 +96,13 @@ impl Viewer {
         self
     }
 
+    /// Uses this projector, which is at the cursor, instead of folding the log up to there.
+    #[must_use]
+    pub fn with_projector(mut self, projector: Option<Box<dyn Projection>>) -> Self {
+        self.projector = projector;
+        self
+    }
+
     /// Whether the stream was cut before its end: then a client must reconnect, and must not take this for the end.
     pub const fn is_interrupted(&self) -> bool {
         self.interrupted
@@ -137,7 +145,13 @@ impl Viewer {
             projector: self.projector.as_deref(),
         };
         Poll::Ready(match self.topic.poll_frames(&request, cx.waker()) {
-            LaneFrames::Pending => return Poll::Pending,
+            LaneFrames::Pending => {
+                // Frames that are still to be skipped are the log's, which would be folded again for them.
+                if self.view.skip_frames == 0 {
+                    self.projector = None;
+                }
+                return Poll::Pending;
+            }
             // The lane's frames are shared, so they are all there. The log has them one by one.
             LaneFrames::Frames { last_seq, .. } if self.view.skip_frames > 0 && last_seq > self.cursor => {
                 self.at_head = false;

@@ -31,6 +31,7 @@ pub mod request_limits;
 pub mod resent_history;
 mod resent_runs;
 pub mod resolve_run;
+pub mod response_stream;
 pub mod responses;
 pub mod retention;
 pub mod run_lookup;

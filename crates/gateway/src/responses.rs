@@ -9,7 +9,7 @@ use crate::run_lookup::{find_run_start, for_each_record_of_run};
 use crate::stream_start::{StreamEnd, StreamPosition, StreamStart, StreamView, wait_for_end};
 use crate::task_commands::submit_cancel;
 use crate::thread_names::create_alias;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use heavy_work::run_in_place;
 use model::UserId;
 use model::command::{CancelCause, CancelCommand, Command, StartCommand};
@@ -48,7 +48,15 @@ impl ResponseSnapshot {
         }
     }
 
-    fn is_stored(&self) -> bool {
+    /// The JSON text of [`Self::object`].
+    pub fn object_json(&self) -> Bytes {
+        match &self.content {
+            SnapshotContent::Pending(object) => object.to_string().into(),
+            SnapshotContent::Logged(projection) => run_in_place(|| projection.object_json()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn is_stored(&self) -> bool {
         match &self.content {
             SnapshotContent::Pending(object) => object.get("store").and_then(Value::as_bool).unwrap_or(true),
             SnapshotContent::Logged(projection) => projection.is_stored(),
@@ -62,7 +70,7 @@ impl From<ResponseRef> for ResolvedRun {
     }
 }
 
-fn response_not_found(id: &str) -> Rejection {
+pub(crate) fn response_not_found(id: &str) -> Rejection {
     Rejection::new(ErrorCode::NotFound, format!("Response with id '{}' not found.", truncate_id(id)))
 }
 
@@ -72,14 +80,19 @@ pub async fn find_response(
     user: &UserId,
     id: &str,
 ) -> Result<(ResponseRef, ResponseSnapshot), Rejection> {
+    let response = find_response_ref(gateway, user, id).await?;
+    let snapshot = read_response(gateway, user, &response).await?.ok_or_else(|| response_not_found(id))?;
+    if snapshot.is_stored() { Ok((response, snapshot)) } else { Err(response_not_found(id)) }
+}
+
+/// The run of a response that was not deleted, whether or not the run has such a segment.
+pub(crate) async fn find_response_ref(gateway: &Gateway, user: &UserId, id: &str) -> Result<ResponseRef, Rejection> {
     let (run, segment) = ResponsesProjection::parse_response_id(id).ok_or_else(|| response_not_found(id))?;
     let run = gateway.engine.run_of_task(user, &run).await?.ok_or_else(|| response_not_found(id))?;
     if gateway.engine.ports().directory.alias(user, AliasKind::DeletedResponse, id).await?.is_some() {
         return Err(response_not_found(id));
     }
-    let response = ResponseRef { run, segment };
-    let snapshot = read_response(gateway, user, &response).await?.ok_or_else(|| response_not_found(id))?;
-    if snapshot.is_stored() { Ok((response, snapshot)) } else { Err(response_not_found(id)) }
+    Ok(ResponseRef { run, segment })
 }
 
 /// Finds the conversation of a `previous_response_id`.
@@ -202,13 +215,13 @@ pub async fn read_resolved_response(
     user: &UserId,
     resolved: &ResolvedRun,
     request_echo: Option<&Value>,
-) -> Result<Value, Rejection> {
+) -> Result<Bytes, Rejection> {
     let run = gateway.engine.run_of_task(user, &resolved.run).await?.ok_or_else(Rejection::not_found)?;
     let response = ResponseRef { run, segment: resolved.segment };
     Ok(match read_response(gateway, user, &response).await? {
-        Some(snapshot) => snapshot.object(),
+        Some(snapshot) => snapshot.object_json(),
         // The answer is stored, and the run has not resumed yet.
-        None => pending_object(&response.run, resolved.segment, request_echo),
+        None => pending_object(&response.run, resolved.segment, request_echo).to_string().into(),
     })
 }
 

@@ -150,6 +150,8 @@ pub struct StreamStart {
     view: View,
     /// The last record that the client has in full.
     start: Seq,
+    /// The projection as it is there, if whoever found the position has it.
+    projector: Option<Box<dyn Projection>>,
     /// A run that has not started: if it is cancelled in the queue, it never writes a record.
     pub queued_run: Option<TaskId>,
     /// Frames to send in that case.
@@ -167,11 +169,18 @@ impl StreamStart {
             thread,
             view,
             start,
+            projector: None,
             queued_run: None,
             queue_cancel_frames: None,
             inline_images: false,
             until: StreamUntil::End,
         }
+    }
+
+    /// Starts after a record instead, with the projection as it is there.
+    pub(crate) fn resumed_at(mut self, projector: Box<dyn Projection>, start: Seq, skip_frames: u64) -> Self {
+        self.view.skip_frames = skip_frames;
+        Self { start, projector: Some(projector), ..self }
     }
 
     /// Whether this user, the viewer of a frozen share, has seen every visible record.
@@ -378,6 +387,7 @@ async fn seq_before_current_run(
 
 pub fn open_viewer(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Viewer {
     let viewer = gateway.engine.watch_from(user, &stream.thread, stream.view, stream.start);
+    let viewer = viewer.with_projector(stream.projector);
     match gateway.shares.frozen_at(user) {
         Some(until) => viewer.with_end(until),
         None => viewer,

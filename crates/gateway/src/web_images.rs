@@ -43,9 +43,10 @@ fn has_web_images(entry: &HistoryEntry) -> bool {
 
 /// Replaces the addresses of images by their bytes. An image that cannot be fetched becomes a note for the model.
 async fn fetch_web_images(documents: &WebDocumentReader, mut request: ModelRequest) -> ModelRequest {
-    let mut history = request.history.to_vec();
+    let mut history = request.history.entries().to_vec();
     let mut images_left = IMAGES_MAX;
-    for part in history.iter_mut().rev().flat_map(|entry| entry.parts_mut().iter_mut().rev()) {
+    let with_images = history.iter_mut().filter(|entry| has_web_images(entry)).map(Arc::make_mut);
+    for part in with_images.rev().flat_map(|entry| entry.parts_mut().iter_mut().rev()) {
         let Some(url) = web_address(part).map(str::to_owned) else { continue };
         let file = FileReadRequest { user: request.user.clone(), thread: request.thread.clone(), url };
         *part = match images_left.checked_sub(1) {

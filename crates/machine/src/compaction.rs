@@ -97,7 +97,7 @@ fn start_compaction(thread: &mut ThreadState, definitions: Arc<Definitions>, out
     let Some(policy) = &agent.compaction else { return };
     let Some((run, up_to)) = compaction_range(&thread.fold, policy) else { return };
     let mut history = thread.fold.history(Some(&run), HistoryWindow::default());
-    history.push(HistoryEntry::User { content: vec![ContentPart::text(SUMMARY_PROMPT)] });
+    history.push(Arc::new(HistoryEntry::User { content: vec![ContentPart::text(SUMMARY_PROMPT)] }));
     let model = policy.model.clone().or_else(|| agent.models.first().cloned()).unwrap_or_default();
     let request = ModelRequest {
         user: thread.user.clone(),
@@ -122,7 +122,7 @@ fn compaction_range(thread: &ThreadFold, policy: &CompactionPolicy) -> Option<(T
     let chain = thread.run_chain(None);
     let covered = thread.compacted.as_ref().and_then(|done| chain.iter().position(|past| past.run == done.run));
     let uncovered: &[&PastRun] = chain.get(covered.map_or(0, |index| index + 1)..).unwrap_or_default();
-    let tokens: u64 = uncovered.iter().map(|past| estimate_tokens(&past.entries)).sum();
+    let tokens: u64 = uncovered.iter().map(|past| estimate_tokens(past.entries.iter().map(AsRef::as_ref))).sum();
     let kept = policy.keep_turns.max(1);
     let last = uncovered.len().checked_sub(kept + 1).and_then(|index| uncovered.get(index))?;
     (tokens > policy.after_tokens).then(|| (last.run.clone(), last.last_seq))

@@ -5,25 +5,26 @@ use model::definition::{ClientInstructions, HandoffHistory};
 use model::fold::{HandoffFold, TaskFold};
 use model::history::HistoryEntry;
 use model::thread::split_history_entries;
+use std::sync::Arc;
 
 /// The history of a task's next turn: the thread's entries, then the task's. Each hand-off filters the entries before it, and
 /// the next agent reads the filtered ones only.
-pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
+pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<Arc<HistoryEntry>> {
     let mut entries = prior_entries(run, task);
     let mut included = 0;
     for handoff in &task.handoffs {
         let (own, _) = split_history_entries(task, handoff.after_steps);
         let before = std::mem::replace(&mut included, own.len());
-        entries.extend(own.into_iter().skip(before));
+        entries.extend(own.into_iter().skip(before).map(Arc::new));
         entries = filter_for_handoff(entries, handoff_history(run, handoff));
     }
     // A retry reads what the first attempt read: input that came meanwhile is for the next turn.
     let before = task.steps.len() - usize::from(task.open_step().is_some());
-    entries.extend(split_history_entries(task, before).0.into_iter().skip(included));
+    entries.extend(split_history_entries(task, before).0.into_iter().skip(included).map(Arc::new));
     // Of an earlier run, or of another agent, that allows them. What an input hook has written is the operator's.
     if run.agent_of_task(task).client_instructions == ClientInstructions::Forbidden && task.rewritten_history.is_none()
     {
-        entries.retain(|entry| !matches!(entry, HistoryEntry::System { .. }));
+        entries.retain(|entry| !matches!(**entry, HistoryEntry::System { .. }));
     }
     entries
 }
@@ -35,22 +36,23 @@ fn handoff_history(run: &RunState, handoff: &HandoffFold) -> HandoffHistory {
 }
 
 /// A sub-agent knows only its own input.
-fn prior_entries(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
+fn prior_entries(run: &RunState, task: &TaskFold) -> Vec<Arc<HistoryEntry>> {
     if task.spec.parent_task_id.is_some() {
         return Vec::new();
     }
     // The agent that started the run sets the window, also after a hand-off.
     let window = run.definitions.resolve_agent(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
     let before = task.prior_history.as_ref().map_or(&[][..], |before| &before.entries);
+    let as_read = |entries: &[HistoryEntry]| task.entries_with_file_contents(entries).into_iter().map(Arc::new);
     let own = || {
         let past = run.thread_fold.history(task.spec.previous.as_ref(), window).into_iter();
-        past.chain(task.entries_with_file_contents(before)).collect()
+        past.chain(as_read(before)).collect()
     };
-    task.rewritten_history.as_ref().map_or_else(own, |history| task.entries_with_file_contents(history))
+    task.rewritten_history.as_ref().map_or_else(own, |history| as_read(history).collect())
 }
 
-fn filter_for_handoff(mut entries: Vec<HistoryEntry>, history: HandoffHistory) -> Vec<HistoryEntry> {
-    let is_message = |entry: &HistoryEntry| match entry {
+fn filter_for_handoff(mut entries: Vec<Arc<HistoryEntry>>, history: HandoffHistory) -> Vec<Arc<HistoryEntry>> {
+    let is_message = |entry: &Arc<HistoryEntry>| match **entry {
         HistoryEntry::System { .. }
         | HistoryEntry::User { .. }
         | HistoryEntry::Assistant { .. }
@@ -65,14 +67,16 @@ fn filter_for_handoff(mut entries: Vec<HistoryEntry>, history: HandoffHistory) -
         HandoffHistory::All => {}
         HandoffHistory::Messages => entries.retain(is_message),
         HandoffHistory::Input => {
-            let last = entries.iter().rposition(|entry| matches!(entry, HistoryEntry::User { .. }));
+            let last = entries.iter().rposition(|entry| matches!(**entry, HistoryEntry::User { .. }));
             entries = last.map(|index| entries.swap_remove(index)).into_iter().collect();
         }
     }
     // A raw message refers to its reasoning, which is gone: the provider gets the plain text.
     if history != HandoffHistory::All {
         for entry in &mut entries {
-            if let HistoryEntry::Assistant { raw, .. } = entry {
+            if matches!(**entry, HistoryEntry::Assistant { raw: Some(_), .. })
+                && let HistoryEntry::Assistant { raw, .. } = Arc::make_mut(entry)
+            {
                 *raw = None;
             }
         }

@@ -13,7 +13,7 @@ use model::definition::{Agent, ClientInstructions};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
-use model::history::HistoryEntry;
+use model::history::SharedHistory;
 use model::model_settings::ModelSettings;
 use model::model_turn::{ModelFailure, ModelRequest};
 use model::reference::shown_references;
@@ -54,7 +54,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
     let Some(open) = task.open_step() else { return };
     let (step, attempt) = (open.step, open.attempt);
     let agent = writer.run.agent_of_task(task);
-    let history = history::history_for_turn(writer.run, task);
+    let history = SharedHistory::from(history::history_for_turn(writer.run, task));
     let request = ModelRequest {
         user: writer.run.user.clone(),
         thread: writer.run.thread.clone(),
@@ -63,7 +63,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
         attempt,
         model: writer.run.step_model(task, open),
         instructions: instructions_for_turn(&agent, &history),
-        history: history.into(),
+        history,
         tools: tool_lookup::tool_specs(writer.run, task).into(),
         provider_options: Arc::clone(&agent.options),
         model_settings: Arc::new(turn_settings(&agent, task, step)),
@@ -74,7 +74,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
 }
 
 /// The agent's instructions, and what it is told about references if it has or may get any.
-fn instructions_for_turn(agent: &Agent, history: &[HistoryEntry]) -> String {
+fn instructions_for_turn(agent: &Agent, history: &SharedHistory) -> String {
     let may_cite = !agent.tools.is_empty() || !shown_references(history).is_empty();
     let references = agent.references.instructions().filter(|_| may_cite);
     let texts = [Some(agent.instructions.as_str()), references];

@@ -35,7 +35,7 @@ pub fn check_one_terminal_event(records: &[Record]) -> Result<(), String> {
 }
 
 /// Law 12: every call in a history has exactly one result, and nothing is empty.
-pub fn check_history(entries: &[HistoryEntry]) -> Result<(), String> {
+pub fn check_history<'a>(entries: impl IntoIterator<Item = &'a HistoryEntry>) -> Result<(), String> {
     let mut open: Vec<&CallId> = Vec::new();
     for entry in entries {
         match entry {

@@ -6,6 +6,7 @@ use crate::item::ResultStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
+use std::sync::Arc;
 
 /// History from before a run that its thread's log does not have: the client keeps it, or the thread was forked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,60 @@ pub struct PriorHistory {
     /// Reference groups in it; their numbers stay valid.
     #[serde(rename = "references")]
     pub reference_count: u32,
+}
+
+/// The entries that a turn reads. Those of earlier runs are the thread's own: a turn copies none of them, however long the
+/// conversation is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SharedHistory(Arc<[Arc<HistoryEntry>]>);
+
+impl SharedHistory {
+    pub fn iter(&self) -> SharedEntries<'_> {
+        self.into_iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The entries. Who has to change some of them changes a copy, with [`Arc::make_mut`].
+    pub fn entries(&self) -> &[Arc<HistoryEntry>] {
+        &self.0
+    }
+}
+
+/// Copies entries, for what is stored or leaves the process.
+pub fn to_owned_entries(entries: &[Arc<HistoryEntry>]) -> Vec<HistoryEntry> {
+    entries.iter().map(|entry| HistoryEntry::clone(entry)).collect()
+}
+
+/// Iterates over a [`SharedHistory`].
+pub type SharedEntries<'a> =
+    std::iter::Map<std::slice::Iter<'a, Arc<HistoryEntry>>, fn(&'a Arc<HistoryEntry>) -> &'a HistoryEntry>;
+
+impl<'a> IntoIterator for &'a SharedHistory {
+    type Item = &'a HistoryEntry;
+    type IntoIter = SharedEntries<'a>;
+
+    fn into_iter(self) -> SharedEntries<'a> {
+        self.0.iter().map(|entry| entry)
+    }
+}
+
+impl From<Vec<Arc<HistoryEntry>>> for SharedHistory {
+    fn from(entries: Vec<Arc<HistoryEntry>>) -> Self {
+        Self(entries.into())
+    }
+}
+
+impl From<Vec<HistoryEntry>> for SharedHistory {
+    fn from(entries: Vec<HistoryEntry>) -> Self {
+        entries.into_iter().map(Arc::new).collect::<Vec<_>>().into()
+    }
 }
 
 /// One element of the conversation as the model reads it.

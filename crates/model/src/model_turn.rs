@@ -8,8 +8,7 @@ use crate::content::Annotation;
 use crate::definition::ToolSpec;
 use crate::error::ErrorInfo;
 use crate::event::StopReason;
-use crate::history::HistoryEntry;
-use crate::history::RawItem;
+use crate::history::{RawItem, SharedHistory};
 use crate::id::{TaskId, ThreadId, UserId};
 use crate::json::JsonObject;
 use crate::model_settings::ModelSettings;
@@ -30,7 +29,7 @@ pub struct ModelRequest {
     pub model: String,
     /// The operator's instructions.
     pub instructions: String,
-    pub history: Arc<[HistoryEntry]>,
+    pub history: SharedHistory,
     pub tools: Arc<[ToolSpec]>,
     /// The operator's provider-specific options, merged into the upstream request.
     pub provider_options: Arc<JsonObject>,

@@ -55,7 +55,7 @@ pub const fn reference_group(part: &ContentPart) -> Option<u32> {
 }
 
 /// The groups that a history shows to the model: those in its results, and those that its summary cites.
-pub fn shown_references(history: &[HistoryEntry]) -> BTreeSet<u32> {
+pub fn shown_references<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>) -> BTreeSet<u32> {
     let mut shown = BTreeSet::new();
     for entry in history {
         match entry {

@@ -67,8 +67,8 @@ pub struct PastRun {
     pub previous: Option<TaskId>,
     #[serde(default, rename = "last")]
     pub last_seq: Seq,
-    /// What the model reads of it.
-    pub entries: Vec<HistoryEntry>,
+    /// What the model reads of it. Later turns share them.
+    pub entries: Vec<Arc<HistoryEntry>>,
 }
 
 impl ThreadFold {
@@ -91,12 +91,12 @@ impl ThreadFold {
         self.usage.add(run.total_usage(root));
         self.agent = Some(root.agent.clone());
         let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
-        let entries = history::entries_with_prior_history(root);
+        let entries = history::entries_with_prior_history(root).into_iter().map(Arc::new).collect();
         self.runs.push(Arc::new(PastRun { run: root.id.clone(), previous, last_seq: run.seq, entries }));
     }
 
     /// The history of the chain of runs that ends with `previous`, or with the last run.
-    pub fn history(&self, previous: Option<&TaskId>, window: HistoryWindow) -> Vec<HistoryEntry> {
+    pub fn history(&self, previous: Option<&TaskId>, window: HistoryWindow) -> Vec<Arc<HistoryEntry>> {
         let chain = self.run_chain(previous);
         let compacted = self.compacted.as_ref();
         let compacted = compacted.and_then(|sum| Some((chain.iter().position(|past| past.run == sum.run)?, sum)));
@@ -104,7 +104,7 @@ impl ThreadFold {
         let kept = apply_history_window(recent, window);
         // A window that drops recent runs also drops the summary of the older ones.
         let summary = compacted.filter(|_| kept.len() == recent.len());
-        let summary = summary.map(|(_, sum)| HistoryEntry::Summary { text: sum.summary.clone() });
+        let summary = summary.map(|(_, sum)| Arc::new(HistoryEntry::Summary { text: sum.summary.clone() }));
         summary.into_iter().chain(kept.iter().flat_map(|past| past.entries.iter().cloned())).collect()
     }
 
@@ -145,7 +145,7 @@ fn apply_history_window<'a, 'b>(chain: &'b [&'a PastRun], window: HistoryWindow)
         return chain.get(chain.len().saturating_sub(turns)..).unwrap_or_default();
     };
     let fits = |past: &&&PastRun| {
-        let tokens = estimate_tokens(&past.entries);
+        let tokens = estimate_tokens(past.entries.iter().map(AsRef::as_ref));
         let fits = tokens <= tokens_left;
         tokens_left = tokens_left.saturating_sub(tokens);
         fits

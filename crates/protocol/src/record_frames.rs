@@ -13,6 +13,9 @@ use serde::Serialize;
 use serde_json::Value;
 use sse;
 
+/// A frame with more text reserves its room.
+const LONG_TEXT_BYTES: usize = 32 * 1024;
+
 /// Writes the frames of one record, each straight into the buffer that viewers share.
 #[derive(Debug)]
 pub struct RecordFrames<'a> {
@@ -71,6 +74,14 @@ impl<'a> RecordFrames<'a> {
                 out.extend_from_slice(b"\"}\n");
             }
         });
+    }
+
+    /// Reserves room for the next frame, if it has this much text.
+    pub(crate) fn reserve(&mut self, text_bytes: usize) {
+        if text_bytes > LONG_TEXT_BYTES && self.record.record_count() == 1 {
+            // Some for what is escaped.
+            self.out.reserve(text_bytes + text_bytes / 16 + LONG_TEXT_BYTES);
+        }
     }
 
     /// Every frame is written as the record's last one, which it nearly always is. When another follows, its cursor becomes

@@ -90,15 +90,26 @@ impl UpstreamDialect {
         }
     }
 
-    /// The inputs of calls that the body has only nearly. Other dialects send arguments as texts.
-    pub(crate) fn exact_inputs(self, turn: &ModelRequest, target: &RequestTarget<'_>) -> ExactInputs {
+    /// The text of the request.
+    pub(crate) fn write_request(self, turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
         match self {
-            Self::Responses | Self::Chat => ExactInputs::new(),
-            Self::Messages => messages::exact_inputs(&turn.history, target.origin),
+            Self::Responses => responses::write_request(turn, target),
+            Self::Messages => messages::write_request(turn, target),
+            Self::Chat => chat::write_request(turn, target),
         }
     }
 
-    /// The same body for a service that does not accept its own earlier output.
+    /// The same text for a service that does not accept its own earlier output.
+    pub(crate) fn write_without_reasoning(self, turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
+        let body = self.without_reasoning(self.build_request(turn, target));
+        let exact_inputs = match self {
+            // They send arguments as texts.
+            Self::Responses | Self::Chat => ExactInputs::new(),
+            Self::Messages => messages::exact_inputs(&turn.history, target.origin),
+        };
+        messages::write_body(&body, &exact_inputs)
+    }
+
     pub(crate) fn without_reasoning(self, body: Value) -> Value {
         match self {
             Self::Responses => responses::without_reasoning(body),

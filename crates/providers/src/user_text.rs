@@ -1,24 +1,28 @@
 //! The user's last message in a turn's history, by which scenarios and cassettes are selected.
 
 use model::content::ContentPart;
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, SharedHistory};
+use std::sync::Arc;
 
 /// The user's last message and the entries after it.
 pub(crate) struct LastUserMessage<'a> {
     pub(crate) text: String,
-    pub(crate) entries_since: &'a [HistoryEntry],
+    pub(crate) entries_since: &'a [Arc<HistoryEntry>],
 }
 
 /// An empty message before the whole history, if it has none of the user.
-pub(crate) fn last_user_message(history: &[HistoryEntry]) -> LastUserMessage<'_> {
+pub(crate) fn last_user_message(history: &SharedHistory) -> LastUserMessage<'_> {
     let last = history.iter().enumerate().rev().find_map(|(index, entry)| match entry {
         HistoryEntry::User { content } => Some((index, content)),
         _ => None,
     });
     let Some((index, content)) = last else {
-        return LastUserMessage { text: String::new(), entries_since: history };
+        return LastUserMessage { text: String::new(), entries_since: history.entries() };
     };
-    LastUserMessage { text: untagged_text(content), entries_since: history.get(index + 1..).unwrap_or_default() }
+    LastUserMessage {
+        text: untagged_text(content),
+        entries_since: history.entries().get(index + 1..).unwrap_or_default(),
+    }
 }
 
 /// Tags mark text that the server inserted.

@@ -65,11 +65,15 @@ pub(crate) struct PromptResult<'a> {
     pub(crate) content: Vec<ContentPart>,
 }
 
-pub(crate) fn normalize_history<'a>(history: &'a [HistoryEntry], origin: &str) -> Vec<PromptItem<'a>> {
+pub(crate) fn normalize_history<'a>(
+    history: impl IntoIterator<Item = &'a HistoryEntry>,
+    origin: &str,
+) -> Vec<PromptItem<'a>> {
+    let history: Vec<&'a HistoryEntry> = history.into_iter().collect();
     let mut normalizer = HistoryNormalizer {
         origin,
-        wire_ids: wire_call_ids(history, origin),
-        results: first_results(history),
+        wire_ids: wire_call_ids(&history, origin),
+        results: first_results(&history),
         ..HistoryNormalizer::default()
     };
     for entry in history {
@@ -81,7 +85,7 @@ pub(crate) fn normalize_history<'a>(history: &'a [HistoryEntry], origin: &str) -
 }
 
 /// The id of each call in the request: the provider's own if the call came from there and the id is unique, else ours.
-fn wire_call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a CallId, &'a str> {
+fn wire_call_ids<'a>(history: &[&'a HistoryEntry], origin: &str) -> HashMap<&'a CallId, &'a str> {
     let ids_of = |entry: &'a HistoryEntry| match entry {
         HistoryEntry::Call { call_id, provider_call_id, raw, .. } => {
             let provider_id = provider_call_id.as_deref().filter(|id| !id.is_empty());
@@ -90,7 +94,7 @@ fn wire_call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a C
         _ => None,
     };
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    for (call_id, provider_id) in history.iter().filter_map(ids_of) {
+    for (call_id, provider_id) in history.iter().copied().filter_map(ids_of) {
         for id in [Some(call_id.as_str()), provider_id].into_iter().flatten() {
             *uses.entry(id).or_default() += 1;
         }
@@ -98,10 +102,10 @@ fn wire_call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a C
     let wire_id = |(call_id, provider_id): (&'a CallId, Option<&'a str>)| {
         (call_id, provider_id.filter(|id| uses.get(id) == Some(&1)).unwrap_or(call_id.as_str()))
     };
-    history.iter().filter_map(ids_of).map(wire_id).collect()
+    history.iter().copied().filter_map(ids_of).map(wire_id).collect()
 }
 
-fn first_results(history: &[HistoryEntry]) -> HashMap<&CallId, (ResultStatus, &[ContentPart])> {
+fn first_results<'a>(history: &[&'a HistoryEntry]) -> HashMap<&'a CallId, (ResultStatus, &'a [ContentPart])> {
     let mut results = HashMap::new();
     for entry in history {
         if let HistoryEntry::Result { call_id, status, content } = entry {

@@ -35,7 +35,7 @@ pub use exact_inputs::{ExactInputs, exact_inputs, write_body};
 #[cfg(test)]
 pub(crate) use ingest::MessagesIngest;
 pub use ingest::new_ingest;
-pub use request::{build_request, without_reasoning};
+pub use request::{build_request, without_reasoning, write_request};
 
 use model::json::JsonObject;
 use serde_json::Value;

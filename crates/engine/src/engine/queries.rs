@@ -5,7 +5,7 @@ use crate::load_thread::load_thread;
 use crate::read_records::{for_each_condensed_record, log_head};
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
-use model::history::{HistoryEntry, PriorHistory};
+use model::history::{HistoryEntry, PriorHistory, to_owned_entries};
 use model::json::ExactObject;
 use model::ports::{RunRow, StoreError};
 use model::task::{TaskObject, TaskStatus};
@@ -64,7 +64,7 @@ impl Engine {
     pub async fn history_until(&self, user: &UserId, run: &RunRow) -> Result<PriorHistory, StoreError> {
         let thread = self.load_thread_fold(user, &run.thread).await?;
         Ok(PriorHistory {
-            entries: thread.history(Some(&run.id), HistoryWindow::default()),
+            entries: to_owned_entries(&thread.history(Some(&run.id), HistoryWindow::default())),
             reference_count: thread.reference_count,
         })
     }
@@ -79,10 +79,11 @@ impl Engine {
     ) -> Result<PriorHistory, StoreError> {
         let thread = self.load_thread_fold(user, &run.thread).await?;
         let newest = |turns| thread.history(Some(&run.id), HistoryWindow { turns, tokens: None });
-        let fits = |entries: &Vec<HistoryEntry>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
+        let fits =
+            |entries: &Vec<Arc<HistoryEntry>>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
         let all = newest(None);
         if fits(&all) {
-            return Ok(PriorHistory { entries: all, reference_count: thread.reference_count });
+            return Ok(PriorHistory { entries: to_owned_entries(&all), reference_count: thread.reference_count });
         }
         // Binary search: `few` runs fit, `many` do not.
         let (mut few, mut many) = (0, thread.run_chain(Some(&run.id)).len().max(1));
@@ -95,12 +96,16 @@ impl Engine {
         }
         let mut kept = newest(Some(few));
         if few == 0 {
-            let is_message =
-                |entry: &HistoryEntry| matches!(entry, HistoryEntry::User { .. } | HistoryEntry::Assistant { .. });
+            let is_message = |entry: &Arc<HistoryEntry>| {
+                matches!(**entry, HistoryEntry::User { .. } | HistoryEntry::Assistant { .. })
+            };
             kept = Some(newest(Some(1)).into_iter().filter(is_message).collect()).filter(fits).unwrap_or_default();
         }
         let note = HistoryEntry::Summary { text: OMITTED_HISTORY_NOTE.to_owned() };
-        Ok(PriorHistory { entries: [vec![note], kept].concat(), reference_count: thread.reference_count })
+        Ok(PriorHistory {
+            entries: [vec![note], to_owned_entries(&kept)].concat(),
+            reference_count: thread.reference_count,
+        })
     }
 
     async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<Arc<ThreadFold>, StoreError> {

@@ -8,7 +8,7 @@ use crate::recovery_tracker::recovery_error;
 use machine::{MachineInput, ThreadInput};
 use model::command::StartCommand;
 use model::error::{ErrorCode, ErrorInfo};
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, to_owned_entries};
 use model::limits::RECORD_BYTES_MAX;
 use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
 use std::task::{Context, Poll};
@@ -35,12 +35,13 @@ impl ThreadSession<'_> {
             self.start_run_now(start, row);
             return;
         };
+        let past = self.thread.fold.history(start.previous.as_ref(), agent.history);
         let request = HookRequest {
             user: context.owner.clone(),
             thread: context.thread.clone(),
             run: start.task_id.clone(),
             agent: agent.name,
-            history: [self.thread.fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
+            history: [to_owned_entries(&past), prior_entries(&start)].concat(),
             input: start.input.clone(),
         };
         let answer = ports.hooks.run_hook(&hook, request);

@@ -38,7 +38,7 @@ async fn an_approval_reaches_the_right_one_of_two_sub_agents_after_a_restart() {
         assert_eq!(begun, 3, "{kind:?}: the run and two sub-agents");
         let last = test_engine.models.last_request();
         assert_eq!(last.task, run.task, "{kind:?}");
-        let read = serde_json::to_string(&*last.history).expect("JSON");
+        let read = serde_json::to_string(last.history.entries()).expect("JSON");
         assert!(read.contains("Sunny.") && read.contains("Done."), "{kind:?}: {read}");
     }
 }
@@ -118,7 +118,7 @@ async fn cancelling_a_sub_agent_lets_its_run_continue() {
         test_engine.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
         let stopped = test_engine.task_object(&hangs).await;
         assert_eq!((stopped.status, stopped.reason.as_deref()), (TaskStatus::Cancelled, Some("user")), "{kind:?}");
-        let read = serde_json::to_string(&*test_engine.models.last_request().history).expect("JSON");
+        let read = serde_json::to_string(test_engine.models.last_request().history.entries()).expect("JSON");
         assert!(read.contains("Once upon ") && read.contains("The agent was cancelled."), "{kind:?}: {read}");
         assert!(read.contains("Sunny."), "{kind:?}: its sibling was heard out: {read}");
         assert_eq!(test_engine.models.live_streams(), 0, "{kind:?}: its model was let go");

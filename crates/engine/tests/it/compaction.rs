@@ -57,7 +57,8 @@ async fn history_is_compacted_after_the_run_has_ended() {
         let turn = test_engine.models.requests().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
         let given = turn.expect("it was asked").history;
         let summary = HistoryEntry::Summary { text: "THE SUMMARY".to_owned() };
-        assert_eq!(given[..2], [summary, HistoryEntry::User { content: text_parts("weather") }], "{kind:?}");
+        let begins_with = [&summary, &HistoryEntry::User { content: text_parts("weather") }];
+        assert_eq!(given.iter().take(2).collect::<Vec<_>>(), begins_with, "{kind:?}");
         invariants::check_history(&given).expect("law 12");
         test_engine.wait_idle().await;
         let after = test_engine.read_log(&second.thread).await;
@@ -71,7 +72,7 @@ async fn history_is_compacted_after_the_run_has_ended() {
         let summed = replayed(&after).thread.compacted.expect("summed up");
         assert_eq!(summed.run, second.task, "{kind:?}");
         let asked = test_engine.models.last_request().history;
-        assert!(matches!(asked.first(), Some(HistoryEntry::Summary { .. })), "{kind:?}: {asked:?}");
+        assert!(matches!(asked.iter().next(), Some(HistoryEntry::Summary { .. })), "{kind:?}: {asked:?}");
     }
 }
 
@@ -119,7 +120,7 @@ async fn a_thread_opened_from_the_log_alone_has_the_same_history() {
             given.push(test_engine.models.last_request().history);
         }
         assert_eq!(given[0], given[1], "{kind:?}");
-        assert!(matches!(given[1].first(), Some(HistoryEntry::Summary { .. })), "{kind:?}");
+        assert!(matches!(given[1].iter().next(), Some(HistoryEntry::Summary { .. })), "{kind:?}");
     }
 }
 
@@ -140,7 +141,7 @@ async fn a_run_does_not_wait_for_the_summary() {
         assert!(!test_engine.event_types(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
         let given = test_engine.models.last_request().history;
         assert_eq!(
-            given.first(),
+            given.iter().next(),
             Some(&HistoryEntry::User { content: text_parts("hello") }),
             "{kind:?}: the past as it was"
         );
@@ -160,7 +161,7 @@ async fn a_summary_that_fails_changes_nothing() {
         let third = test_engine.start_run_of("demo", Some(&second.thread), "hello").await;
         assert_eq!(test_engine.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(
-            test_engine.models.last_request().history.first(),
+            test_engine.models.last_request().history.iter().next(),
             Some(&HistoryEntry::User { content: text_parts("hello") }),
             "{kind:?}"
         );

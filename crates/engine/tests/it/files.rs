@@ -17,7 +17,7 @@ fn files(object: &TaskObject) -> &[ProcessedFile] {
 
 /// The first user message of the model's request.
 fn first_user_text(test_engine: &TestEngine) -> Vec<ContentPart> {
-    let Some(HistoryEntry::User { content }) = test_engine.models.last_request().history.first().cloned() else {
+    let Some(HistoryEntry::User { content }) = test_engine.models.last_request().history.iter().next().cloned() else {
         panic!("a user spoke")
     };
     content

@@ -50,14 +50,14 @@ async fn the_history_as_rewritten_by_a_hook_reaches_the_model_also_after_a_crash
             seen.push_str(&utf8_lossy(viewer.next().await.expect("readable").expect("it goes on")));
         }
         drop(viewer);
-        assert_eq!(*test_engine.models.last_request().history, given, "{kind:?}");
+        assert_eq!(test_engine.models.last_request().history, given.to_vec().into(), "{kind:?}");
         let asked = test_engine.hooks.requests().len();
         let test_engine = test_engine.restart().await;
         test_engine.wait_for_event(&run.thread, "task.recovered").await;
         while test_engine.models.requests().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(*test_engine.models.last_request().history, given, "{kind:?}: from the log");
+        assert_eq!(test_engine.models.last_request().history, given.to_vec().into(), "{kind:?}: from the log");
         assert_eq!(
             test_engine.hooks.requests().len(),
             asked,

@@ -25,3 +25,4 @@ mod retries;
 mod runs;
 mod scale;
 mod test_engine;
+mod viewers;

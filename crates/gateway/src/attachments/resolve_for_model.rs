@@ -18,7 +18,7 @@ use model::UserId;
 use model::blob::blob_hash;
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES, ImageUrl};
 use model::error::{ErrorCode, ErrorInfo};
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, SharedHistory};
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::{AttachmentRow, BoxStream, ModelClient, StoreError};
 use model::reference;
@@ -132,8 +132,8 @@ async fn resolve_request(
     let resolver = FileResolver { attachments, user: request.user.clone() };
     let mut lookups = resolver.look_up_files(&request.history).await?;
     let permit = attachments.acquire_model_bytes(lookups.iter().map(FileLookup::bytes_to_read).sum()).await;
-    let mut history = request.history.to_vec();
-    for entry in history.iter_mut().rev() {
+    let mut history = request.history.entries().to_vec();
+    for entry in history.iter_mut().rev().filter(|entry| has_file_refs(entry)).map(Arc::make_mut) {
         if let HistoryEntry::Hosted { raw, .. } = entry
             && generated_image::generated_image(&raw.item).and_then(blob_hash).is_some()
         {
@@ -169,7 +169,7 @@ struct FileResolver<'a> {
 
 impl FileResolver<'_> {
     /// Looks up every file that a history refers to, newest first.
-    async fn look_up_files(&self, history: &[HistoryEntry]) -> Result<VecDeque<FileLookup>, FilesUnavailable> {
+    async fn look_up_files(&self, history: &SharedHistory) -> Result<VecDeque<FileLookup>, FilesUnavailable> {
         let mut lookups = VecDeque::new();
         let mut bytes_left = self.attachments.settings.model_bytes_max;
         for file_ref in history.iter().rev().flat_map(stored_file_refs) {

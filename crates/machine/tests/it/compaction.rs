@@ -33,7 +33,7 @@ fn thread_after(runs: u64) -> (ThreadState, MachineOutput) {
         run: TaskId::from(format!("task_{n}").as_str()),
         previous: n.checked_sub(1).filter(|n| *n > 0).map(|n| TaskId::from(format!("task_{n}").as_str())),
         last_seq: Seq(n * 10),
-        entries: vec![HistoryEntry::User { content: vec![ContentPart::text("hello")] }],
+        entries: vec![Arc::new(HistoryEntry::User { content: vec![ContentPart::text("hello")] })],
     };
     let fold = ThreadFold {
         seq: Seq(runs * 10),

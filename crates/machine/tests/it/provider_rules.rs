@@ -6,7 +6,8 @@ use model::history::HistoryEntry;
 use std::collections::HashSet;
 
 /// Checks that every provider would accept this history. Returns the reason for a rejection.
-pub(crate) fn check_history(history: &[HistoryEntry]) -> Result<(), String> {
+pub(crate) fn check_history<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>) -> Result<(), String> {
+    let history: Vec<&HistoryEntry> = history.into_iter().collect();
     // Some providers do not count the client's system messages as part of the conversation.
     match history.iter().find(|entry| !matches!(entry, HistoryEntry::System { .. })) {
         Some(HistoryEntry::User { .. } | HistoryEntry::Summary { .. }) => {}

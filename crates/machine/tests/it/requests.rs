@@ -136,7 +136,7 @@ fn prior_history_reaches_its_run_and_the_next_and_reference_numbers_continue() {
     sim.finish_tool("call_R1", ToolOutput { block_list: vec![more], ..ToolOutput::default() });
     let shown = format!("{ELSEWHERE} | user:go | call:look | result:more");
     assert_eq!(sim.request_summary(), shown);
-    let read = serde_json::to_string(&sim.model_requests.last().expect("asked").history).expect("JSON");
+    let read = serde_json::to_string(sim.model_requests.last().expect("asked").history.entries()).expect("JSON");
     assert!(read.contains("ID: 8") && !read.contains("ID: 1"), "{read}");
     sim.crash();
     assert_eq!(sim.request_summary(), shown, "the log has it");

@@ -110,6 +110,14 @@ impl Frames {
         }
     }
 
+    /// Reserves room for a frame that is known to be long, unless it is skipped: a buffer that grows step by step copies a
+    /// long frame several times.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.skip == 0 {
+            self.bytes.reserve(bytes);
+        }
+    }
+
     /// Inserts text at this offset of the last record's frames: a frame may depend on whether another one follows.
     pub fn insert(&mut self, at: usize, text: &[u8]) {
         let Some(last) = self.ends.last_mut() else { return };

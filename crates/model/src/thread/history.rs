@@ -17,10 +17,10 @@ const IMAGE_CHARS_ESTIMATE: u64 = 4_000;
 
 /// Estimates the tokens of a history: a quarter of its characters. Providers count differently, and the estimate is
 /// needed before it is known which of them is asked.
-pub fn estimate_tokens(entries: &[HistoryEntry]) -> u64 {
+pub fn estimate_tokens<'a>(entries: impl IntoIterator<Item = &'a HistoryEntry>) -> u64 {
     let inline_chars = |entry: &HistoryEntry| serde_json::to_vec(entry).map_or(0, |bytes| bytes.len()) as u64;
     let external_chars = |entry: &HistoryEntry| entry.parts().iter().map(estimate_external_chars).sum::<u64>();
-    entries.iter().map(|entry| inline_chars(entry) + external_chars(entry)).sum::<u64>() / 4
+    entries.into_iter().map(|entry| inline_chars(entry) + external_chars(entry)).sum::<u64>() / 4
 }
 
 /// Estimates content that the entry only links to.

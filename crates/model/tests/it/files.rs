@@ -152,7 +152,7 @@ fn later_runs_get_the_file_content_and_no_url() {
         for past in &replay.thread.runs {
             let mut parts: Vec<&ContentPart> = Vec::new();
             for entry in &past.entries {
-                if let HistoryEntry::User { content } = entry {
+                if let HistoryEntry::User { content } = &**entry {
                     parts.extend(content);
                 }
             }

@@ -25,7 +25,7 @@ fn past_run(run: &str, previous: Option<&str>, last: u64) -> Arc<PastRun> {
         run: TaskId::from(run),
         previous: previous.map(TaskId::from),
         last_seq: Seq(last),
-        entries: vec![user_message(run)],
+        entries: vec![Arc::new(user_message(run))],
     })
 }
 
@@ -42,7 +42,7 @@ fn thread_of_four_runs() -> ThreadFold {
 
 /// What the model receives, in short.
 fn history_summary(thread: &ThreadFold, previous: Option<&str>, window: HistoryWindow) -> Vec<String> {
-    let word = |entry: HistoryEntry| match entry {
+    let word = |entry: Arc<HistoryEntry>| match &*entry {
         HistoryEntry::Summary { text } => format!("({text})"),
         HistoryEntry::User { content } => {
             serde_json::to_value(&content[0]).unwrap()["text"].as_str().unwrap().to_owned()
@@ -102,7 +102,7 @@ fn a_window_keeps_the_newest_runs_that_fit_without_a_summary_of_the_rest() {
     assert_eq!(history_summary(&thread_of_four_runs(), None, turns(0)), [""; 0]);
     assert_eq!(history_summary(&thread_of_four_runs(), None, turns(2)), ["c", "d"]);
     assert_eq!(history_summary(&thread_of_four_runs(), None, turns(3)), ["a", "c", "d"]);
-    let each = estimate_tokens(&thread_of_four_runs().runs[0].entries);
+    let each = estimate_tokens([&user_message("a")]);
     let fits = |tokens| HistoryWindow { tokens: Some(tokens), ..ALL };
     assert_eq!(history_summary(&thread_of_four_runs(), None, fits(each * 2)), ["c", "d"]);
     assert_eq!(history_summary(&thread_of_four_runs(), None, fits(each * 2 - 1)), ["d"]);

@@ -18,9 +18,10 @@ pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
 use super::wire::{ResponseObject, ResponsesEvent};
-use crate::record_frames::{FrameFormat, RecordFrames, to_json_value};
+use crate::record_frames::{FrameFormat, RecordFrames, to_json_value, write_json};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
+use bytes::{Bytes, BytesMut};
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
@@ -28,6 +29,9 @@ use model::json::ExactObject;
 use model::ports::{Frames, Projection};
 use model::{CallId, Millis, Record, TaskId, ThreadId};
 use serde_json::Value;
+
+/// About the size of a response without its output.
+const OBJECT_BYTES: usize = 4 * 1024;
 
 /// One response of a run.
 #[derive(Clone, Debug)]
@@ -54,7 +58,8 @@ pub struct PendingResponse<'a> {
 struct RunResponses {
     thread: ThreadId,
     segment: u32,
-    response: Option<ResponseBuilder>,
+    /// Boxed: a viewer keeps a projection from before the first record, which has none.
+    response: Option<Box<ResponseBuilder>>,
     request_echo: Value,
     /// The calls that continue after the last pause.
     interrupted_calls: Vec<CallId>,
@@ -104,6 +109,14 @@ impl ResponsesProjection {
         Some(to_json_value(&self.response()?.object(self.reader.fold())))
     }
 
+    /// The JSON text of [`Self::object`], without a value of what may be long.
+    pub fn object_json(&self) -> Option<Bytes> {
+        let object = self.response()?.object(self.reader.fold());
+        let mut out = BytesMut::with_capacity(object.output_bytes() + OBJECT_BYTES);
+        write_json(&mut out, &object);
+        Some(out.freeze())
+    }
+
     /// Whether the response can be retrieved later, as its request says.
     pub fn is_stored(&self) -> bool {
         self.response().is_none_or(ResponseBuilder::is_stored)
@@ -114,7 +127,7 @@ impl ResponsesProjection {
     }
 
     fn response(&self) -> Option<&ResponseBuilder> {
-        self.responses.response.as_ref().filter(|_| self.responses.segment == self.segment)
+        self.responses.response.as_deref().filter(|_| self.responses.segment == self.segment)
     }
 }
 
@@ -157,6 +170,7 @@ struct SegmentFrames<'a> {
 impl ResponsesSink for SegmentFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
         if self.current_segment == self.segment {
+            self.frames.reserve(event.text_bytes());
             self.frames.push(&event.event_type, event);
         }
     }
@@ -247,7 +261,7 @@ impl RunResponses {
         for call in std::mem::take(&mut self.interrupted_calls) {
             response.resume_call(run, &call, out);
         }
-        self.response = Some(response);
+        self.response = Some(Box::new(response));
     }
 }
 

@@ -14,9 +14,10 @@ use model::json::{ExactObject, ExactValue, JsonObject};
 use model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_with::skip_serializing_none;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The label under which the server's own tools are known to clients that declare MCP servers.
 pub const SERVER_LABEL: &str = "headwater";
@@ -80,6 +81,13 @@ impl<'a> ResponsesEvent<'a> {
     pub(super) fn new(event_type: impl Into<Cow<'a, str>>) -> Self {
         Self { event_type: event_type.into(), ..Self::default() }
     }
+
+    /// The size of what may be long.
+    pub(super) fn text_bytes(&self) -> usize {
+        let texts = [self.text, self.part.as_ref().and_then(PartObject::text_of), self.item.map(RawValue::get)];
+        let texts: usize = texts.into_iter().flatten().map(str::len).sum();
+        texts + self.response.map_or(0, ResponseObject::output_bytes)
+    }
 }
 
 /// A response. SDKs validate its shape in every lifecycle event, so every member is always present.
@@ -107,7 +115,7 @@ pub(crate) struct ResponseObject {
     #[serde(skip_deserializing)]
     pub(super) object: &'static str,
     #[serde(skip_deserializing)]
-    pub(super) output: Vec<Box<RawValue>>,
+    pub(super) output: Vec<Arc<SentItem>>,
     pub(super) parallel_tool_calls: Value,
     pub(super) presence_penalty: f64,
     pub(super) previous_response_id: Value,
@@ -130,7 +138,28 @@ pub(crate) struct ResponseObject {
     pub(super) user: Value,
 }
 
+/// An item as it was sent. A response repeats its items, which may be long, so copies of it share them.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct SentItem(Box<RawValue>);
+
+impl SentItem {
+    pub(super) fn new(item: &impl Serialize) -> Arc<Self> {
+        // The keys are texts and the numbers finite, so this cannot fail.
+        Arc::new(Self(to_raw_value(item).unwrap_or_else(|_| RawValue::NULL.to_owned())))
+    }
+
+    pub(super) fn json(&self) -> &RawValue {
+        &self.0
+    }
+}
+
 impl ResponseObject {
+    /// The size of its items.
+    pub(super) fn output_bytes(&self) -> usize {
+        self.output.iter().map(|item| item.json().get().len()).sum()
+    }
+
     /// A response that has just started, to a request that says nothing.
     pub(super) fn initial() -> Self {
         Self {

@@ -3,6 +3,7 @@
 mod client_expectations;
 mod edges;
 pub(crate) mod log;
+mod objects;
 pub(crate) mod order;
 mod order_violations;
 pub(crate) mod scenario_frames;

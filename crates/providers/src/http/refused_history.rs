@@ -5,7 +5,7 @@
 
 use crate::dialect::RefusalScope;
 use model::ThreadId;
-use model::history::{HistoryEntry, RawItem};
+use model::history::{HistoryEntry, RawItem, SharedHistory};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct RefusedHistory(Mutex<RefusalMarks>);
 
 impl RefusedHistory {
     /// Marks the newest item of a refused history.
-    pub(super) fn record_refusal(&self, thread: &ThreadId, origin: &str, history: &[HistoryEntry]) {
+    pub(super) fn record_refusal(&self, thread: &ThreadId, origin: &str, history: &SharedHistory) {
         if let Some(newest) = newest_entry_id(history, origin) {
             self.lock_marks().set((thread.clone(), origin.to_owned()), newest.to_owned());
         }
@@ -32,11 +32,11 @@ impl RefusedHistory {
         &self,
         thread: &ThreadId,
         origin: &str,
-        history: &Arc<[HistoryEntry]>,
+        history: &SharedHistory,
         scope: RefusalScope,
-    ) -> Arc<[HistoryEntry]> {
+    ) -> SharedHistory {
         let mark = self.lock_marks().get(&(thread.clone(), origin.to_owned()));
-        mark.map_or_else(|| Arc::clone(history), |mark| strip_up_to(history, origin, &mark, scope))
+        mark.map_or_else(|| history.clone(), |mark| strip_up_to(history, origin, &mark, scope))
     }
 
     fn lock_marks(&self) -> MutexGuard<'_, RefusalMarks> {
@@ -80,21 +80,24 @@ impl RefusalMarks {
     }
 }
 
-fn newest_entry_id<'a>(history: &'a [HistoryEntry], origin: &str) -> Option<&'a str> {
+fn newest_entry_id<'a>(history: &'a SharedHistory, origin: &str) -> Option<&'a str> {
     let is_from_origin = |entry: &&HistoryEntry| raw_item(entry).is_some_and(|raw| raw.origin == origin);
     history.iter().rfind(is_from_origin).and_then(entry_id)
 }
 
 /// Empties the raw items up to the entry `mark`; text, calls and results stay. If the history does not have the mark, it is
 /// another branch, for which nothing is known.
-fn strip_up_to(history: &Arc<[HistoryEntry]>, origin: &str, mark: &str, scope: RefusalScope) -> Arc<[HistoryEntry]> {
+fn strip_up_to(history: &SharedHistory, origin: &str, mark: &str, scope: RefusalScope) -> SharedHistory {
     let Some(last) = history.iter().rposition(|entry| entry_id(entry) == Some(mark)) else {
-        return Arc::clone(history);
+        return history.clone();
     };
-    let mut entries = history.to_vec();
+    let mut entries = history.entries().to_vec();
     for entry in entries.iter_mut().take(last + 1) {
-        let is_refused = scope == RefusalScope::AllItems || matches!(entry, HistoryEntry::Reasoning { .. });
-        if let Some(raw) = raw_item_mut(entry).filter(|raw| is_refused && raw.origin == origin) {
+        let is_refused = scope == RefusalScope::AllItems || matches!(**entry, HistoryEntry::Reasoning { .. });
+        if is_refused
+            && raw_item(entry).is_some_and(|raw| raw.origin == origin)
+            && let Some(raw) = raw_item_mut(Arc::make_mut(entry))
+        {
             strip_raw_item(&mut raw.item);
         }
     }

@@ -72,7 +72,7 @@ fn turn(kind: UpstreamDialect, first: u32) -> Vec<HistoryEntry> {
     ]
 }
 
-fn body(kind: UpstreamDialect, history: &[HistoryEntry]) -> Value {
+fn body(kind: UpstreamDialect, history: &SharedHistory) -> Value {
     let request = ModelRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -81,7 +81,7 @@ fn body(kind: UpstreamDialect, history: &[HistoryEntry]) -> Value {
         attempt: 1,
         model: "up/o1".to_owned(),
         instructions: String::new(),
-        history: history.into(),
+        history: history.clone(),
         tools: Arc::default(),
         provider_options: Arc::default(),
         model_settings: Arc::default(),
@@ -94,8 +94,9 @@ fn a_later_turn_sends_at_once_what_was_accepted_after_the_refusal() {
     for kind in UpstreamDialect::ALL {
         let mut history = turn(kind, 1);
         history.push(user("next"));
+        let history = SharedHistory::from(history);
         let mark = newest_entry_id(&history, HERE).unwrap();
-        let left = strip_up_to(&history.clone().into(), HERE, mark, kind.refusal_scope());
+        let left = strip_up_to(&history, HERE, mark, kind.refusal_scope());
         assert_eq!(body(kind, &left), kind.without_reasoning(body(kind, &history)), "{kind:?}");
         assert!(body(kind, &history).to_string().contains("blob"), "{kind:?}: there was nothing to leave out");
     }
@@ -105,9 +106,10 @@ fn a_later_turn_sends_at_once_what_was_accepted_after_the_refusal() {
 fn items_newer_than_the_refusal_are_sent_unchanged() {
     for kind in UpstreamDialect::ALL {
         let old = turn(kind, 1);
-        let both: Vec<HistoryEntry> = old.iter().cloned().chain(turn(kind, 5)).collect();
-        let left = strip_up_to(&both.clone().into(), HERE, newest_entry_id(&old, HERE).unwrap(), kind.refusal_scope());
-        assert_eq!(left[old.len()..], both[old.len()..], "{kind:?}");
+        let both: SharedHistory = [old.clone(), turn(kind, 5)].concat().into();
+        let old = SharedHistory::from(old);
+        let left = strip_up_to(&both, HERE, newest_entry_id(&old, HERE).unwrap(), kind.refusal_scope());
+        assert_eq!(left.entries()[old.len()..], both.entries()[old.len()..], "{kind:?}");
         let text = body(kind, &left).to_string();
         let blobs: Vec<bool> = (1..=7).map(|number| text.contains(&format!("blob {number}"))).collect();
         let signed = kind == UpstreamDialect::Chat;
@@ -124,20 +126,20 @@ fn items_of_other_origins_are_not_affected() {
         id: id.into(),
         raw: RawItem { origin: "there".to_owned(), item: json!({"blob": 1}) },
     };
-    let history: Arc<[HistoryEntry]> =
+    let history: SharedHistory =
         vec![elsewhere("rs_R1"), thought(UpstreamDialect::Responses, 2), elsewhere("rs_R3"), user("hi")].into();
     assert_eq!(newest_entry_id(&history, HERE), Some("rs_R2"));
     assert_eq!(newest_entry_id(&history, "nowhere"), None);
     let left = strip_up_to(&history, HERE, "rs_R2", RefusalScope::AllItems);
-    assert_eq!(left[0], history[0]);
-    assert_eq!(raw_item(&left[1]).unwrap().item, json!({"id": "rs_2"}));
+    assert_eq!(left.entries()[0], history.entries()[0]);
+    assert_eq!(raw_item(&left.entries()[1]).unwrap().item, json!({"id": "rs_2"}));
     assert_eq!(strip_up_to(&history, HERE, "rs_R9", RefusalScope::AllItems), history, "a mark of another branch");
 }
 
 #[test]
 fn a_refusal_is_remembered_per_thread_and_origin() {
     let refused = RefusedHistory::default();
-    let history: Arc<[HistoryEntry]> = turn(UpstreamDialect::Responses, 1).into();
+    let history: SharedHistory = turn(UpstreamDialect::Responses, 1).into();
     let (one, two) = (ThreadId::from("thr_1"), ThreadId::from("thr_2"));
     let readable =
         |thread: &ThreadId, origin: &str| refused.strip_refused(thread, origin, &history, RefusalScope::AllItems);

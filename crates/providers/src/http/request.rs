@@ -7,6 +7,7 @@ use super::retry_after::parse_retry_after_ms;
 use super::secrets::TurnSecrets;
 use super::transport::ResponseBody;
 use super::turn_timeouts::TurnTimeouts;
+use bytes::Bytes;
 use heavy_work::run_in_place_if;
 use http::Response;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -17,7 +18,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use upstream::RequestTarget;
-use upstream::messages::{ExactInputs, write_body};
 
 /// How much of an error response is read.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -26,12 +26,9 @@ const STREAM_TYPES: [&str; 4] = ["text/event-stream", "", "text/plain", "applica
 
 pub(super) struct PreparedRequest {
     pub(super) headers: HeaderMap,
-    pub(super) body: Value,
-    exact_inputs: ExactInputs,
+    pub(super) body: Bytes,
     /// Recorded in the raw items of the response.
     pub(super) origin: String,
-    /// Writing it takes time.
-    is_long: bool,
 }
 
 /// Builds the request of a turn. Adds the provider's options to the turn, and omits what the service is known to refuse.
@@ -56,15 +53,23 @@ pub(super) async fn prepare_request(
     }
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let model = turn.model.split_once('/').map_or(turn.model.as_str(), |(_, model)| model);
-    let origin = item_origin(shared, key.as_deref(), model);
+    let origin = item_origin(shared, key.as_deref(), model_name(turn));
     turn.history =
         shared.refused_history.strip_refused(&turn.thread, &origin, &turn.history, settings.dialect.refusal_scope());
-    let target = RequestTarget { model, origin: &origin, store: false };
-    let is_long = is_long_history(&turn.history);
-    let body = run_in_place_if(is_long, || settings.dialect.build_request(turn, &target));
-    let exact_inputs = settings.dialect.exact_inputs(turn, &target);
-    Ok(PreparedRequest { headers, body, exact_inputs, origin, is_long })
+    let body = run_in_place_if(is_long_history(&turn.history), || {
+        settings.dialect.write_request(turn, &request_target(turn, &origin))
+    });
+    Ok(PreparedRequest { headers, body: body.into(), origin })
+}
+
+/// What the request of a turn is built for.
+pub(super) fn request_target<'a>(turn: &'a ModelRequest, origin: &'a str) -> RequestTarget<'a> {
+    RequestTarget { model: model_name(turn), origin, store: false }
+}
+
+/// Without the provider.
+fn model_name(turn: &ModelRequest) -> &str {
+    turn.model.split_once('/').map_or(turn.model.as_str(), |(_, model)| model)
 }
 
 /// The agent's options replace the provider's.
@@ -127,8 +132,7 @@ pub(super) async fn send_request(
     secrets: &TurnSecrets,
 ) -> Result<Response<ResponseBody>, ModelFailure> {
     let source = FailureSource::from_inner(shared);
-    let body = run_in_place_if(prepared.is_long, || write_body(&prepared.body, &prepared.exact_inputs));
-    let posting = shared.client.0.post(&shared.uri, &prepared.headers, body.into());
+    let posting = shared.client.0.post(&shared.uri, &prepared.headers, prepared.body.clone());
     let response = timeouts.timeout(&source, posting).await?;
     let response = response.map_err(|error| source.request_failed(&error))?;
     let status = response.status();

@@ -131,7 +131,8 @@ async fn open_response(
     let mut timeouts = TurnTimeouts::new(shared.settings.timeouts);
     let mut prepared = timeouts.timeout(&source, request::prepare_request(shared, request, secrets)).await??;
     *cassette = shared.settings.cassette_dir.as_deref().map(|folder| {
-        let mut body = prepared.body.clone();
+        let target = request::request_target(request, &prepared.origin);
+        let mut body = shared.settings.dialect.build_request(request, &target);
         secrets.redact_json(&mut body);
         let user_text = secrets.redact(&last_user_message(&request.history).text);
         let kind = shared.settings.dialect.config_name();
@@ -146,7 +147,8 @@ async fn open_response(
             shared.refused_history.record_refusal(&request.thread, &prepared.origin, &request.history);
             let resent = json!({"type": "headwater.history_resent", "reason": failure.error.message});
             *note = Some(ModelEvent::Delta(ModelDelta::Unknown(resent)));
-            prepared.body = shared.settings.dialect.without_reasoning(prepared.body);
+            let target = request::request_target(request, &prepared.origin);
+            prepared.body = shared.settings.dialect.write_without_reasoning(request, &target).into();
             timeouts.restart_first_byte();
             request::send_request(shared, &prepared, &timeouts, secrets).await?
         }

@@ -6,6 +6,7 @@ use crate::http::{
 use futures_util::FutureExt as _;
 use futures_util::stream::StreamExt as _;
 use http_body_util::Full;
+use model::history::SharedHistory;
 
 const WARM_UP_DELTAS: usize = 100;
 const DELTAS: usize = 1000;
@@ -35,7 +36,7 @@ fn reading_turn(dialect: UpstreamDialect, body: String) -> HttpTurn {
         attempt: 1,
         model: "up/m".to_owned(),
         instructions: String::new(),
-        history: Arc::new([]),
+        history: SharedHistory::default(),
         tools: Arc::new([]),
         provider_options: Arc::default(),
         model_settings: Arc::default(),

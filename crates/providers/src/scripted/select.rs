@@ -102,7 +102,7 @@ struct MatchContext<'a> {
     /// The second half of `provider/model`.
     model: &'a str,
     user_text: String,
-    entries_since: &'a [HistoryEntry],
+    entries_since: Vec<&'a HistoryEntry>,
     /// The first tool of the request that the file does not name.
     tool: Option<&'a str>,
 }
@@ -113,6 +113,7 @@ impl<'a> MatchContext<'a> {
         let model = request.model.split_once('/').map_or(request.model.as_str(), |(_, model)| model);
         let tool =
             request.tools.iter().map(|tool| tool.name.as_str()).find(|name| !scenarios.called_tools.contains(*name));
+        let entries_since = entries_since.iter().map(AsRef::as_ref).collect();
         Self { model, user_text: text, entries_since, tool }
     }
 
@@ -124,8 +125,8 @@ impl<'a> MatchContext<'a> {
     /// Turns whose tools were answered, since the last user message or hand-off.
     fn answered_turns(&self) -> usize {
         let turns = self.entries_since.chunk_by(|a, b| is_result(a) == is_result(b));
-        let results = turns.filter(|group| group.first().is_some_and(is_result));
-        let has_handoff = |group: &&[HistoryEntry]| group.iter().any(|entry| self.is_handoff_result(entry));
+        let results = turns.filter(|group| group.first().is_some_and(|entry| is_result(entry)));
+        let has_handoff = |group: &&[&HistoryEntry]| group.iter().any(|entry| self.is_handoff_result(entry));
         results.rev().take_while(|group| !has_handoff(group)).count()
     }
 
@@ -161,7 +162,7 @@ impl<'a> MatchContext<'a> {
 
     fn placeholder_values(&self, scenario: &Scenario) -> Vec<String> {
         let captures = scenario.pattern.as_ref().and_then(|pattern| pattern.captures(&self.user_text));
-        let reference = last_reference_id(self.entries_since).map(|id| id.to_string());
+        let reference = last_reference_id(&self.entries_since).map(|id| id.to_string());
         let result = self.last_result().map(|(_, content)| untagged_text(content));
         scenario.placeholders.resolve_values(|value, name| match value {
             REF_INDEX => reference.as_deref(),
@@ -177,7 +178,7 @@ fn is_result(entry: &HistoryEntry) -> bool {
 }
 
 /// The id of the last reference group in a tool's result.
-fn last_reference_id(entries: &[HistoryEntry]) -> Option<u32> {
+fn last_reference_id(entries: &[&HistoryEntry]) -> Option<u32> {
     entries.iter().rev().find_map(|entry| match entry {
         HistoryEntry::Result { content, .. } => content.iter().rev().find_map(|part| match part {
             ContentPart::Text { id, .. } | ContentPart::ImageUrl { id, .. } => *id,

@@ -54,7 +54,7 @@ pub(crate) fn ended(status: ResultStatus, text: &str) -> HistoryEntry {
 }
 
 /// A request to this model with these tools.
-pub(crate) fn asked(model: &str, history: impl Into<Arc<[HistoryEntry]>>, tools: &[&str]) -> ModelRequest {
+pub(crate) fn asked(model: &str, history: impl Into<Vec<HistoryEntry>>, tools: &[&str]) -> ModelRequest {
     let spec = |name: &&str| ToolSpec {
         name: (*name).to_owned(),
         description: String::new(),
@@ -63,7 +63,7 @@ pub(crate) fn asked(model: &str, history: impl Into<Arc<[HistoryEntry]>>, tools:
     ModelRequest { model: model.to_owned(), tools: tools.iter().map(spec).collect(), ..request(history) }
 }
 
-pub(crate) fn request(history: impl Into<Arc<[HistoryEntry]>>) -> ModelRequest {
+pub(crate) fn request(history: impl Into<Vec<HistoryEntry>>) -> ModelRequest {
     ModelRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -72,19 +72,19 @@ pub(crate) fn request(history: impl Into<Arc<[HistoryEntry]>>) -> ModelRequest {
         attempt: 1,
         model: "scripted/demo".to_owned(),
         instructions: String::new(),
-        history: history.into(),
+        history: history.into().into(),
         tools: Arc::default(),
         provider_options: Arc::default(),
         model_settings: Arc::default(),
     }
 }
 
-pub(crate) async fn events(models: &dyn ModelClient, history: impl Into<Arc<[HistoryEntry]>>) -> Vec<ModelEvent> {
+pub(crate) async fn events(models: &dyn ModelClient, history: impl Into<Vec<HistoryEntry>>) -> Vec<ModelEvent> {
     models.stream_turn(request(history)).collect().await
 }
 
 /// The events of a turn, one line each.
-pub(crate) async fn played(models: &dyn ModelClient, history: impl Into<Arc<[HistoryEntry]>>) -> Vec<String> {
+pub(crate) async fn played(models: &dyn ModelClient, history: impl Into<Vec<HistoryEntry>>) -> Vec<String> {
     events(models, history).await.iter().map(line).collect()
 }
 

@@ -17,6 +17,7 @@ use super::reasoning::ReasoningDetails;
 use super::settings;
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, summary_text};
 use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
+use crate::request_list::{ListText, RequestList};
 use crate::settings::combined_instructions;
 use crate::tool_name::sanitize_tool_name;
 use crate::{RequestTarget, json, options};
@@ -24,7 +25,9 @@ use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::definition::ToolSpec;
 use model::json::JsonObject;
 use model::model_turn::ModelRequest;
+use serde::Serialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// The name of a tool that the model called without one.
@@ -37,16 +40,27 @@ const INVALID_ARGUMENTS_KEY: &str = "_invalid";
 const CALL_ID_CHARS: usize = 9;
 const CALL_ID_ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
+const MESSAGES_FIELD: &str = "messages";
+
 /// The request for a turn.
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
-    let history = normalize_history(&turn.history, target.origin);
-    let mut messages = ChatMessagesBuilder { call_ids: wire_call_ids(&history), ..ChatMessagesBuilder::default() };
-    for item in &history {
-        messages.push_item(item);
-    }
+    let (mut fields, mut messages) = (build_fields(turn, target), Vec::new());
+    push_messages(turn, target, &mut messages);
+    fields.insert(MESSAGES_FIELD.to_owned(), messages.into());
+    Value::Object(fields)
+}
+
+/// The text of [`build_request`].
+pub fn write_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
+    let mut messages = ListText::default();
+    push_messages(turn, target, &mut messages);
+    messages.into_body(MESSAGES_FIELD, &build_fields(turn, target))
+}
+
+/// All but the messages.
+fn build_fields(turn: &ModelRequest, target: &RequestTarget<'_>) -> JsonObject {
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
-    body.insert("messages".to_owned(), messages.into_messages(&combined_instructions(turn)).into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     let tools: Vec<Value> = turn.tools.iter().map(tool_json).collect();
@@ -56,7 +70,23 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     settings::apply_settings(&mut body, turn, target.model);
     options::merge_options(&mut body, &turn.provider_options, &[]);
     body.retain(|_, value| !value.is_null());
-    Value::Object(body)
+    body
+}
+
+fn push_messages(turn: &ModelRequest, target: &RequestTarget<'_>, messages: &mut impl RequestList) {
+    let history = normalize_history(&turn.history, target.origin);
+    let instructions = combined_instructions(turn);
+    let system = history.iter().filter_map(|item| if let PromptItem::System(text) = item { Some(*text) } else { None });
+    let system = std::iter::once(instructions.as_str()).filter(|text| !text.is_empty()).chain(system);
+    let system: Vec<&str> = system.collect();
+    if !system.is_empty() {
+        messages.push(&TextMessage { content: &system.join("\n\n"), role: "system" });
+    }
+    let mut builder = ChatMessagesBuilder::new(wire_call_ids(&history), messages);
+    for item in &history {
+        builder.push_item(item);
+    }
+    builder.finish();
 }
 
 /// The same request without reasoning and its signatures. To be tried once after `history_refused`.
@@ -82,33 +112,72 @@ fn tool_json(tool: &ToolSpec) -> Value {
     }})
 }
 
+/// A message whose members are in alphabetical order, as those of a value are.
+#[derive(Serialize)]
+struct TextMessage<'a> {
+    content: &'a str,
+    role: &'static str,
+}
+
+#[derive(Serialize)]
+struct PartsMessage {
+    content: Vec<Value>,
+    role: &'static str,
+}
+
+#[derive(Serialize)]
+struct AssistantMessage<'a> {
+    content: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning_content: &'a str,
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    reasoning_details: &'a [Value],
+    role: &'static str,
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    tool_calls: &'a [Value],
+}
+
 /// The complete messages, then a pending user message, then a pending assistant message.
-#[derive(Default)]
-struct ChatMessagesBuilder<'a> {
+struct ChatMessagesBuilder<'a, L> {
     call_ids: HashMap<&'a str, String>,
-    system: Vec<&'a str>,
-    messages: Vec<Value>,
-    pending_user: Vec<UserPart>,
+    messages: &'a mut L,
+    /// Of the last complete message.
+    last_role: Option<&'static str>,
+    pending_user: Vec<UserPart<'a>>,
     pending_texts: Vec<&'a str>,
     pending_calls: Vec<Value>,
     pending_reasoning: String,
     pending_details: ReasoningDetails,
 }
 
-enum UserPart {
-    Text(String),
+enum UserPart<'a> {
+    Text(Cow<'a, str>),
     Image(Value),
     File(Value),
 }
 
-impl<'a> ChatMessagesBuilder<'a> {
-    fn push_item(&mut self, item: &PromptItem<'a>) {
+impl<'a, L: RequestList> ChatMessagesBuilder<'a, L> {
+    fn new(call_ids: HashMap<&'a str, String>, messages: &'a mut L) -> Self {
+        Self {
+            call_ids,
+            messages,
+            last_role: None,
+            pending_user: Vec::new(),
+            pending_texts: Vec::new(),
+            pending_calls: Vec::new(),
+            pending_reasoning: String::new(),
+            pending_details: ReasoningDetails::default(),
+        }
+    }
+
+    fn push_item(&mut self, item: &'a PromptItem<'a>) {
         match item {
             PromptItem::Summary(text) => {
                 self.flush_assistant();
-                self.pending_user.push(UserPart::Text(summary_text(text)));
+                self.pending_user.push(UserPart::Text(summary_text(text).into()));
             }
-            PromptItem::System(text) => self.system.push(text),
+            // The first message has it.
+            PromptItem::System(_) => {}
             PromptItem::User(parts) => {
                 self.flush_assistant();
                 self.pending_user.extend(user_parts(parts.iter().map(AsRef::as_ref)));
@@ -146,29 +215,38 @@ impl<'a> ChatMessagesBuilder<'a> {
         tool_call
     }
 
-    fn push_result(&mut self, result: &PromptResult<'a>) {
+    fn push_result(&mut self, result: &'a PromptResult<'a>) {
         self.flush_assistant();
-        let mut lines: Vec<String> = Vec::new();
-        let mut attachments: Vec<UserPart> = Vec::new();
+        let mut lines: Vec<Cow<'a, str>> = Vec::new();
+        let mut attachments: Vec<UserPart<'a>> = Vec::new();
         for part in user_parts(&result.content) {
             match part {
                 UserPart::Text(text) => lines.push(text),
                 UserPart::Image(part) => {
-                    lines.push("[image]".to_owned());
+                    lines.push("[image]".into());
                     attachments.push(UserPart::Image(part));
                 }
                 UserPart::File(part) => {
-                    lines.push("[file]".to_owned());
+                    lines.push("[file]".into());
                     attachments.push(UserPart::File(part));
                 }
             }
         }
         let (id, name) = (self.wire_call_id(&result.call), sanitize_tool_name(result.call.name, UNNAMED_TOOL));
-        self.messages.push(json!({ "role": "tool", "tool_call_id": id, "content": lines.join("\n") }));
+        self.push_message("tool", &json!({ "role": "tool", "tool_call_id": id, "content": lines.join("\n") }));
         if !attachments.is_empty() {
-            self.pending_user.push(UserPart::Text(format!("What {name} gave beside its text:")));
+            self.pending_user.push(UserPart::Text(format!("What {name} gave beside its text:").into()));
             self.pending_user.append(&mut attachments);
         }
+    }
+
+    /// The first message is the user's.
+    fn push_message(&mut self, role: &'static str, message: &impl Serialize) {
+        if self.last_role.is_none() && role != "user" {
+            self.messages.push(&TextMessage { content: CONTINUE_PROMPT, role: "user" });
+        }
+        self.messages.push(message);
+        self.last_role = Some(role);
     }
 
     /// Reasoning alone makes no message.
@@ -180,19 +258,14 @@ impl<'a> ChatMessagesBuilder<'a> {
             return;
         }
         self.flush_user();
-        let mut message = JsonObject::new();
-        message.insert("role".to_owned(), "assistant".into());
-        message.insert("content".to_owned(), if texts.is_empty() { Value::Null } else { texts.join("\n\n").into() });
-        if !reasoning.is_empty() {
-            message.insert("reasoning_content".to_owned(), reasoning.into());
-        }
-        if !details.blocks.is_empty() {
-            message.insert("reasoning_details".to_owned(), details.blocks.into());
-        }
-        if !calls.is_empty() {
-            message.insert("tool_calls".to_owned(), calls.into());
-        }
-        self.messages.push(Value::Object(message));
+        let message = AssistantMessage {
+            content: (!texts.is_empty()).then(|| join_texts(&texts)),
+            reasoning_content: &reasoning,
+            reasoning_details: &details.blocks,
+            role: "assistant",
+            tool_calls: &calls,
+        };
+        self.push_message("assistant", &message);
     }
 
     fn flush_user(&mut self) {
@@ -201,33 +274,33 @@ impl<'a> ChatMessagesBuilder<'a> {
             return;
         }
         let texts: Option<Vec<&str>> = parts.iter().map(UserPart::as_text).collect();
-        let content: Value = match texts {
-            Some(texts) => texts.join("\n\n").into(),
-            None => parts.into_iter().map(UserPart::into_part).collect(),
-        };
-        self.messages.push(json!({ "role": "user", "content": content }));
+        match texts {
+            Some(texts) => self.push_message("user", &TextMessage { content: &join_texts(&texts), role: "user" }),
+            None => {
+                let content = parts.into_iter().map(UserPart::into_part).collect();
+                self.push_message("user", &PartsMessage { content, role: "user" });
+            }
+        }
     }
 
-    fn into_messages(mut self, instructions: &str) -> Vec<Value> {
+    fn finish(mut self) {
         self.flush_assistant();
         self.flush_user();
-        let continue_message = || json!({ "role": "user", "content": CONTINUE_PROMPT });
-        if self.messages.first().and_then(message_role) != Some("user") {
-            self.messages.insert(0, continue_message());
+        if self.last_role.is_none_or(|role| role == "assistant") {
+            self.messages.push(&TextMessage { content: CONTINUE_PROMPT, role: "user" });
         }
-        if self.messages.last().and_then(message_role) == Some("assistant") {
-            self.messages.push(continue_message());
-        }
-        let system = std::iter::once(instructions).filter(|text| !text.is_empty()).chain(self.system);
-        let system: Vec<&str> = system.collect();
-        if !system.is_empty() {
-            self.messages.insert(0, json!({ "role": "system", "content": system.join("\n\n") }));
-        }
-        self.messages
     }
 }
 
-impl UserPart {
+/// Most messages are one text, which is not copied.
+fn join_texts<'a>(texts: &[&'a str]) -> Cow<'a, str> {
+    match texts {
+        [text] => Cow::Borrowed(text),
+        texts => texts.join("\n\n").into(),
+    }
+}
+
+impl UserPart<'_> {
     fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -243,16 +316,13 @@ impl UserPart {
     }
 }
 
-fn message_role(message: &Value) -> Option<&str> {
-    json::str_field(message, "role")
-}
-
 /// Joins adjacent texts.
-fn user_parts<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<UserPart> {
-    let mut user_parts: Vec<UserPart> = Vec::new();
+fn user_parts<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<UserPart<'a>> {
+    let mut user_parts: Vec<UserPart<'a>> = Vec::new();
     for part in parts {
         match (user_parts.last_mut(), user_part(part)) {
             (Some(UserPart::Text(text)), UserPart::Text(more)) => {
+                let text = text.to_mut();
                 text.push('\n');
                 text.push_str(&more);
             }
@@ -262,9 +332,9 @@ fn user_parts<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<UserP
     user_parts
 }
 
-fn user_part(part: &ContentPart) -> UserPart {
+fn user_part(part: &ContentPart) -> UserPart<'_> {
     match part {
-        ContentPart::Text { text, .. } => UserPart::Text(text.clone()),
+        ContentPart::Text { text, .. } => UserPart::Text(text.as_str().into()),
         ContentPart::ImageUrl { image_url, .. } => match ImageSource::from_url(&image_url.url) {
             ImageSource::Remote(url) | ImageSource::Inline { url, .. } => {
                 let mut image = json!({ "url": url });
@@ -274,14 +344,14 @@ fn user_part(part: &ContentPart) -> UserPart {
                 }
                 UserPart::Image(json!({ "type": "image_url", "image_url": image }))
             }
-            ImageSource::Unavailable => UserPart::Text(image_url.placeholder()),
+            ImageSource::Unavailable => UserPart::Text(image_url.placeholder().into()),
         },
         ContentPart::File { file } => file_user_part(file),
     }
 }
 
 /// Only inline PDFs and images can be sent: services of this dialect fetch no files.
-fn file_user_part(file: &FileRef) -> UserPart {
+fn file_user_part(file: &FileRef) -> UserPart<'_> {
     match file.url.as_deref().map(ImageSource::from_url) {
         Some(ImageSource::Inline { url, media_type, .. }) if IMAGE_MEDIA_TYPES.contains(&media_type) => {
             UserPart::Image(json!({ "type": "image_url", "image_url": { "url": url } }))
@@ -290,7 +360,7 @@ fn file_user_part(file: &FileRef) -> UserPart {
             let file = json!({ "filename": file_name_or_default(file), "file_data": url });
             UserPart::File(json!({ "type": "file", "file": file }))
         }
-        _ => UserPart::Text(file_placeholder(file)),
+        _ => UserPart::Text(file_placeholder(file).into()),
     }
 }
 

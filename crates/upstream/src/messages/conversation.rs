@@ -11,7 +11,7 @@ use super::wire::{PromptMessage, PromptRole, block_type, is_thinking_block, is_t
 use crate::content_parts::summary_text;
 use crate::history::{PromptItem, normalize_history};
 use crate::json;
-use model::history::HistoryEntry;
+use model::history::SharedHistory;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ const CONTINUE_PROMPT: &str = "Go on.";
 /// Stands in for a user message at the beginning.
 const OMITTED_HISTORY_NOTE: &str = "(What was said before this is not shown.)";
 
-pub(super) fn build_messages(history: &[HistoryEntry], origin: &str) -> Vec<PromptMessage> {
+pub(super) fn build_messages(history: &SharedHistory, origin: &str) -> Vec<PromptMessage> {
     let mut messages = Vec::new();
     for item in normalize_history(history, origin) {
         let (role, blocks) = to_blocks(item);

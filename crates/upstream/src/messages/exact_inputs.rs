@@ -4,7 +4,7 @@
 use super::wire::is_tool_use;
 use crate::history::{PromptItem, normalize_history};
 use crate::json::str_field;
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, SharedHistory};
 use model::json::ExactValue;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Inputs by the id of their call.
 pub type ExactInputs = BTreeMap<String, ExactValue>;
 
-pub fn exact_inputs(history: &[HistoryEntry], origin: &str) -> ExactInputs {
+pub fn exact_inputs(history: &SharedHistory, origin: &str) -> ExactInputs {
     let is_changed = |entry: &HistoryEntry| match entry {
         HistoryEntry::Call { arguments, .. } => changed_arguments(arguments).is_some(),
         _ => false,
@@ -34,9 +34,9 @@ fn changed_arguments(arguments: &str) -> Option<ExactValue> {
 }
 
 /// The text of a body.
-pub fn write_body(body: &Value, inputs: &ExactInputs) -> String {
+pub fn write_body(body: &Value, inputs: &ExactInputs) -> Vec<u8> {
     if inputs.is_empty() {
-        return body.to_string();
+        return serde_json::to_vec(body).unwrap_or_default();
     }
     let mut exact = ExactValue::from(body.clone());
     let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
@@ -50,7 +50,7 @@ pub fn write_body(body: &Value, inputs: &ExactInputs) -> String {
             }
         }
     }
-    exact.to_string()
+    exact.to_string().into()
 }
 
 fn member_list<'a>(value: &'a mut ExactValue, name: &str) -> &'a mut [ExactValue] {
@@ -77,7 +77,7 @@ mod tests {
             raw: None,
         };
         let exact = r#"{"a":[1e2,-0],"n":18446744073709551617}"#;
-        let history = [call("call_1", exact), call("call_2", r#"{"n":1}"#), call("call_3", "[1e2]")];
+        let history = vec![call("call_1", exact), call("call_2", r#"{"n":1}"#), call("call_3", "[1e2]")].into();
         let inputs = exact_inputs(&history, "o");
         let [(id, input)] = inputs.iter().collect::<Vec<_>>()[..] else { panic!("{inputs:?}") };
         assert_eq!(input.to_string(), exact);
@@ -87,7 +87,7 @@ mod tests {
         let expected = body.to_string();
         let last = expected.rfind(r#"{"n":1}"#).unwrap();
         let expected = format!("{}{exact}{}", &expected[..last], &expected[last + r#"{"n":1}"#.len()..]);
-        assert_eq!(write_body(&body, &inputs), expected);
-        assert_eq!(write_body(&body, &ExactInputs::new()), body.to_string());
+        assert_eq!(write_body(&body, &inputs), expected.as_bytes());
+        assert_eq!(write_body(&body, &ExactInputs::new()), body.to_string().as_bytes());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cache_control::PromptCachePolicy;
 use super::conversation::build_messages;
+use super::exact_inputs::{exact_inputs, write_body};
 use super::thinking::{self, ThinkingMode};
 use super::wire::{PromptMessage, is_thinking_block, is_tool_use};
 use super::{BETAS_OPTION, content, settings};
@@ -53,8 +54,13 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     settings::apply_settings(&mut body, turn, thinking);
     options::merge_options(&mut body, options, &protected);
     declare_past_tools(&mut body, &messages);
-    body.insert("messages".to_owned(), json!(messages));
+    body.insert("messages".to_owned(), messages.into_iter().map(PromptMessage::into_value).collect());
     Value::Object(body)
+}
+
+/// The text of [`build_request`], with the inputs of calls as they were written.
+pub fn write_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
+    write_body(&build_request(turn, target), &exact_inputs(&turn.history, target.origin))
 }
 
 /// The instructions, then the system messages of the conversation: the provider has no such role.

@@ -1,18 +1,30 @@
 //! The messages of a request, and what a content block is.
 
 use crate::json;
-use serde::Serialize;
+use model::json::JsonObject;
 use serde_json::Value;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct PromptMessage {
     pub(super) role: PromptRole,
     /// Never empty in a request.
     pub(super) content: Vec<Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+impl PromptMessage {
+    pub(super) fn into_value(self) -> Value {
+        let role = match self.role {
+            PromptRole::User => "user",
+            PromptRole::Assistant => "assistant",
+        };
+        let mut message = JsonObject::new();
+        message.insert("role".to_owned(), role.into());
+        message.insert("content".to_owned(), self.content.into());
+        Value::Object(message)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PromptRole {
     /// Users and tools.
     User,

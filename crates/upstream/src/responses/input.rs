@@ -10,10 +10,12 @@ use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, 
 use crate::generated_image::TOMBSTONE_KEY;
 use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
 use crate::json::{array_field, non_null_field, str_field};
+use crate::request_list::RequestList;
 use crate::tool_name::{is_valid_tool_name, sanitize_tool_name};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
-use model::history::HistoryEntry;
+use model::history::SharedHistory;
 use model::json::ExactValue;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -29,8 +31,8 @@ pub(super) enum ResponseStorage {
     NotStored,
 }
 
-/// Never empty. It may end with an assistant message, which the service continues.
-pub(super) fn build_input(history: &[HistoryEntry], origin: &str, storage: ResponseStorage) -> Vec<Value> {
+/// Pushes at least one item. The last one may be an assistant message, which the service continues.
+pub(super) fn push_input(history: &SharedHistory, origin: &str, storage: ResponseStorage, out: &mut impl RequestList) {
     let items = normalize_history(history, origin);
     let calls_with_screenshot = items.iter().filter_map(|item| match item {
         PromptItem::Result(result) => first_screenshot(&result.content).map(|_| result.call.id),
@@ -40,7 +42,8 @@ pub(super) fn build_input(history: &[HistoryEntry], origin: &str, storage: Respo
         storage,
         calls_with_screenshot: calls_with_screenshot.collect(),
         call_shapes: HashMap::new(),
-        out: Vec::new(),
+        is_empty: true,
+        out,
     };
     let mut rest = items.as_slice();
     while let Some(first) = rest.first() {
@@ -52,14 +55,43 @@ pub(super) fn build_input(history: &[HistoryEntry], origin: &str, storage: Respo
             _ => writer.write_group(group),
         }
     }
-    if writer.out.is_empty() {
-        writer.out.push(placeholder_input());
+    if writer.is_empty {
+        writer.push(&placeholder_input());
     }
-    writer.out
 }
 
-pub(super) fn placeholder_input() -> Value {
-    message_json("user", &json!([{ "type": "input_text", "text": PLACEHOLDER_INPUT }]))
+pub(super) fn placeholder_input() -> InputMessage<'static, [InputText<'static>; 1]> {
+    InputMessage::new("user", [InputText::new(PLACEHOLDER_INPUT)])
+}
+
+/// A message. Its members are in alphabetical order, as those of a value are.
+#[derive(Serialize)]
+pub(super) struct InputMessage<'a, C> {
+    content: C,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'a str>,
+    role: &'static str,
+    #[serde(rename = "type")]
+    item_type: &'static str,
+}
+
+impl<C> InputMessage<'_, C> {
+    const fn new(role: &'static str, content: C) -> Self {
+        Self { content, phase: None, role, item_type: "message" }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct InputText<'a> {
+    text: &'a str,
+    #[serde(rename = "type")]
+    part_type: &'static str,
+}
+
+impl<'a> InputText<'a> {
+    const fn new(text: &'a str) -> Self {
+        Self { text, part_type: "input_text" }
+    }
 }
 
 const fn raw_item_of<'a>(item: &PromptItem<'a>) -> Option<&'a Value> {
@@ -88,28 +120,37 @@ enum ResendMode {
     PlainContent,
 }
 
-struct InputWriter<'a> {
+struct InputWriter<'a, L> {
     storage: ResponseStorage,
     calls_with_screenshot: HashSet<&'a str>,
     call_shapes: HashMap<&'a str, CallShape>,
-    out: Vec<Value>,
+    is_empty: bool,
+    out: &'a mut L,
 }
 
-impl<'a> InputWriter<'a> {
+impl<'a, L: RequestList> InputWriter<'a, L> {
+    fn push(&mut self, item: &impl Serialize) {
+        self.is_empty = false;
+        self.out.push(item);
+    }
+
     /// Writes an item that belongs to no group.
     fn write_single(&mut self, item: &PromptItem<'a>) {
         match item {
             PromptItem::Summary(summary) => {
-                let content = json!([{ "type": "input_text", "text": summary_text(summary) }]);
-                self.out.push(message_json("user", &content));
+                self.push(&InputMessage::new("user", [InputText::new(&summary_text(summary))]));
             }
             // Not `developer`, which means the same: the chat templates of some servers refuse it.
-            PromptItem::System(text) => {
-                self.out.push(message_json("system", &json!([{ "type": "input_text", "text": text }])));
-            }
+            PromptItem::System(text) => self.push(&InputMessage::new("system", [InputText::new(text)])),
             PromptItem::User(content) => {
-                let content: Vec<Value> = content.iter().map(|part| input_part_json(part)).collect();
-                self.out.push(message_json("user", &content.into()));
+                let texts: Option<Vec<InputText<'_>>> = content.iter().map(|part| text_part(part)).collect();
+                match texts {
+                    Some(texts) => self.push(&InputMessage::new("user", texts)),
+                    None => {
+                        let content: Vec<Value> = content.iter().map(|part| input_part_json(part)).collect();
+                        self.push(&InputMessage::new("user", content));
+                    }
+                }
             }
             PromptItem::Result(result) => self.write_result(result),
             PromptItem::Assistant { .. }
@@ -168,7 +209,7 @@ impl<'a> InputWriter<'a> {
             PromptItem::Call(call) => {
                 let shape = self.call_shape(item, call, mode);
                 self.call_shapes.insert(call.id, shape);
-                self.out.push(match (shape, mode, call.raw) {
+                self.push(&match (shape, mode, call.raw) {
                     (_, ResendMode::Verbatim, Some(raw)) | (CallShape::Computer, _, Some(raw)) => {
                         with_executed_arguments(raw.clone(), call.arguments)
                     }
@@ -176,15 +217,15 @@ impl<'a> InputWriter<'a> {
                     _ => function_call_json(call.id, call.name, call.arguments),
                 });
             }
-            PromptItem::Assistant { text, raw } => self.out.push(match (mode, raw) {
-                (ResendMode::Verbatim, Some(raw)) => (*raw).clone(),
-                _ => plain_message_json(text, raw.and_then(|raw| str_field(raw, "phase"))),
-            }),
-            PromptItem::Reasoning(raw) => self.out.extend((mode == ResendMode::Verbatim).then(|| (*raw).clone())),
-            PromptItem::Hosted { raw, .. } => {
-                let is_sent = mode != ResendMode::PlainContent && self.is_resendable(item);
-                self.out.extend(is_sent.then(|| (*raw).clone()));
+            PromptItem::Assistant { text, raw } => match (mode, raw) {
+                (ResendMode::Verbatim, Some(raw)) => self.push(raw),
+                _ => self.push(&plain_message(text, raw.and_then(|raw| str_field(raw, "phase")))),
+            },
+            PromptItem::Reasoning(raw) if mode == ResendMode::Verbatim => self.push(raw),
+            PromptItem::Hosted { raw, .. } if mode != ResendMode::PlainContent && self.is_resendable(item) => {
+                self.push(raw);
             }
+            PromptItem::Reasoning(_) | PromptItem::Hosted { .. } => {}
             PromptItem::Summary(_) | PromptItem::System(_) | PromptItem::User(_) | PromptItem::Result(_) => {}
         }
     }
@@ -202,7 +243,7 @@ impl<'a> InputWriter<'a> {
     fn write_result(&mut self, result: &PromptResult<'a>) {
         let call_id = result.call.id;
         let shape = self.call_shapes.get(call_id).copied().unwrap_or(CallShape::Function);
-        self.out.push(match shape {
+        self.push(&match shape {
             CallShape::Function => json!({
                 "type": "function_call_output", "call_id": call_id, "output": tool_output_json(&result.content),
             }),
@@ -271,6 +312,14 @@ fn tool_output_json(content: &[ContentPart]) -> Value {
     }
 }
 
+/// A part that is text.
+fn text_part(part: &ContentPart) -> Option<InputText<'_>> {
+    match part {
+        ContentPart::Text { text, .. } => Some(InputText::new(text)),
+        ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
+    }
+}
+
 fn input_part_json(part: &ContentPart) -> Value {
     let text_part = |text: &str| json!({ "type": "input_text", "text": text });
     match part {
@@ -317,17 +366,9 @@ fn is_supported_file_type(media_type: &str) -> bool {
     media_type.starts_with("text/") || media_type.starts_with(OFFICE) || DOCUMENTS.contains(&media_type)
 }
 
-fn message_json(role: &str, content: &Value) -> Value {
-    json!({ "type": "message", "role": role, "content": content })
-}
-
 /// An assistant message as plain text. It keeps its phase: a service that sent one requires it.
-fn plain_message_json(text: &str, phase: Option<&str>) -> Value {
-    let mut message = message_json("assistant", &text.into());
-    if let (Some(phase), Some(fields)) = (phase, message.as_object_mut()) {
-        fields.insert("phase".to_owned(), phase.into());
-    }
-    message
+const fn plain_message<'a>(text: &'a str, phase: Option<&'a str>) -> InputMessage<'a, &'a str> {
+    InputMessage { phase, ..InputMessage::new("assistant", text) }
 }
 
 fn function_call_json(call_id: &str, name: &str, arguments: &str) -> Value {
@@ -356,7 +397,7 @@ pub(super) fn to_plain_item(item: &Value) -> Option<Value> {
                     .collect(),
             };
             let text = texts.join("\n");
-            (!text.trim().is_empty()).then(|| plain_message_json(&text, str_field(item, "phase")))
+            (!text.trim().is_empty()).then(|| json!(plain_message(&text, str_field(item, "phase"))))
         }
         "function_call" => {
             let field = |key| str_field(item, key).unwrap_or_default();

@@ -3,9 +3,10 @@
 //! The server has its own log, so the service stores nothing: every request has the complete history (`store: false`) and
 //! never a `previous_response_id`, which would add it a second time.
 
-use super::input::{ResponseStorage, build_input, placeholder_input, to_plain_item};
+use super::input::{ResponseStorage, placeholder_input, push_input, to_plain_item};
 use super::settings;
 use crate::json::str_field;
+use crate::request_list::ListText;
 use crate::settings::combined_instructions;
 use crate::{RequestTarget, model_family, options};
 use model::definition::ToolSpec;
@@ -20,16 +21,39 @@ const SERVER_STATE_FIELDS: [&str; 2] = ["previous_response_id", "conversation"];
 const INCLUDE_ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 const INCLUDE_LOGPROBS: &str = "message.output_text.logprobs";
 
-/// The options of the turn are merged over the body last; `include: null` there turns encrypted reasoning off.
+const INPUT_FIELD: &str = "input";
+
+/// The request for a turn.
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
-    let store = turn.provider_options.get("store").and_then(Value::as_bool).unwrap_or(target.store);
-    let storage = if store { ResponseStorage::Stored } else { ResponseStorage::NotStored };
+    let (mut fields, mut input) = (build_fields(turn, target), Vec::new());
+    push_input(&turn.history, target.origin, response_storage(turn, target), &mut input);
+    fields.insert(INPUT_FIELD.to_owned(), input.into());
+    Value::Object(fields)
+}
+
+/// The text of [`build_request`].
+pub fn write_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
+    let mut input = ListText::default();
+    push_input(&turn.history, target.origin, response_storage(turn, target), &mut input);
+    input.into_body(INPUT_FIELD, &build_fields(turn, target))
+}
+
+fn response_storage(turn: &ModelRequest, target: &RequestTarget<'_>) -> ResponseStorage {
+    match turn.provider_options.get("store").and_then(Value::as_bool).unwrap_or(target.store) {
+        true => ResponseStorage::Stored,
+        false => ResponseStorage::NotStored,
+    }
+}
+
+/// All but the input. The options of the turn are merged over the body last; `include: null` there turns encrypted reasoning
+/// off.
+fn build_fields(turn: &ModelRequest, target: &RequestTarget<'_>) -> JsonObject {
+    let store = response_storage(turn, target) == ResponseStorage::Stored;
     let mut body = JsonObject::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", target.model.into());
     set("stream", true.into());
     set("store", store.into());
-    set("input", build_input(&turn.history, target.origin, storage).into());
     let instructions = combined_instructions(turn);
     if !instructions.is_empty() {
         set("instructions", instructions.into());
@@ -49,7 +73,7 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     }
     settings::apply_settings(&mut body, turn);
     options::merge_options(&mut body, &turn.provider_options, &SERVER_STATE_FIELDS);
-    Value::Object(body)
+    body
 }
 
 /// The same request with messages and calls as plain content, without reasoning and ids. To be tried once after
@@ -58,7 +82,7 @@ pub fn without_reasoning(mut body: Value) -> Value {
     if let Some(Value::Array(input)) = body.get_mut("input") {
         *input = input.iter().filter_map(to_plain_item).collect();
         if input.is_empty() {
-            input.push(placeholder_input());
+            input.push(json!(placeholder_input()));
         }
     }
     body

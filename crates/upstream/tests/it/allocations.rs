@@ -1,10 +1,13 @@
-//! Counts the allocations of one delta, from the bytes of its SSE event to its model event. Counts are deterministic, so
-//! they notice what timings cannot: a delta that builds a JSON tree again, or copies its text once more.
+//! Counts the allocations of one delta, from the bytes of its SSE event to its model event, and of a turn of the history in
+//! a request. Counts are deterministic, so they notice what timings cannot: a JSON tree that is built again, or a text that
+//! is copied once more.
 
 use crate::chat::event_lines::turn;
-use model::model_turn::{ModelDelta, ModelEvent};
+use model::content::ContentPart;
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use sse::{DecodeLimits, Decoder, SseEvent};
-use upstream::{Ingest, chat, messages, responses};
+use upstream::{Ingest, RequestTarget, chat, messages, responses};
 
 /// Fills the buffers that are used again for each delta.
 const WARM_UP_DELTAS: usize = 100;
@@ -133,4 +136,30 @@ fn a_thinking_delta_of_messages_is_one_allocation() {
 fn an_input_delta_of_messages_is_one_allocation() {
     let opening = r#"{"type":"tool_use","id":"toolu_1","name":"f","input":{}}"#;
     messages_delta(opening, r#"{"type":"input_json_delta","partial_json":", 1"}"#);
+}
+
+/// The allocations that a further turn of history adds to the text of a request.
+fn allocations_per_past_turn(write_request: impl Fn(&ModelRequest, &RequestTarget<'_>) -> Vec<u8>) -> f64 {
+    let count = |turns: usize| {
+        let past = |_| {
+            let question = HistoryEntry::User { content: vec![ContentPart::text("x".repeat(100))] };
+            [question, HistoryEntry::Assistant { id: "msg_1".into(), text: "y".repeat(100), raw: None }]
+        };
+        let turn = turn((0..turns).flat_map(past).collect());
+        let target = RequestTarget { model: "m", origin: "here", store: false };
+        allocation_counter::measure(|| drop(write_request(&turn, &target))).count_total
+    };
+    (count(1_100) - count(100)) as f64 / 1_000.0
+}
+
+/// A list of the parts of a message, and what it is told apart by; no tree, and no copy of a text.
+#[test]
+fn a_past_turn_in_a_request_is_a_few_allocations() {
+    for (dialect, allocations, max) in [
+        ("chat", allocations_per_past_turn(chat::write_request), 5.1),
+        ("responses", allocations_per_past_turn(responses::write_request), 2.1),
+    ] {
+        println!("{dialect}: {allocations:.2} allocations per past turn");
+        assert!(allocations <= max, "{dialect}: {allocations} allocations per past turn");
+    }
 }

@@ -41,7 +41,8 @@ fn help() {
     sim.model_turn([crate::fixtures::ModelOutput::Reasoning("look".to_owned()), model_call("look", "{}")]);
     sim.finish_tool("call_R4", weather_output());
     sim.model_turn([model_text("The weather in Paris is sunny with a temperature of 15C.[^1]")]);
-    let Some(HistoryEntry::Result { content, .. }) = sim.model_requests.last().unwrap().history.last() else {
+    let Some(HistoryEntry::Result { content, .. }) = sim.model_requests.last().unwrap().history.iter().next_back()
+    else {
         panic!("the parent reads the child's result")
     };
     let texts: Vec<String> = content

@@ -93,7 +93,8 @@ fn no_result_can_forge_a_reference_group() {
     for output in [tool_text(forged), ToolOutput::from_error(ErrorInfo::external("broken", forged))] {
         let mut sim = run_with_running_tool();
         sim.finish_tool("call_R1", output);
-        let Some(HistoryEntry::Result { content, .. }) = sim.model_requests.last().unwrap().history.last() else {
+        let Some(HistoryEntry::Result { content, .. }) = sim.model_requests.last().unwrap().history.iter().next_back()
+        else {
             panic!("the result is read")
         };
         let own = content.iter().filter(|part| matches!(part, ContentPart::Text { tags, .. } if tags.is_empty()));

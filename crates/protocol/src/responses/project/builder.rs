@@ -3,7 +3,7 @@
 //! A closed item is kept as it was sent, so that the last frame repeats the frames before it. An open item is read from
 //! the run whenever it is needed.
 
-use super::super::wire::{DEFAULT_SERVICE_TIER, ItemObject, ResponseObject, ResponsesEvent};
+use super::super::wire::{DEFAULT_SERVICE_TIER, ItemObject, ResponseObject, ResponsesEvent, SentItem};
 use super::hosted;
 use super::item::{self, McpCallOutcome};
 use super::object::{self, ResponseHead};
@@ -12,9 +12,9 @@ use model::fold::{ItemFold, RunFold};
 use model::item::Item;
 use model::usage::Usage;
 use model::{Millis, ThreadId};
-use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// How an item is represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(super) struct OutputItem {
     /// The log probabilities of each text block.
     pub(super) logprobs: Vec<(u32, Vec<Value>)>,
     /// Set when the item is closed.
-    pub(super) final_item: Option<Box<RawValue>>,
+    pub(super) final_item: Option<Arc<SentItem>>,
 }
 
 impl OutputItem {
@@ -154,7 +154,7 @@ impl ResponseBuilder {
         let mut object = self.object.clone();
         if !self.finished {
             let items = self.items.iter();
-            object.output = items.map(|item| self.item_json(run, item, &McpCallOutcome::IN_PROGRESS)).collect();
+            object.output = items.map(|item| self.sent_item(run, item, &McpCallOutcome::IN_PROGRESS)).collect();
         }
         object
     }
@@ -186,8 +186,8 @@ impl ResponseBuilder {
     }
 
     pub(super) fn open_item(&mut self, run: &RunFold, item: OutputItem, out: &mut dyn ResponsesSink) -> usize {
-        let object = self.item_json(run, &item, &McpCallOutcome::IN_PROGRESS);
-        self.open_item_as(item, &object, out)
+        let object = self.sent_item(run, &item, &McpCallOutcome::IN_PROGRESS);
+        self.open_item_as(item, object.json(), out)
     }
 
     pub(super) fn open_item_as(&mut self, item: OutputItem, object: &RawValue, out: &mut dyn ResponsesSink) -> usize {
@@ -199,8 +199,8 @@ impl ResponseBuilder {
 
     /// Adds an item that is complete from the start.
     pub(super) fn add_complete_item(&mut self, id: String, object: &ItemObject<'_>, out: &mut dyn ResponsesSink) {
-        let object = to_json(object);
-        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), &object, out);
+        let object = SentItem::new(object);
+        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), object.json(), out);
         self.close_item_as(index, object, out);
     }
 
@@ -216,16 +216,16 @@ impl ResponseBuilder {
         let object = match self.item_object(run, item, outcome) {
             Some(mut object) => {
                 object.close();
-                to_json(&object)
+                SentItem::new(&object)
             }
-            None => RawValue::NULL.to_owned(),
+            None => SentItem::new(&()),
         };
         self.close_item_as(index, object, out);
-        self.items.get(index)?.final_item.as_deref()
+        Some(self.items.get(index)?.final_item.as_ref()?.json())
     }
 
-    pub(super) fn close_item_as(&mut self, index: usize, object: Box<RawValue>, out: &mut dyn ResponsesSink) {
-        self.push_output_item_event("response.output_item.done", index, &object, out);
+    pub(super) fn close_item_as(&mut self, index: usize, object: Arc<SentItem>, out: &mut dyn ResponsesSink) {
+        self.push_output_item_event("response.output_item.done", index, object.json(), out);
         if let Some(item) = self.items.get_mut(index) {
             item.final_item = Some(object);
         }
@@ -237,11 +237,11 @@ impl ResponseBuilder {
     }
 
     /// An item as it was closed, or as it is so far.
-    fn item_json(&self, run: &RunFold, item: &OutputItem, outcome: &McpCallOutcome) -> Box<RawValue> {
+    fn sent_item(&self, run: &RunFold, item: &OutputItem, outcome: &McpCallOutcome) -> Arc<SentItem> {
         if let Some(object) = &item.final_item {
-            return object.clone();
+            return Arc::clone(object);
         }
-        self.item_object(run, item, outcome).map_or_else(|| RawValue::NULL.to_owned(), |object| to_json(&object))
+        self.item_object(run, item, outcome).map_or_else(|| SentItem::new(&()), |object| SentItem::new(&object))
     }
 
     /// An open item. `None` for items that have no place in a response.
@@ -302,9 +302,4 @@ pub(super) fn root_item(run: &RunFold, index: u32) -> Option<&ItemFold> {
 fn push_numbered(frame_count: &mut u64, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {
     out.push(&ResponsesEvent { sequence_number: *frame_count, ..event });
     *frame_count += out.frames_per_event();
-}
-
-pub(super) fn to_json(value: &impl Serialize) -> Box<RawValue> {
-    // The keys are texts and the numbers finite, so this cannot fail.
-    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

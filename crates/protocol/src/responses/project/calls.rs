@@ -3,8 +3,8 @@
 //! A call that may need an approval is shown late: when it starts, when it gets a result without having started, or as
 //! an approval request at every pause that waits for it.
 
-use super::super::wire::ResponsesEvent;
-use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item, to_json};
+use super::super::wire::{ResponsesEvent, SentItem};
+use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item};
 use super::item::{self, McpCallOutcome};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
@@ -108,10 +108,11 @@ impl ResponseBuilder {
             return;
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
-        let empty = to_json(&item::function_call_item(call, "", "in_progress"));
-        let index = self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), &empty, out);
+        let empty = SentItem::new(&item::function_call_item(call, "", "in_progress"));
+        let index =
+            self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), empty.json(), out);
         self.send_arguments(index, arguments, out);
-        self.close_item_as(index, to_json(&item::function_call_item(call, arguments, "completed")), out);
+        self.close_item_as(index, SentItem::new(&item::function_call_item(call, arguments, "completed")), out);
     }
 
     /// Continues a call that a pause interrupted.

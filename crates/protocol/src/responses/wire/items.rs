@@ -182,6 +182,11 @@ pub(crate) struct PartObject<'a> {
 }
 
 impl<'a> PartObject<'a> {
+    /// Its text, if it is one.
+    pub(super) const fn text_of(&self) -> Option<&'a str> {
+        self.text
+    }
+
     pub(crate) fn summary_text(text: &'a str) -> Self {
         Self::text("summary_text", text)
     }

@@ -139,7 +139,7 @@ async fn a_broken_connection_fails_unless_the_terminal_event_came() {
 async fn the_request_body_is_freed_while_the_response_streams() {
     let service = Service::start(vec![vec![stream(), send(EVENT), Act::Hold]]).await;
     let request = hello();
-    let history = Arc::downgrade(&request.history);
+    let history = Arc::downgrade(&request.history.entries()[0]);
     let mut turn = upstream(service.settings(UpstreamDialect::Chat)).stream_turn(request);
     let first = tokio::time::timeout(PATIENCE, turn.next()).await.unwrap();
     assert!(matches!(first, Some(ModelEvent::Delta(_))), "{first:?}");

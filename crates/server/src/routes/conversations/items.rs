@@ -15,6 +15,7 @@ use gateway::conversations::{
     ConversationObject, add_conversation_items, find_conversation, find_conversation_item, items_of_run,
     remove_conversation_item, started_runs,
 };
+use heavy_work::run_in_place;
 use model::error::truncate_text;
 use model::json::JsonObject;
 use serde_json::{Value, json};
@@ -45,7 +46,9 @@ pub(crate) async fn list(
     if !page.newest_first {
         page.push_items(conversation.pending_items().to_vec());
     }
-    Ok(json_response_with_images(&app, &caller.user, &conversation.thread, &page.into_json()?))
+    let page = page.into_json()?;
+    let json = run_in_place(|| page.to_string().into());
+    Ok(json_response_with_images(&app, &caller.user, &conversation.thread, json))
 }
 
 pub(crate) async fn create(
@@ -69,7 +72,8 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let conversation = find_conversation(&app.gateway, &caller.user, &id).await?;
     let found = find_conversation_item(&app.gateway, &caller.user, &conversation, &item).await?;
-    Ok(json_response_with_images(&app, &caller.user, &conversation.thread, &found))
+    let json = run_in_place(|| found.to_string().into());
+    Ok(json_response_with_images(&app, &caller.user, &conversation.thread, json))
 }
 
 pub(crate) async fn delete(

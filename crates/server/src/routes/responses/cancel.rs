@@ -17,5 +17,5 @@ pub(crate) async fn handle(
     let end = cancel_response(&app.gateway, &caller.user, &id).await?;
     app.check_stream_end(end)?;
     let (response, snapshot) = find_response(&app.gateway, &caller.user, &id).await?;
-    Ok(json_response_with_images(&app, &caller.user, &response.run.thread, &snapshot.object()))
+    Ok(json_response_with_images(&app, &caller.user, &response.run.thread, snapshot.object_json()))
 }

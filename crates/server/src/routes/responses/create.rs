@@ -63,7 +63,7 @@ pub(crate) async fn handle(
         app.check_stream_end(wait_for_end(&app.gateway, &caller.user, &resolved.run, start).await?)?;
     }
     let object = read_resolved_response(&app.gateway, &caller.user, &resolved, echo.as_ref()).await?;
-    Ok(json_response_with_images(&app, &caller.user, &resolved.thread, &object))
+    Ok(json_response_with_images(&app, &caller.user, &resolved.thread, object))
 }
 
 /// The input items of a request, the conversation that it names, and the run that it would start.

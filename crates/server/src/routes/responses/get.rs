@@ -10,7 +10,8 @@ use crate::sse::{self, SseStyle};
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::response::Response;
-use gateway::responses::{find_response, start_of_response};
+use gateway::response_stream::find_response_stream;
+use gateway::responses::find_response;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -26,21 +27,15 @@ pub(crate) async fn handle(
         Some(_) => return Err(Problem::invalid_param("stream", "must be true or false")),
     };
     let after = after.map(|text| parse_sequence_number(&text)).transpose()?;
-    let (response, snapshot) = find_response(&app.gateway, &caller.user, &id).await?;
     if !stream {
-        return Ok(json_response_with_images(&app, &caller.user, &response.run.thread, &snapshot.object()));
+        let (response, snapshot) = find_response(&app.gateway, &caller.user, &id).await?;
+        return Ok(json_response_with_images(&app, &caller.user, &response.run.thread, snapshot.object_json()));
     }
     let skip = after.map_or(0, |after| after.saturating_add(1));
-    // While the response is in progress, the stream waits for the event.
-    if snapshot.is_ended && skip > snapshot.frame_count {
-        let head = snapshot.frame_count.saturating_sub(1);
-        let detail = format!("is ahead of the response, whose last event has the number {head}");
-        return Err(Problem::invalid_param("starting_after", detail));
-    }
+    let stream = find_response_stream(&app.gateway, &caller.user, &id, skip).await?;
     if method == Method::HEAD {
         return Ok(sse::sse_head());
     }
-    let stream = start_of_response(&app.gateway, &caller.user, &response.into(), skip).await?;
     sse::sse_response_with_style(&app, &caller, stream, SseStyle::OPENAI)
 }
 

@@ -209,7 +209,9 @@ proptest! {
     #[test]
     fn any_history_becomes_a_request_that_every_service_accepts(history in prop::collection::vec(odd_entry(), 0..12)) {
         let target = RequestTarget { model: "m", origin: "here", store: false };
-        let body = chat::build_request(&turn(history), &target);
+        let turn = turn(history);
+        let body = chat::build_request(&turn, &target);
+        prop_assert_eq!(String::from_utf8(chat::write_request(&turn, &target)).unwrap(), body.to_string());
         demands(body["messages"].as_array().unwrap());
     }
 }

@@ -225,7 +225,9 @@ proptest! {
     #[test]
     fn any_history_becomes_a_request_that_the_service_accepts(history in prop::collection::vec(odd_entry(), 0..12)) {
         let target = RequestTarget { model: "gpt-5", origin: "here", store: false };
-        let body = responses::build_request(&turn(history, &[]), &target);
+        let turn = turn(history, &[]);
+        let body = responses::build_request(&turn, &target);
+        prop_assert_eq!(String::from_utf8(responses::write_request(&turn, &target)).unwrap(), body.to_string());
         demands(body["input"].as_array().unwrap());
         let again = responses::without_reasoning(body);
         demands(again["input"].as_array().unwrap());
