@@ -205,3 +205,36 @@ impl Wake for BodyWakeups {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct CountingWaker(AtomicUsize);
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        let (wakeups, reader) = (Arc::new(BodyWakeups::default()), Arc::new(CountingWaker::default()));
+        let woken = || reader.0.load(Ordering::SeqCst);
+        let waker = Waker::from(Arc::clone(&wakeups));
+        wakeups.begin_poll(&Waker::from(Arc::clone(&reader)));
+        // Also from another thread: the socket has become readable meanwhile.
+        std::thread::scope(|scope| drop(scope.spawn(|| waker.wake_by_ref())));
+        waker.wake_by_ref();
+        assert!(!wakeups.end_poll(), "the poll is repeated");
+        assert!(wakeups.end_poll(), "once");
+        assert_eq!(woken(), 0);
+        waker.wake_by_ref();
+        assert_eq!(woken(), 1, "nobody polls: the reader is woken");
+        waker.wake_by_ref();
+        assert_eq!(woken(), 1, "it has not polled yet");
+    }
+}
