@@ -136,7 +136,7 @@ impl Default for SqliteOptions {
             queue_ops_max: 4_096,
             inbox_rows_max: 1_000,
             log_bytes_per_user_max: None,
-            unpacked_rows_max: 32 * 1024,
+            unpacked_rows_max: 128 * 1024,
             readers_max: 4,
             disk_reserve_bytes: None,
             disk_space: DiskSpaceProbe::default(),
