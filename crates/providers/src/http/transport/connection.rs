@@ -70,10 +70,12 @@ impl Connection {
     }
 }
 
+type HttpConnection = http1::Connection<NetworkStream, Full<Bytes>>;
+
 /// The protocol of a connection, which somebody has to poll.
 struct Driver {
     /// `None` when it is closed.
-    connection: Option<Pin<Box<http1::Connection<NetworkStream, Full<Bytes>>>>>,
+    connection: Option<Pin<Box<HttpConnection>>>,
 }
 
 impl Driver {
