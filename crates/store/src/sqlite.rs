@@ -90,6 +90,7 @@ use tokio::sync::{mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
 use write_task::{AppendTask, ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
+use writer_maintenance::GroupSize;
 
 /// Maximum number of times that a reader checks a gap with the writer before it reports damage.
 const GAP_RECHECKS_MAX: usize = 4;
@@ -206,6 +207,7 @@ impl SqliteStore {
             stats: Arc::clone(&stats),
             limits,
             unpacked_rows_max: options.unpacked_rows_max,
+            owed: GroupSize::default(),
             pacer: CommitPacer::new(options.commit_spacing),
             wal_needs_truncate: scrub,
             truncate_retry_at: None,

@@ -64,6 +64,8 @@ pub(crate) struct SqliteWriter {
     pub(crate) stats: Arc<Mutex<WriterStats>>,
     pub(crate) limits: GroupLimits,
     pub(crate) unpacked_rows_max: u64,
+    /// Maintenance that earlier groups made necessary, while idle moments do not suffice.
+    pub(crate) owed: GroupSize,
     pub(crate) pacer: CommitPacer,
     /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,

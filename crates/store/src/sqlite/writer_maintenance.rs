@@ -21,6 +21,8 @@ const UNPACKED_RUNS_MAX: usize = 2_048;
 pub(crate) enum MaintenancePace {
     /// Tasks may arrive: small steps.
     Yielding,
+    /// Idle moments do not suffice: steps of this size.
+    CatchingUp { bytes: usize },
     /// No tasks arrive, or small steps fall behind.
     Idle,
     /// The queue is closed: finish all maintenance.
@@ -32,17 +34,22 @@ impl MaintenancePace {
     const fn pack_bytes(self) -> usize {
         match self {
             Self::Yielding => PACK_STEP_BYTES,
+            Self::CatchingUp { bytes } => bytes,
             Self::Idle | Self::Closing => BLOCK_BYTES,
         }
     }
+
+    /// Maximum number of rows that one step deletes: about as many as it packs, if they are small.
+    const fn delete_rows(self) -> u64 {
+        self.pack_bytes() as u64 / DELETED_ROW_BYTES
+    }
 }
 
-/// Maximum number of rows per deletion, by pace.
-const DELETE_ROWS_YIELDING: u64 = 512;
-const DELETE_ROWS_IDLE: u64 = 4_096;
+/// What a deleted row counts of the size of a step: far less than a packed one, because nothing is read.
+const DELETED_ROW_BYTES: u64 = 64;
 
 /// What a commit had to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupSize {
     pub(crate) tasks: usize,
     pub(crate) bytes: usize,
@@ -64,17 +71,25 @@ impl SqliteWriter {
         self.delete_dead_rows(pace) || (pace != MaintenancePace::Closing && self.count_log_size())
     }
 
-    /// After a commit: does what idle moments leave undone. The number of steps keeps pace with the groups, and does not delay
-    /// the next one for the sake of what an earlier process left.
+    /// After a commit: does what idle moments leave undone, as much as the groups since then made necessary and half as much
+    /// again. Small groups save up for a step, because each step costs a sync of the disk, however little it packs.
     pub(crate) fn catch_up(&mut self, group: GroupSize) {
         let mut is_behind = std::mem::take(&mut self.state.is_packing_overdue) || self.is_behind();
-        // A small group is followed by small steps, so that the next one does not wait for long.
-        let pace = if group.bytes < BLOCK_BYTES { MaintenancePace::Yielding } else { MaintenancePace::Idle };
-        let mut steps_left = 1 + group.tasks / BLOCKS_PER_STEP_MAX + group.bytes / pace.pack_bytes();
-        while is_behind && steps_left > 0 && self.run_maintenance(pace) {
-            self.delete_dead_rows(pace);
+        if !is_behind {
+            self.owed = GroupSize::default();
+            return;
+        }
+        self.owed.tasks += group.tasks;
+        self.owed.bytes += group.bytes + group.bytes / 2;
+        while is_behind && (self.owed.bytes >= PACK_STEP_BYTES || self.owed.tasks >= BLOCKS_PER_STEP_MAX) {
+            let bytes = self.owed.bytes.clamp(PACK_STEP_BYTES, BLOCK_BYTES);
+            self.owed.bytes = self.owed.bytes.saturating_sub(bytes);
+            self.owed.tasks = self.owed.tasks.saturating_sub(BLOCKS_PER_STEP_MAX);
+            if !self.run_maintenance(MaintenancePace::CatchingUp { bytes }) {
+                break;
+            }
+            self.delete_dead_rows(MaintenancePace::CatchingUp { bytes });
             is_behind = self.is_behind();
-            steps_left -= 1;
         }
     }
 
@@ -137,8 +152,7 @@ impl SqliteWriter {
         if scope != SweepScope::All && !self.state.dead_rows.is_sweep_due() {
             return false;
         }
-        let rows_max = if pace == MaintenancePace::Yielding { DELETE_ROWS_YIELDING } else { DELETE_ROWS_IDLE };
-        let ranges = self.state.dead_rows.ranges_to_delete(scope, rows_max);
+        let ranges = self.state.dead_rows.ranges_to_delete(scope, pace.delete_rows());
         let Some(conn) = self.conn.take_if(|_| !ranges.is_empty()) else { return false };
         let swept = in_transaction(&conn, |conn| {
             let mut delete = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
