@@ -1,8 +1,8 @@
 //! More than the server can carry: the streams share what there is, memory stays, and latency falls back afterwards.
 //!
-//! First the capacity is measured, with more paced streams than the server can carry. Then so many are started that their
-//! models offer half as much again, and the mock makes up for what it could not send in time, as a provider would. All streams are
-//! read to their end and checked. The plateau is the time in which all of them are under way.
+//! The capacity is measured first, with more paced streams than the server can carry. The overload is streams whose models offer
+//! 1.5 × that capacity; the mock makes up for what it could not send in time, as a provider would. All streams are read to their
+//! end and checked. The plateau is the time in which all of them are running.
 
 use crate::cell::HeadwaterCell;
 use crate::clock;
@@ -152,7 +152,7 @@ async fn measure(target: &LoadTarget) -> anyhow::Result<OverloadSample> {
     })
 }
 
-/// As many paced streams as offer so many deltas.
+/// The number of paced streams that together offer `deltas_per_s`.
 fn streams_offering(deltas_per_s: f64) -> u32 {
     let streams = deltas_per_s * STORY_INTERVAL_MS as f64 / 1_000.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
@@ -160,7 +160,7 @@ fn streams_offering(deltas_per_s: f64) -> u32 {
     streams.clamp(STREAMS_MIN, STREAMS_MAX)
 }
 
-/// Reads so many paced streams to their end, and the server's memory meanwhile.
+/// Reads `streams` paced streams to their end, and samples the server's memory meanwhile.
 async fn overload(target: &LoadTarget, streams: u32, deltas: u32) -> anyhow::Result<(Vec<DeltaArrivals>, Vec<u64>)> {
     let begun = Instant::now();
     let request = target.stream_request(&story_input(deltas, STORY_INTERVAL_MS))?;

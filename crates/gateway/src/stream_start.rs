@@ -150,7 +150,7 @@ pub struct StreamStart {
     view: View,
     /// The last record that the client has in full.
     start: Seq,
-    /// The projection as it is there, if whoever found the position has it.
+    /// The projection at that record, if it was needed to find the record.
     projector: Option<Box<dyn Projection>>,
     /// A run that has not started: if it is cancelled in the queue, it never writes a record.
     pub queued_run: Option<TaskId>,

@@ -85,7 +85,8 @@ async fn viewers_that_wait_share_one_projector() {
     }
 }
 
-/// Whoever found the position of a client by folding the run hands the projector over, and the log is not folded again.
+/// A caller that folded the run in order to find the position of a client passes its projector to the viewer, which does not
+/// fold the log again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_viewer_with_a_projector_reads_only_what_follows() {
     for kind in STORE_KINDS {

@@ -86,13 +86,13 @@ impl DiskReserve {
         reserve
     }
 
-    /// Whether a commit of so many bytes leaves enough for deletions.
+    /// Whether a commit of `bytes` leaves enough for deletions.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         let Some(found) = self.disk_space() else { return true };
         found.available >= self.low_water(found).saturating_add(bytes.saturating_mul(WRITE_FACTOR))
     }
 
-    /// Fills the reserve. Returns false, and fills nothing, unless there is room for it and for a commit of so many bytes:
+    /// Fills the reserve. Returns false, and fills nothing, unless there is room for it and for a commit of `bytes`:
     /// on the disk, or in pages that the database has freed.
     pub(crate) fn try_fill(&self, bytes: u64, free_page_bytes: u64) -> bool {
         let Some(found) = self.disk_space() else { return true };

@@ -8,7 +8,7 @@ use super::writer::{SqliteWriter, in_transaction};
 use super::writer_maintenance::MaintenancePace;
 use rusqlite::Connection;
 
-/// Free pages that stay for new rows: at least so many, and this part of the file.
+/// Free pages that stay for new rows: at least this number, and at least one page in [`FREE_PAGES_KEPT_SHARE`] of the file.
 const FREE_PAGES_KEPT_MIN: u32 = 1_024;
 const FREE_PAGES_KEPT_SHARE: u32 = 8;
 /// Maximum number of pages that one step releases, by pace.
