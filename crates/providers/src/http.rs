@@ -55,7 +55,7 @@ impl HttpProvider {
     /// `resolve_secret` resolves the references in `settings`, for each turn anew.
     pub fn new(settings: HttpProviderSettings, client: ProviderClient, resolve_secret: SecretResolver) -> Self {
         let endpoint = settings.dialect.endpoint(&settings.base_url);
-        // Both types accept the same addresses: an URL of the one is always an URI of the other.
+        // Every `Url` is a `Uri`, unless it is longer than 64 KiB; requests to such a URL fail to connect.
         let uri = http::Uri::try_from(endpoint.as_str()).unwrap_or_default();
         let refused_history = RefusedHistory::default();
         Self { inner: Arc::new(HttpProviderInner { settings, endpoint, uri, client, resolve_secret, refused_history }) }
