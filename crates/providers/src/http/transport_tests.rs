@@ -1,11 +1,12 @@
+use super::connection::tests::CountingWaker;
 use super::*;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper_util::client::proxy::matcher::Matcher;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -101,15 +102,6 @@ async fn a_response_that_is_not_read_to_its_end_closes_its_connection() {
     assert_eq!(response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "one");
     drop(response);
     service.await.unwrap();
-}
-
-#[derive(Default)]
-struct CountingWaker(AtomicUsize);
-
-impl Wake for CountingWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 /// Polls until there is a chunk. Like a task, it polls only after a wake-up.

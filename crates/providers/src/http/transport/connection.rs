@@ -209,12 +209,12 @@ impl Wake for BodyWakeups {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
     #[derive(Default)]
-    struct CountingWaker(AtomicUsize);
+    pub(in super::super) struct CountingWaker(pub(in super::super) AtomicUsize);
 
     impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
