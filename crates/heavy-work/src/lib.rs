@@ -74,9 +74,10 @@ fn spawn_low_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     }
 }
 
-/// Waits until it is the user's turn.
+/// Waits until it is the user's turn. A runtime with one thread takes no turns: it serves a command or a test, and the paused
+/// clock of a test would run on while it waits for the work of another test.
 pub async fn acquire_permit(user: &UserId) -> Option<UserPermit> {
-    PERMITS.acquire_in_turn(user).await
+    if is_multi_thread() { PERMITS.acquire_in_turn(user).await } else { None }
 }
 
 /// Runs `work` here, after another thread has taken over the other tasks of this worker.
@@ -108,6 +109,22 @@ mod tests {
         let niceness = || getpriority_process(None).unwrap();
         let heavy = run_heavy(&UserId::from("user"), niceness).await.unwrap();
         assert_eq!(heavy, (niceness() + ADDED_NICENESS).min(NICENESS_MAX));
+    }
+
+    /// Tests with a paused clock share the permits with all other tests of their process.
+    #[test]
+    fn a_paused_clock_stands_still_while_other_runtimes_work() {
+        let user = UserId::from("busy in all runtimes");
+        let held: Vec<_> = std::iter::from_fn(|| PERMITS.try_acquire(&user)).collect();
+        assert!(!held.is_empty());
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let elapsed = runtime.block_on(async {
+            let started = tokio::time::Instant::now();
+            let work = run_heavy(&user, || ());
+            tokio::time::timeout(PATIENCE, work).await.expect("it waits for no other runtime").unwrap();
+            started.elapsed()
+        });
+        assert_eq!(elapsed, Duration::ZERO);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
