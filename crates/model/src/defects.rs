@@ -20,6 +20,16 @@ pub enum Defect {
     RecordParsedAgain,
     /// Merged deltas count as one frame: a client that resumes by count gets the wrong rest (law 5).
     MergedDeltaCountsOnce,
+    /// A viewer of another node's thread misses a record now and then (law 5).
+    TailSkipsARecord,
+    /// A lost notification is not made up for: nodes follow each other by notifications alone.
+    TailsNotPolled,
+    /// A thread is taken over although the lease of its node is valid (law 8).
+    ClaimIgnoresLease,
+    /// PostgreSQL's writer reports an append as durable and then commits it (law 7).
+    CommitAcknowledgedEarly,
+    /// A tool runs before its start is durable (law 10).
+    ToolBeforeDurable,
 }
 
 impl Defect {
@@ -34,6 +44,11 @@ impl Defect {
             Self::DeltaDropped => "delta-dropped",
             Self::RecordParsedAgain => "record-parsed-again",
             Self::MergedDeltaCountsOnce => "merged-delta-counts-once",
+            Self::TailSkipsARecord => "tail-skips-a-record",
+            Self::TailsNotPolled => "tails-not-polled",
+            Self::ClaimIgnoresLease => "claim-ignores-lease",
+            Self::CommitAcknowledgedEarly => "commit-acknowledged-early",
+            Self::ToolBeforeDurable => "tool-before-durable",
         }
     }
 

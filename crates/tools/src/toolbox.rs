@@ -38,6 +38,13 @@ impl Toolbox {
         Ok(Self { context: ToolContext { http, env, clock, process_mark: None } })
     }
 
+    /// Measures deadlines by another clock: the one by which they are set.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.context.clock = clock;
+        self
+    }
+
     /// Marks the programs that are started from now on.
     #[must_use]
     pub fn with_process_mark(mut self, mark: ProcessMark) -> Self {

@@ -6,6 +6,7 @@
 mod accounts;
 mod aliases;
 mod attachments;
+mod cluster;
 mod definitions;
 mod directory;
 mod executors;
@@ -21,6 +22,7 @@ mod threads;
 pub use accounts::*;
 pub use aliases::*;
 pub use attachments::*;
+pub use cluster::*;
 pub use definitions::*;
 pub use directory::*;
 pub use executors::*;
