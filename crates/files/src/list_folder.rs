@@ -1,6 +1,7 @@
 //! Lists the files of a folder as they are: partial uploads and foreign files included.
 
 use crate::error::FileStoreError;
+use crate::folder_id::FOLDER_ID_FILE;
 use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ fn list_folder_into(folder: &Path, prefix: &str, files: &mut Vec<ListedFile>) ->
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if name == FOLDER_ID_FILE {
+            continue;
+        }
         // Metadata of the entry itself: links are not followed.
         let metadata = entry.metadata()?;
         if metadata.is_dir() {

@@ -1,4 +1,5 @@
-//! Signed URLs: a signature over all parts of the URL, with a key that stays in the data folder.
+//! Signed URLs: a signature over all parts of the URL, with a key that stays in the data folder, or in the database that
+//! several servers share.
 //!
 //! No clock: the expiry is part of what is signed, and the caller compares it with the time.
 
@@ -37,6 +38,18 @@ impl std::fmt::Debug for UrlSigner {
 }
 
 impl UrlSigner {
+    /// Uses a key that is stored elsewhere; `None` if it has the wrong length.
+    pub fn from_key(key: &[u8]) -> Option<Self> {
+        Some(Self { key: key.try_into().ok()? })
+    }
+
+    /// A new random key.
+    pub fn generate_key() -> Result<Vec<u8>, UrlSignerError> {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).map_err(UrlSignerError::Random)?;
+        Ok(key.to_vec())
+    }
+
     /// Reads the key at this path, or creates one. Blocking.
     pub fn load_or_create(path: &Path) -> Result<Self, UrlSignerError> {
         match File::open(path) {
@@ -53,8 +66,7 @@ impl UrlSigner {
 
     /// Writes a temporary file and renames it, so that a crash leaves no partial key.
     fn create(path: &Path) -> Result<Self, UrlSignerError> {
-        let mut key = [0; KEY_BYTES];
-        getrandom::fill(&mut key).map_err(UrlSignerError::Random)?;
+        let key = Self::generate_key()?;
         let temporary = path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&temporary)?;
         file.write_all(&key)?;
@@ -63,7 +75,7 @@ impl UrlSigner {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             File::open(folder)?.sync_all()?;
         }
-        Ok(Self { key })
+        Self::from_key(&key).ok_or(UrlSignerError::Damaged)
     }
 
     pub fn sign(&self, bucket: &str, key: &FileKey, expires: u64) -> String {

@@ -1,25 +1,39 @@
 //! The store: logs and tables.
 //!
 //! - [`sqlite`]: one folder, one process, one writer thread that commits for all threads at once.
-//! - [`memory`]: a second implementation without a disk, with the same outcomes.
+//! - [`postgres`]: one database, any number of nodes.
+//! - [`memory`]: an implementation without a disk, with the same outcomes.
 //! - [`mod@compact`]: `headwater compact`, which rewrites a database without its free space.
-//! - [`mod@verify`]: what `headwater verify` checks in a folder, and which files the folder refers to.
+//! - [`postgres::import`]: `headwater import`, which copies a folder into a database.
+//! - [`mod@verify`]: what `headwater verify` checks in a store, and which files the store refers to.
 //!
-//! Both implement [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Accounts`], whose doc comments are
+//! All three implement [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Accounts`], whose doc comments are
 //! the law.
 //! Invariant: payloads are opaque here. Only `verify` decodes an event, and nothing re-serialises one.
 
 pub mod compact;
+pub mod logged_run;
 pub mod memory;
+mod node_folder;
+pub mod postgres;
 mod space_state;
 pub mod sqlite;
+mod storage_backend;
 mod validation;
 pub mod verify;
 
 pub use compact::{CompactError, CompactReport, compact_data_folder};
+pub use logged_run::{LoggedRecords, LoggedRun};
 pub use memory::MemoryStore;
-pub use sqlite::{
-    DiskSpace, DiskSpaceProbe, LoggedRecords, LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, WriterStats,
-    find_logged_run,
+pub use node_folder::NodeFolder;
+pub use postgres::import::{ImportError, ImportProgress, ImportReport, ImportedSecret, import_data_folder};
+pub use postgres::{
+    DatabaseUrl, PostgresClient, PostgresCluster, PostgresOpenError, PostgresOptions, PostgresStore,
+    StoredTicket,
 };
+pub use sqlite::{
+    DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StorageUse, StoreOpenError, WriterStats, find_logged_run,
+    has_sqlite_database,
+};
+pub use storage_backend::StorageBackend;
 pub use verify::{StoredFiles, VerifyReport, list_stored_files, verify_data_folder};

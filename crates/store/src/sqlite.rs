@@ -52,11 +52,14 @@ pub(crate) use attachments::attachment_row;
 use commit_pacer::CommitPacer;
 pub(crate) use condensed_blocks::CondensedBlock;
 pub use data_folder::StoreOpenError;
-pub(crate) use data_folder::{COMPACTED_COPY_FILE, DataFolder, open_private_file, remove_compacted_copy, sync_dir};
+pub use data_folder::has_sqlite_database;
+pub(crate) use data_folder::{
+    COMPACTED_COPY_FILE, DataFolder, lock_folder, open_private_file, remove_compacted_copy, sync_dir,
+};
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
 pub(crate) use free_pages::{AUTO_VACUUM_INCREMENTAL, read_pragma};
 pub use log_size::StorageUse;
-pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
+pub use logged_runs::find_logged_run;
 pub(crate) use page::{PageForm, PageQuery, read_page};
 pub(crate) use record_index::RecordIndex;
 pub(crate) use record_scan::{RecordScan, scan_records};

@@ -90,12 +90,9 @@ impl DataFolder {
     pub(crate) fn lock_or_create(dir: &Path) -> Result<Self, StoreOpenError> {
         has_database(dir)?;
         let new = !dir.exists();
-        let created = DirBuilder::new().recursive(true).mode(OWNER_ONLY_FOLDER).create(dir);
-        created.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        let lock = try_lock_file(dir, open_private_file(&dir.join(LOCK_FILE))?)?;
+        let lock = lock_folder(dir)?;
         // Another process may have created a database before the lock was acquired.
         has_database(dir)?;
-        make_private(dir);
         remove_compacted_copy(dir);
         // SQLite gives the files beside the database its permissions, so it must find an own file.
         open_private_file(&dir.join(DATABASE_FILE))?;
@@ -120,6 +117,23 @@ impl DataFolder {
         };
         Ok(Self { database, _lock: lock })
     }
+}
+
+/// Locks a folder that only its owner can use; creates it if it is missing.
+pub(crate) fn lock_folder(dir: &Path) -> Result<File, StoreOpenError> {
+    if dir.exists() && !dir.is_dir() {
+        return Err(StoreOpenError::NotAFolder(dir.to_owned()));
+    }
+    let created = DirBuilder::new().recursive(true).mode(OWNER_ONLY_FOLDER).create(dir);
+    created.map_err(|error| StoreOpenError::denied(dir, &error))?;
+    let lock = try_lock_file(dir, open_private_file(&dir.join(LOCK_FILE))?)?;
+    make_private(dir);
+    Ok(lock)
+}
+
+/// Whether a folder has a database of this program.
+pub fn has_sqlite_database(dir: &Path) -> bool {
+    has_database(dir).unwrap_or(false)
 }
 
 /// The database in a folder, without the lock, for readers that run next to a server.

@@ -57,7 +57,7 @@ impl LogSizeCount {
         Ok(next)
     }
 
-    /// Counts at most so many blocks of one thread. Returns how many may follow; a thread costs as much as a block.
+    /// Counts at most `blocks_max` blocks of one thread. Returns how many may follow; a thread costs as much as a block.
     fn count_blocks(&mut self, conn: &Connection, blocks_max: u32) -> rusqlite::Result<u32> {
         let sql = "SELECT num FROM threads WHERE num <= ?1 ORDER BY num DESC LIMIT 1";
         let newest =

@@ -1,8 +1,7 @@
 //! Reads a logged run from a data folder that a server may have open, without a lock and without writing.
 //!
-//! One snapshot determines the range of records. Every page then has its own connection and snapshot, because a slow
-//! reader with a long snapshot would keep the server from truncating its write-ahead log. `page` finds records that
-//! were packed in between.
+//! Every page has its own connection and snapshot, because a slow reader with a long snapshot would keep the server from
+//! truncating its write-ahead log. `page` finds records that were packed in between.
 
 use super::attachments::find_blob;
 use super::data_folder::{StoreOpenError, database_path};
@@ -12,27 +11,16 @@ use super::record_index::RecordIndex;
 use super::record_row::unavailable_error;
 use super::record_scan::scan_records;
 use super::schema::{MIGRATIONS, open_immutable, open_reader, schema_version, wal_path};
-use model::ports::{AttachmentRow, PageLimit, StoreError};
+use crate::logged_run::{LoggedRun, SharedLog};
+use async_trait::async_trait;
+use model::ports::{AttachmentRow, PageLimit, StoreError, StoreResult};
 use model::record::Record;
 use model::seq::Seq;
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// A run, as logged when [`find_logged_run`] was called.
-#[derive(Debug)]
-pub struct LoggedRun {
-    pub id: TaskId,
-    pub owner: UserId,
-    pub thread: ThreadId,
-    /// Whether the run had ended; otherwise later records are missing here.
-    pub has_ended: bool,
-    /// The first and the last record; `None` for a queued run.
-    pub seq_range: Option<(Seq, Seq)>,
-    database: PathBuf,
-    /// Positions of the records that are not packed yet.
-    index: RecordIndex,
-}
+use std::sync::Arc;
 
 /// Finds a run of any owner in a data folder. A server may have the folder open.
 pub fn find_logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, StoreOpenError> {
@@ -45,62 +33,43 @@ pub fn find_logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, Sto
     })
 }
 
-impl LoggedRun {
-    /// The records in order. The iterator ends after an error.
-    pub fn records(&self) -> LoggedRecords<'_> {
-        let after = self.seq_range.map_or(Seq::ZERO, |(first, _)| first.prev());
-        LoggedRecords { run: self, page: Vec::new().into_iter(), after, failed: false }
-    }
+/// The database of a folder, opened for each read.
+#[derive(Clone, Debug)]
+struct FolderLog {
+    database: PathBuf,
+    /// Positions of the records that are not packed yet.
+    index: Arc<RecordIndex>,
+}
 
-    /// The row of the owner's blob with this hash.
-    pub fn find_blob(&self, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
-        with_shared_database(&self.database, unavailable_error, |conn| {
-            find_blob(conn, &self.owner, hash).map_err(|error| unavailable_error(&error))
-        })
-    }
-
-    fn read_page(&self, after: Seq, last: Seq) -> Result<Vec<Record>, StoreError> {
+#[async_trait]
+impl SharedLog for FolderLog {
+    async fn read_page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        Range { start: after, end: until }: Range<Seq>,
+    ) -> StoreResult<Vec<Record>> {
         let limit = PageLimit::WIDE;
-        let plan = self.index.read_plan(&self.thread, after, limit.records_max);
-        let (owner, thread) = (self.owner.clone(), self.thread.clone());
-        let ask = PageQuery { owner, thread, after, until: last, limit, plan };
-        let mut records =
-            with_shared_database(&self.database, unavailable_error, |conn| read_page(conn, &ask, PageForm::Records))?
-                .records;
-        records.retain(|record| record.seq <= last && record.run == self.id);
-        if records.is_empty() {
-            return Err(StoreError::Corrupt { thread: self.thread.clone(), seq: after.next() });
-        }
-        Ok(records)
+        let plan = self.index.read_plan(thread, after, limit.records_max);
+        let query = PageQuery { owner: owner.clone(), thread: thread.clone(), after, until, limit, plan };
+        let page = self.read(move |conn| read_page(conn, &query, PageForm::Records)).await?;
+        Ok(page.records)
+    }
+
+    async fn find_blob(&self, owner: &UserId, hash: &str) -> StoreResult<Option<AttachmentRow>> {
+        let (owner, hash) = (owner.clone(), hash.to_owned());
+        self.read(move |conn| find_blob(conn, &owner, &hash).map_err(|error| unavailable_error(&error))).await
     }
 }
 
-/// Iterator over the records of a run that holds one page in memory.
-#[derive(Debug)]
-pub struct LoggedRecords<'a> {
-    run: &'a LoggedRun,
-    page: std::vec::IntoIter<Record>,
-    after: Seq,
-    failed: bool,
-}
-
-impl Iterator for LoggedRecords<'_> {
-    type Item = Result<Record, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (_, last) = self.run.seq_range?;
-        if self.page.len() == 0 && self.after < last && !self.failed {
-            match self.run.read_page(self.after, last) {
-                Ok(records) => self.page = records.into_iter(),
-                Err(error) => {
-                    self.failed = true;
-                    return Some(Err(error));
-                }
-            }
-        }
-        let record = self.page.next()?;
-        self.after = record.seq;
-        Some(Ok(record))
+impl FolderLog {
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Connection) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let database = self.database.clone();
+        let reading = tokio::task::spawn_blocking(move || with_shared_database(&database, unavailable_error, look));
+        reading.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }
 }
 
@@ -143,6 +112,7 @@ fn query_logged_run(conn: &Connection, database: &Path, id: &TaskId) -> rusqlite
     let head = index.read_plan(&thread, Seq::ZERO, 1).map_or(settled, |plan| plan.head);
     let last = if ended { last } else { Some(head) };
     let span = first.zip(last).filter(|(first, last)| first <= last);
-    let (id, owner, database) = (id.clone(), UserId::from(owner), database.to_owned());
-    Ok(Some(LoggedRun { id, owner, thread, has_ended: ended, seq_range: span, database, index }))
+    let log = Box::new(FolderLog { database: database.to_owned(), index: Arc::new(index) });
+    let (id, owner) = (id.clone(), UserId::from(owner));
+    Ok(Some(LoggedRun { id, owner, thread, has_ended: ended, seq_range: span, log }))
 }

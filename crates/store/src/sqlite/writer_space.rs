@@ -60,7 +60,7 @@ impl SqliteWriter {
         self.schedule_space_probe();
     }
 
-    /// Raises the alarm if there is no room for a commit of so many bytes.
+    /// Raises the alarm if there is no room for a commit of this size.
     pub(crate) fn check_space(&mut self, bytes: usize) {
         if self.is_full() || self.reserve.has_room_for(bytes as u64) {
             return;

@@ -1,6 +1,7 @@
 //! Checks condensed blocks against the records that they stand for.
 
-use super::{VerifyReport, for_each_row};
+use super::VerifyReport;
+use super::data_folder::for_each_row;
 use crate::sqlite::{CondensedBlock, PageForm, PageQuery, read_page};
 use model::condense::condense_records;
 use model::ports::PageLimit;

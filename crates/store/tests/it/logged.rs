@@ -1,11 +1,14 @@
 //! Reading runs while a server uses the folder, and without one.
 
-use model::ports::{AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, StoreError, ThreadWriter as _};
+use model::ports::{
+    AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, Journal, StoreError, ThreadWriter as _,
+};
 use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
-use store::{LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, find_logged_run};
+use store::{LoggedRecords, LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, find_logged_run};
+use store_conformance::TestStore;
 use store_conformance::blobs::{nth_blob, nth_hash};
 use store_conformance::fixtures::{
     LogWriter, new_thread_submission, nth_run, nth_thread, other_user, start_command, test_user,
@@ -19,8 +22,36 @@ fn found(dir: &Path, n: usize) -> LoggedRun {
     find_logged_run(dir, &nth_run(n)).unwrap().unwrap()
 }
 
-fn records(run: &LoggedRun) -> Vec<Record> {
-    run.records().collect::<Result<_, _>>().unwrap()
+async fn records(run: &LoggedRun) -> Vec<Record> {
+    let mut reading = run.records();
+    let all = read_some(&mut reading, usize::MAX).await;
+    assert!(reading.next().await.is_none());
+    all
+}
+
+/// The next records, at most so many.
+pub(crate) async fn read_some(reading: &mut LoggedRecords<'_>, limit: usize) -> Vec<Record> {
+    let mut records = Vec::new();
+    while records.len() < limit
+        && let Some(record) = reading.next().await
+    {
+        records.push(record.unwrap());
+    }
+    records
+}
+
+/// Records up to an error, and the error.
+pub(crate) async fn read_to_error(run: &LoggedRun) -> (Vec<Record>, StoreError) {
+    let (mut reading, mut records) = (run.records(), Vec::new());
+    loop {
+        match reading.next().await.expect("an error") {
+            Ok(record) => records.push(record),
+            Err(error) => {
+                assert!(reading.next().await.is_none(), "nothing follows");
+                return (records, error);
+            }
+        }
+    }
 }
 
 /// Every file and its bytes.
@@ -30,7 +61,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// A run of several pages, among records of others.
-async fn long_run(store: &SqliteStore) -> (LogWriter<'_>, Vec<Record>) {
+pub(crate) async fn long_run<S: Journal + TestStore>(store: &S) -> (LogWriter<'_>, Vec<Record>) {
     let mut author = LogWriter::for_owner(store, store, other_user(), 1).await;
     let mut other = LogWriter::new(store, store, 2).await;
     let mut all = author.start_run().must_append().await;
@@ -50,27 +81,27 @@ async fn a_run_is_readable_while_active_and_after_its_end() {
 
     let going_on = found(dir.path(), 1);
     assert_eq!((&going_on.owner, &going_on.thread, going_on.has_ended), (&other_user(), &nth_thread(1), false));
-    assert_eq!(records(&going_on), all);
+    assert_eq!(records(&going_on).await, all);
 
     // Its records move into blocks during the read.
-    let half = going_on.records().take(2_000).collect::<Result<Vec<_>, _>>().unwrap();
+    let half = read_some(&mut going_on.records(), 2_000).await;
     let mut reading = going_on.records();
-    assert_eq!(reading.by_ref().take(2_000).collect::<Result<Vec<_>, _>>().unwrap(), half);
+    assert_eq!(read_some(&mut reading, 2_000).await, half);
     let before = all.len();
     all.extend(author.complete_run().must_append().await);
     while store.stats().blocks == 0 {
         tokio::task::yield_now().await;
     }
-    let rest = reading.collect::<Result<Vec<_>, _>>().unwrap();
+    let rest = read_some(&mut reading, usize::MAX).await;
     assert_eq!([half, rest].concat(), all[..before], "as far as it was when it was asked for");
 
     let ended = found(dir.path(), 1);
     assert!(ended.has_ended);
-    assert_eq!(records(&ended), all);
+    assert_eq!(records(&ended).await, all);
     store.close().await;
     drop(store);
-    assert_eq!(records(&ended), all, "the server may go meanwhile");
-    assert_eq!(records(&found(dir.path(), 1)), all);
+    assert_eq!(records(&ended).await, all, "the server may go meanwhile");
+    assert_eq!(records(&found(dir.path(), 1)).await, all);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,10 +117,10 @@ async fn a_run_sees_the_blobs_of_its_owner_only() {
         );
     }
     let run = found(dir.path(), 1);
-    assert_eq!(run.find_blob(&nth_hash(1)), Ok(Some(nth_blob(1, 1, 7))));
-    assert_eq!(run.find_blob(&nth_hash(2)), Ok(None));
+    assert_eq!(run.find_blob(&nth_hash(1)).await, Ok(Some(nth_blob(1, 1, 7))));
+    assert_eq!(run.find_blob(&nth_hash(2)).await, Ok(None));
     store.delete_thread(&other_user(), &nth_thread(1)).await.unwrap();
-    assert_eq!(run.find_blob(&nth_hash(1)), Ok(None), "no thread uses it any more");
+    assert_eq!(run.find_blob(&nth_hash(1)).await, Ok(None), "no thread uses it any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,17 +137,17 @@ async fn reading_an_unused_folder_changes_nothing() {
 
     let before = files(dir.path());
     let run = found(dir.path(), 1);
-    assert_eq!(records(&run), all);
+    assert_eq!(records(&run).await, all);
     assert_eq!(files(dir.path()), before);
     // A server that starts meanwhile is not refused, and neither are we.
     let store = open(dir.path());
-    assert_eq!(records(&run), all);
+    assert_eq!(records(&run).await, all);
     drop(store);
 
     // After a crash SQLite indexes the write-ahead log; the data stay unchanged.
     let data = |dir: &Path| files(dir).into_iter().filter(|(name, _)| !name.ends_with("-shm")).collect::<Vec<_>>();
     let before = data(crashed.path());
-    assert_eq!(records(&found(crashed.path(), 1)), all);
+    assert_eq!(records(&found(crashed.path(), 1)).await, all);
     assert_eq!(data(crashed.path()), before);
 }
 
@@ -127,7 +158,7 @@ async fn a_queued_run_has_no_records_and_an_unknown_id_no_run() {
     store.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
     let waits = found(dir.path(), 1);
     assert_eq!((waits.has_ended, waits.seq_range), (false, None));
-    assert!(waits.records().next().is_none());
+    assert!(waits.records().next().await.is_none());
     assert!(find_logged_run(dir.path(), &nth_run(2)).unwrap().is_none());
 }
 
@@ -140,7 +171,7 @@ async fn damage_is_reported_after_the_records_before_it_and_a_deleted_run_is_gon
     author.start_run().complete_run().must_append().await;
     let deleted = found(dir.path(), 3);
     store.delete_thread(&test_user(), &nth_thread(3)).await.unwrap();
-    assert_eq!(deleted.records().next(), Some(Err(StoreError::ThreadNotFound)));
+    assert_eq!(deleted.records().next().await, Some(Err(StoreError::ThreadNotFound)));
     drop(store);
 
     let conn = Connection::open(dir.path().join("headwater.db")).unwrap();
@@ -148,9 +179,9 @@ async fn damage_is_reported_after_the_records_before_it_and_a_deleted_run_is_gon
         "UPDATE records SET public = x'7b7d' WHERE seq = 4990 AND thread = (SELECT num FROM threads WHERE id = ?1)";
     assert_eq!(conn.execute(sql, [nth_thread(1).as_str()]), Ok(1));
     drop(conn);
-    let mut read: Vec<_> = found(dir.path(), 1).records().collect();
-    assert!(matches!(read.pop(), Some(Err(StoreError::Corrupt { seq: model::Seq(4990), .. }))));
-    assert_eq!(read.into_iter().collect::<Result<Vec<_>, _>>().unwrap(), all[..4989]);
+    let (read, error) = read_to_error(&found(dir.path(), 1)).await;
+    assert!(matches!(error, StoreError::Corrupt { seq: model::Seq(4990), .. }), "{error}");
+    assert_eq!(read, all[..4989]);
 }
 
 #[test]

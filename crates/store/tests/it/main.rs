@@ -5,12 +5,15 @@
 mod compact;
 mod condensed;
 mod damage;
+mod database_client;
 mod files;
 mod folder;
+mod import;
 mod laws;
 mod log_size;
 mod logged;
 mod long_log;
+mod postgres;
 mod restarts;
 mod space;
 mod writer;

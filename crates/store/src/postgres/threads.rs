@@ -1,0 +1,117 @@
+//! Threads.
+
+use super::connection::{OpenTransaction, Params, column, limit_param, u64_column};
+use super::{PostgresStore, aliases, attachment_rows};
+use async_trait::async_trait;
+use model::ports::{
+    AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreError, StoreResult, ThreadRow, ThreadWriter,
+    Threads,
+};
+use model::{ThreadId, UserId};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+pub(super) const LOG_BYTES: &str = "SELECT coalesce(sum(log_bytes), 0)::bigint FROM headwater.threads WHERE owner = $1";
+
+/// Deletes the rows that belong to a thread by its number, and the thread.
+const DELETE_ROWS: &str = "
+    WITH records AS (DELETE FROM headwater.records WHERE thread = $1),
+         runs AS (DELETE FROM headwater.runs WHERE thread = $1),
+         inbox AS (DELETE FROM headwater.inbox WHERE thread = $1),
+         checkpoints AS (DELETE FROM headwater.checkpoints WHERE thread = $1),
+         checkpoint_runs AS (DELETE FROM headwater.checkpoint_runs WHERE thread = $1),
+         idempotency AS (DELETE FROM headwater.idempotency WHERE thread = $1),
+         approvals AS (DELETE FROM headwater.approvals WHERE thread = $1),
+         client_results AS (DELETE FROM headwater.client_results WHERE thread = $1),
+         shares AS (DELETE FROM headwater.shares WHERE thread = $1)
+    DELETE FROM headwater.threads WHERE num = $1";
+
+#[async_trait]
+impl Threads for PostgresStore {
+    async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
+        let sql = "SELECT id, created_at, updated_at FROM headwater.threads
+                   WHERE owner = $1 AND ($2::text IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
+        let params: Params<'_> =
+            &[(&owner.as_str(), Type::TEXT), (&page.before, Type::TEXT), (&limit_param(page.limit), Type::INT8)];
+        self.pool.query(sql, params).await?.iter().map(thread_row).collect()
+    }
+
+    async fn thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<Option<ThreadRow>> {
+        let sql = "SELECT id, created_at, updated_at FROM headwater.threads WHERE id = $1 AND owner = $2";
+        let row = self.pool.query_opt(sql, &[(&thread.as_str(), Type::TEXT), (&owner.as_str(), Type::TEXT)]).await?;
+        row.as_ref().map(thread_row).transpose()
+    }
+
+    async fn alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<Option<AliasRow>> {
+        let (owner, kind_name, name_bytes) = (owner.as_str(), kind.as_str(), name.as_bytes());
+        let key = aliases::key_params(&owner, &kind_name, &name_bytes);
+        let row = self.pool.query_opt(aliases::SELECT, &key).await?;
+        row.map(|row| aliases::alias_row(&row, kind, name)).transpose()
+    }
+
+    async fn log_bytes_used(&self, owner: &UserId) -> StoreResult<u64> {
+        let row = self.pool.query_opt(LOG_BYTES, &[(&owner.as_str(), Type::TEXT)]).await?;
+        row.map_or(Ok(0), |row| u64_column(&row, 0))
+    }
+}
+
+#[async_trait]
+impl ThreadWriter for PostgresStore {
+    async fn delete_thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
+        let tx = OpenTransaction::begin_long(&self.pool).await?;
+        let is_deleted = delete_thread(&tx, owner, thread).await?;
+        tx.commit().await?;
+        Ok(is_deleted)
+    }
+
+    async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow> {
+        self.check_space()?;
+        aliases::insert_alias(&self.pool, owner, row).await
+    }
+
+    async fn update_conversation(
+        &self,
+        owner: &UserId,
+        current: &AliasRow,
+        data: ConversationData,
+    ) -> StoreResult<AliasUpdate> {
+        self.check_space()?;
+        let tx = OpenTransaction::begin(&self.pool).await?;
+        let update = aliases::update_conversation(&tx, owner, current, &data).await?;
+        tx.commit().await?;
+        Ok(update)
+    }
+
+    async fn delete_alias(&self, owner: &UserId, kind: AliasKind, name: &str) -> StoreResult<bool> {
+        let sql = "DELETE FROM headwater.aliases WHERE owner = $1 AND kind = $2 AND name = $3";
+        let (owner, kind, name) = (owner.as_str(), kind.as_str(), name.as_bytes());
+        Ok(self.pool.execute(sql, &aliases::key_params(&owner, &kind, &name)).await? > 0)
+    }
+}
+
+impl PostgresStore {
+    /// Fails while new data is refused.
+    pub(super) fn check_space(&self) -> StoreResult<()> {
+        if self.space.is_full() { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+}
+
+/// Deletes a thread with all its rows. Links may exist even if the thread does not.
+pub(super) async fn delete_thread(tx: &OpenTransaction<'_>, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
+    attachment_rows::unlink_thread(tx, owner, thread).await?;
+    let key: Params<'_> = &[(&thread.as_str(), Type::TEXT), (&owner.as_str(), Type::TEXT)];
+    let sql = "SELECT num FROM headwater.threads WHERE id = $1 AND owner = $2 FOR UPDATE";
+    let Some(row) = tx.query_opt(sql, key).await? else { return Ok(false) };
+    let num: i64 = column(&row, 0)?;
+    tx.execute(DELETE_ROWS, &[(&num, Type::INT8)]).await?;
+    tx.execute("DELETE FROM headwater.aliases WHERE thread = $1 AND owner = $2", key).await?;
+    Ok(true)
+}
+
+fn thread_row(row: &Row) -> StoreResult<ThreadRow> {
+    Ok(ThreadRow {
+        id: ThreadId::from(column::<&str>(row, 0)?),
+        created_at: u64_column(row, 1)?,
+        updated_at: u64_column(row, 2)?,
+    })
+}

@@ -1,0 +1,49 @@
+//! What a server needs of a store, whichever it is.
+
+use crate::postgres::PostgresStore;
+use crate::sqlite::{SqliteStore, StorageUse, WriterStats};
+use async_trait::async_trait;
+use model::ports::{Accounts, Directory, DirectoryWriter, Journal, StoreResult};
+
+/// A store with all its ports.
+#[async_trait]
+pub trait StorageBackend: Journal + Directory + DirectoryWriter + Accounts {
+    /// Counts since the store was opened.
+    fn stats(&self) -> WriterStats;
+
+    /// What all users together hold.
+    async fn storage_use(&self) -> StoreResult<StorageUse>;
+
+    /// Completes queued writes and releases the folder or the database. Later operations fail.
+    async fn close(&self);
+}
+
+#[async_trait]
+impl StorageBackend for SqliteStore {
+    fn stats(&self) -> WriterStats {
+        Self::stats(self)
+    }
+
+    async fn storage_use(&self) -> StoreResult<StorageUse> {
+        Self::storage_use(self).await
+    }
+
+    async fn close(&self) {
+        Self::close(self).await;
+    }
+}
+
+#[async_trait]
+impl StorageBackend for PostgresStore {
+    fn stats(&self) -> WriterStats {
+        Self::stats(self)
+    }
+
+    async fn storage_use(&self) -> StoreResult<StorageUse> {
+        Self::storage_use(self).await
+    }
+
+    async fn close(&self) {
+        Self::close(self).await;
+    }
+}
