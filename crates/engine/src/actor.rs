@@ -3,7 +3,8 @@
 use crate::session::{NewThread, TermEnd, ThreadSession};
 use crate::shared::{StopMode, ThreadContext};
 use futures_util::FutureExt as _;
-use model::ports::{StorageSpace, StoreError};
+use model::Millis;
+use model::ports::{ClusterSignal, StorageSpace, StoreError, ThreadTag};
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -12,8 +13,8 @@ use std::time::Duration;
 /// The first and the longest wait after a term that the store refused.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Minimum delay before the next claim of a thread that another node holds, whatever that node's clock says.
-const HELD_RETRY_MS_MIN: u64 = 500;
+/// The delay before the next claim of a thread that another node holds while its inbox has a row.
+const HELD_RETRY_MS: u64 = 500;
 
 /// Terms that panicked in a row before they logged anything. After these the run fails.
 const PANICS_MAX: u32 = 3;
@@ -46,9 +47,7 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
                 return ActorEnd::Idle;
             }
             TermEnd::HeldElsewhere { until } => {
-                // The holder executes the thread. If it stops, its lease expires: claim the thread again then.
-                let soonest = context.shared.ports.clock.now().saturating_add(HELD_RETRY_MS_MIN);
-                context.shared.wake_schedule.schedule(&context.owner, &context.thread, until.max(soonest));
+                retry_held_thread(context, until).await;
                 return ActorEnd::Idle;
             }
             TermEnd::Halted => return ActorEnd::Halted,
@@ -73,6 +72,26 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
             () = poll_fn(|cx| context.wakeup.poll_notified(cx)) => {}
         }
         backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// The holder executes the thread and handles what waits in its inbox. If it stops, its lease expires. It may also have ended
+/// its work just now, without having seen the newest row: as long as a row waits, the thread is claimed again soon.
+async fn retry_held_thread(context: &ThreadContext, until: Millis) {
+    let ports = &context.shared.ports;
+    let waits =
+        ports.directory.inbox_page(&context.owner, &context.thread, 0, 1).await.is_ok_and(|rows| !rows.is_empty());
+    if waits {
+        ports.cluster.ring(ClusterSignal::Inbox(ThreadTag::new(&context.thread)));
+    }
+    let soonest = ports.clock.now().saturating_add(HELD_RETRY_MS);
+    match (waits, ports.cluster.is_shared()) {
+        (true, _) => context.shared.wake_schedule.schedule(&context.owner, &context.thread, soonest),
+        // Orphaned threads are looked for all the time: see `cluster`.
+        (false, true) => {}
+        (false, false) => {
+            context.shared.wake_schedule.schedule(&context.owner, &context.thread, until.max(soonest));
+        }
     }
 }
 
@@ -106,6 +125,8 @@ async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>, gives_
             let end = session.run().await;
             if matches!(end, TermEnd::Idle) {
                 session.keep_idle_thread();
+                // Any node may go on with it.
+                context.shared.ports.journal.release(&context.thread, session.lease);
             }
             end
         }

@@ -6,8 +6,9 @@ use crate::shared::{Shared, StopMode, ThreadContext};
 use crate::sync::{Mutex, lock};
 use crate::wake_schedule::DueThread;
 use crate::wakeup::Wakeup;
+use model::ports::ThreadTag;
 use model::{Millis, ThreadId, UserId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,25 @@ impl ActorRegistry {
                 () = self.shared.wake_schedule.changed() => {}
             }
         }
+    }
+
+    /// Whether this process executes the thread, or is about to.
+    pub(crate) fn is_live(&self, thread: &ThreadId) -> bool {
+        lock(&self.actors).wakeups.contains_key(thread)
+    }
+
+    /// Wakes the actors of threads with one of these tags.
+    pub(crate) fn wake_live_threads(&self, tags: &HashSet<ThreadTag>) {
+        let actors = lock(&self.actors);
+        let named = actors.wakeups.iter().filter(|(thread, _)| tags.contains(&ThreadTag::new(thread)));
+        named.for_each(|(_, wakeup)| wakeup.notify());
+    }
+
+    /// Threads with viewers, and threads for whose runs somebody waits.
+    pub(crate) fn watched_threads(&self) -> HashSet<ThreadId> {
+        let mut watched = self.shared.hub.watched_threads();
+        watched.extend(self.shared.run_waiters.watched_threads());
+        watched
     }
 
     pub(crate) fn live_threads(&self) -> usize {

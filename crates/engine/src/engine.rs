@@ -10,6 +10,7 @@ pub use commands::{AnswerError, AnsweringRequest};
 pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 
 use crate::actor_registry::ActorRegistry;
+use crate::cluster;
 use crate::ports::Ports;
 use crate::read_records::log_head;
 use crate::recovery;
@@ -19,7 +20,8 @@ use crate::wake_schedule::DueThread;
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
 use model::ports::{
-    IdempotencyKey, PageLimit, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted, ThreadMode,
+    ClusterSignal, IdempotencyKey, PageLimit, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted,
+    ThreadMode, ThreadTag,
 };
 use model::task::TaskStatus;
 use model::{Millis, Record, Seq, TaskId, ThreadId, UserId};
@@ -71,6 +73,9 @@ impl Engine {
             self.registry.shared.wake_schedule.schedule(&wake.owner, &wake.thread, wake.at);
         }
         tokio::spawn(Arc::clone(&self.registry).run_wake_loop());
+        if self.ports().cluster.is_shared() {
+            tokio::spawn(cluster::run_cluster_loop(Arc::clone(&self.registry)));
+        }
         let later = wakeups.split_off(wakeups.len().min(WAITS_CHECKED_AT_START));
         self.shorten_waits(wakeups).await;
         let engine = self.clone();
@@ -103,8 +108,19 @@ impl Engine {
     ) -> Result<Submitted, SubmitError> {
         let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
         let submitted = self.write_submission(user, submission).await?;
-        self.registry.wake_thread(user, thread);
+        self.wake_executor(user, thread);
         Ok(submitted)
+    }
+
+    /// A thread's inbox has a new row. If another node holds the thread, it is told; else this one executes it.
+    pub(crate) fn wake_executor(&self, user: &UserId, thread: &ThreadId) {
+        self.ports().cluster.ring(ClusterSignal::Inbox(ThreadTag::new(thread)));
+        self.registry.wake_thread(user, thread);
+    }
+
+    /// Waits until another node has changed access keys or shares.
+    pub async fn credentials_changed(&self) {
+        self.registry.shared.credentials_changed.notified().await;
     }
 
     pub(crate) async fn write_submission(
@@ -217,6 +233,7 @@ impl Engine {
         self.registry.wake_thread(user, thread);
         shared.hub.close(thread);
         shared.run_waiters.wake_thread(thread);
+        self.ports().cluster.ring(ClusterSignal::Records(ThreadTag::new(thread)));
     }
 
     /// The number of threads that are being executed.

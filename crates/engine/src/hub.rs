@@ -20,7 +20,7 @@ use foldhash::HashMap;
 use model::limits::WRITE_BYTES_MAX;
 use model::ports::{FrameEnd, Frames, Projection};
 use model::{Record, Seq, ThreadId};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -60,6 +60,10 @@ impl Hub {
                 topics.remove(thread);
             }
         }
+    }
+
+    pub(crate) fn watched_threads(&self) -> HashSet<ThreadId> {
+        lock(&self.topics).keys().cloned().collect()
     }
 
     /// Publishes records that became durable. Their frames are written here, before a viewer is woken: for many viewers, and
@@ -314,26 +318,26 @@ impl Topic {
 
     /// Leaves the frames to the viewers that are woken.
     fn publish_records(&self, records: &Arc<[Record]>) {
-        let Some(last) = records.last() else { return };
         let mut feed = lock(&self.feed);
-        feed.push(records, last.seq);
+        let Some((records, last)) = unpublished(records, feed.head) else { return };
+        feed.push(&records, last);
         wake_all(feed);
     }
 
     /// Writes the frames first. A thread has one append in flight, so nothing is published meanwhile.
     fn publish_frames(&self, records: &Arc<[Record]>) {
-        let Some(last) = records.last() else { return };
         let mut lanes = lock(&self.lanes);
         let feed = lock(&self.feed);
+        let Some((records, last)) = unpublished(records, feed.head) else { return };
         lanes.retain_continuable(&feed);
         let earlier = feed.batches_after(Seq::ZERO);
         drop(feed);
         for (_, lane) in lanes.0.iter_mut().filter(|(_, lane)| !lane.is_ended()) {
             lane.push(&earlier);
-            lane.push(std::slice::from_ref(records));
+            lane.push(std::slice::from_ref(&records));
         }
         let mut feed = lock(&self.feed);
-        feed.skip_to(last.seq);
+        feed.skip_to(last);
         wake_all(feed);
     }
 
@@ -352,6 +356,17 @@ impl Topic {
         let mut feed = lock(&self.feed);
         feed.closed = true;
         wake_all(feed);
+    }
+}
+
+/// The records after the head, and the last of them. A thread that changes its node may be published twice: by its actor and
+/// by its tail.
+fn unpublished(records: &Arc<[Record]>, head: Seq) -> Option<(Arc<[Record]>, Seq)> {
+    let (first, last) = (records.first()?.seq, records.last()?.seq);
+    match (first > head, last > head) {
+        (true, _) => Some((Arc::clone(records), last)),
+        (false, true) => Some((records.iter().filter(|record| record.seq > head).cloned().collect(), last)),
+        (false, false) => None,
     }
 }
 

@@ -14,6 +14,7 @@
 mod actor;
 mod actor_registry;
 mod clock;
+mod cluster;
 mod documents;
 mod effect_streams;
 mod engine;

@@ -1,7 +1,7 @@
 //! What the engine is built on.
 
 use model::definition::Definitions;
-use model::ports::{Clock, Directory, FileReader, HookRunner, Journal, ModelClient, ToolRunner};
+use model::ports::{Clock, Cluster, Directory, FileReader, HookRunner, Journal, ModelClient, ToolRunner};
 use model::{NodeId, ThreadId};
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +17,8 @@ pub struct Ports {
     pub hooks: Arc<dyn HookRunner>,
     pub documents: Arc<dyn FileReader>,
     pub clock: Arc<dyn Clock>,
+    /// The other nodes of the store.
+    pub cluster: Arc<dyn Cluster>,
     pub recovery_attempts: Arc<dyn RecoveryAttempts>,
     /// Agents and tools as the configuration declares them now.
     pub definitions: CurrentDefinitions,

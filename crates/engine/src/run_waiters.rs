@@ -45,6 +45,10 @@ impl RunWaiters {
         runs.iter().filter_map(|run| flags.get(run)).for_each(|flag| flag.notify_waiters());
     }
 
+    pub(crate) fn watched_threads(&self) -> Vec<ThreadId> {
+        lock(&self.threads).keys().cloned().collect()
+    }
+
     pub(crate) fn wake_thread(&self, thread: &ThreadId) {
         lock(&self.threads).get(thread).into_iter().flat_map(RunFlags::values).for_each(|flag| flag.notify_waiters());
     }

@@ -29,7 +29,7 @@ use model::fold::RunFold;
 use model::model_turn::ModelEvent;
 use model::ports::{AppendOutcome, ClaimOutcome, Day, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
-use model::tool::ToolEvent;
+use model::tool::{ToolEvent, ToolRequest};
 use model::{Millis, Seq};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -230,6 +230,10 @@ impl<'a> ThreadSession<'a> {
                 }
             }
             match poll_fn(|cx| self.poll_event(cx)).await {
+                // A node that was stopped for long may have been replaced: it starts no tool before it has claimed again.
+                SessionEvent::AppendDone(AppendOutcome::Durable) if self.starts_tools_without_lease() => {
+                    return TermEnd::Retry("the lease of this node has expired".to_owned());
+                }
                 SessionEvent::AppendDone(AppendOutcome::Durable) => self.on_durable(),
                 SessionEvent::AppendDone(AppendOutcome::Fenced) => {
                     return TermEnd::Retry("another executor has the thread".to_owned());
@@ -429,10 +433,15 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
+    fn starts_tools_without_lease(&self) -> bool {
+        let has_tools = self.in_flight.as_ref().is_some_and(|flight| !flight.tools.is_empty());
+        has_tools && !self.context.shared.ports.cluster.holds_leases()
+    }
+
     /// Starts the tools of an append that is durable.
-    pub(crate) fn start_tools(&mut self, flight: InFlightAppend) {
+    pub(crate) fn start_tools(&mut self, tools: Vec<(EffectId, Box<ToolRequest>)>) {
         let ports = &self.context.shared.ports;
-        for (id, request) in flight.tools {
+        for (id, request) in tools {
             let timeout = request.deadline.saturating_sub(ports.clock.now());
             let events = ports.tools.call_tool(*request);
             self.effect_streams.push_tool(id, events, Duration::from_millis(timeout));

@@ -7,10 +7,12 @@ use crate::recovery_tracker::RecoveryTracker;
 use crate::run_waiters::RunWaiters;
 use crate::wake_schedule::WakeSchedule;
 use crate::wakeup::Wakeup;
+use model::ports::{Cluster, ClusterSignal, ThreadTag};
 use model::{ThreadId, UserId};
 use schema::SchemaCache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use tokio::sync::Notify;
 
 /// How far the process is with stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) wake_schedule: WakeSchedule,
     pub(crate) recovery: RecoveryTracker,
     pub(crate) idle_threads: IdleThreads,
+    /// Another node has changed access keys or shares.
+    pub(crate) credentials_changed: Notify,
     /// The schemas of the tools of all runs.
     pub(crate) schemas: SchemaCache,
     /// Looked up once: it counts every delta.
@@ -46,6 +50,7 @@ impl Shared {
             wake_schedule: WakeSchedule::default(),
             recovery: RecoveryTracker::default(),
             idle_threads: IdleThreads::default(),
+            credentials_changed: Notify::new(),
             schemas: SchemaCache::default(),
             records_total: metrics::counter!("headwater_records_total"),
             stop,
@@ -85,6 +90,15 @@ pub(crate) struct ThreadPublisher {
     pub(crate) hub: Arc<Hub>,
     pub(crate) run_waiters: Arc<RunWaiters>,
     pub(crate) wakeup: Arc<Wakeup>,
+    pub(crate) cluster: Arc<dyn Cluster>,
+    tag: ThreadTag,
+}
+
+impl ThreadPublisher {
+    /// Tells the other nodes of new records.
+    pub(crate) fn ring(&self) {
+        self.cluster.ring(ClusterSignal::Records(self.tag));
+    }
 }
 
 impl ThreadContext {
@@ -100,6 +114,8 @@ impl ThreadContext {
             hub: Arc::clone(&shared.hub),
             run_waiters: Arc::clone(&shared.run_waiters),
             wakeup: Arc::clone(&wakeup),
+            cluster: Arc::clone(&shared.ports.cluster),
+            tag: ThreadTag::new(&thread),
         });
         Self { shared, owner, thread, wakeup, publisher, gives_up, has_progressed: AtomicBool::new(false) }
     }

@@ -75,7 +75,7 @@ impl Engine {
         let is_expired = matches!(&submitted, Err(SubmitError::AlreadyDecided(row)) if row.answer.is_none());
         if submitted.is_ok() || is_expired {
             // What is too late for a decision has timed out, and the run goes on: the clock may have been set forward.
-            self.registry.wake_thread(user, &run.thread);
+            self.wake_executor(user, &run.thread);
         }
         submitted.map(|_| ())
     }
@@ -108,7 +108,7 @@ impl Engine {
             Err(SubmitError::CallClosed(call)) => return Err(AnswerError::NotPending(call)),
             Err(error) => return Err(error.into()),
         }
-        self.registry.wake_thread(user, &run.thread);
+        self.wake_executor(user, &run.thread);
         Ok(())
     }
 
@@ -144,11 +144,11 @@ impl Engine {
             let submitted = self.submit_answer(user, run, answer, task_path, idempotency.take()).await;
             if let Err(error) = submitted {
                 // The answers before it are stored and must not wait for the next command.
-                self.registry.wake_thread(user, &run.thread);
+                self.wake_executor(user, &run.thread);
                 return Err(error);
             }
         }
-        self.registry.wake_thread(user, &run.thread);
+        self.wake_executor(user, &run.thread);
         Ok(())
     }
 

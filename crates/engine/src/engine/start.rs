@@ -147,7 +147,7 @@ impl Engine {
         };
         match submitted {
             Submitted::Duplicate { task, thread } => return Ok(StartedRun { task, thread }),
-            Submitted::Queued => self.registry.wake_thread(user, &thread),
+            Submitted::Queued => self.wake_executor(user, &thread),
             Submitted::ThreadCreated { lease, row } => {
                 self.registry.spawn_or_wake(
                     user,

@@ -70,10 +70,11 @@ struct CommitOutcome {
 
 impl CommitListener for PendingCommit {
     fn on_commit(&self, outcome: &AppendOutcome) {
-        let ThreadPublisher { thread, hub, run_waiters, wakeup } = &*self.publisher;
+        let ThreadPublisher { thread, hub, run_waiters, wakeup, .. } = &*self.publisher;
         let is_durable = *outcome == AppendOutcome::Durable;
         if is_durable {
             run_waiters.wake_runs(thread, &self.settled);
+            self.publisher.ring();
         }
         let is_published = is_durable
             && (self.published.load(Relaxed) || (self.is_quick && hub.try_publish_inline(thread, &self.records)));
@@ -175,7 +176,10 @@ impl ThreadSession<'_> {
         if self.in_flight.is_some() || self.next_batch.is_empty() {
             return;
         }
-        let BatchBuilder { records, bytes, changes, tools } = std::mem::take(&mut self.next_batch);
+        let BatchBuilder { records, bytes, changes, mut tools } = std::mem::take(&mut self.next_batch);
+        if Defect::ToolBeforeDurable.is_planted() {
+            self.start_tools(std::mem::take(&mut tools));
+        }
         let context = self.context;
         let records: Arc<[Record]> = records.into();
         if Defect::PublishBeforeCommit.is_planted() {
@@ -251,7 +255,7 @@ impl ThreadSession<'_> {
         {
             context.shared.wake_schedule.schedule(&context.owner, &context.thread, at);
         }
-        self.start_tools(flight);
+        self.start_tools(flight.tools);
     }
 }
 

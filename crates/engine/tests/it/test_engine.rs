@@ -182,6 +182,7 @@ impl TestEngine {
             .expect("kept");
         let (tools, hooks) = (Arc::clone(&test_env.tools), Arc::clone(&test_env.hooks));
         let ports = Ports {
+            cluster: Arc::new(model::ports::SingleNode),
             journal: gate.clone(),
             directory,
             models: models.clone(),
