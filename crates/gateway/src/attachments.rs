@@ -24,7 +24,7 @@ pub mod uploads;
 use crate::rejection::Rejection;
 pub(crate) use blobs::{BlobError, BlobOrigin, NewBlob};
 pub(crate) use data_url::format_data_url;
-use files::{FileKey, FileStore, FileStoreError, FileStoreOpenError, UrlSigner, UrlSignerError};
+use files::{FileKey, FileStore, FileStoreError, FileStoreOpenError, UrlSigner};
 use futures_util::stream::{self, StreamExt as _};
 use heavy_work::{UserPermit, UserSemaphore};
 use model::UserId;
@@ -35,7 +35,7 @@ pub(crate) use resolve_for_model::FileResolvingModels;
 pub use settings::AttachmentSettings;
 pub use signed_blobs::{BlobUrlSigner, BlobUrls, SignedBlobUrl};
 pub use signed_url::{RAW_ATTACHMENT_PATH, SIGNED_URL_SECONDS_MAX, SignedUrl};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 pub(crate) use store_outputs::{OutputStoringHooks, OutputStoringTools};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -44,7 +44,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const DEFAULT_BUCKET: &str = "headwater";
 /// The folder of files inside the data folder.
 pub const FILES_DIR: &str = "files";
-const SIGNING_KEY_FILE: &str = "files.key";
+/// Several nodes have to store files where all of them find them.
+const FOREIGN_FOLDER: &str =
+    "this node has no storage for files that the other nodes share: set [files] url to a bucket or a shared folder";
 /// Concurrent uploads; each holds up to two parts in memory.
 const UPLOADS_MAX: usize = 128;
 /// Concurrent uploads of one user.
@@ -71,8 +73,6 @@ pub struct AttachmentStore {
 pub enum AttachmentStoreOpenError {
     #[error("files: {0}")]
     FileStore(#[from] FileStoreOpenError),
-    #[error("{}: {why}", path.display())]
-    SigningKey { path: PathBuf, why: UrlSignerError },
 }
 
 impl AttachmentStore {
@@ -80,15 +80,13 @@ impl AttachmentStore {
     pub fn open(
         settings: AttachmentSettings,
         data_dir: &Path,
+        url_signer: UrlSigner,
         directory: Arc<dyn Directory>,
         clock: Arc<dyn Clock>,
         space: Arc<dyn SpaceWatch>,
     ) -> Result<Self, AttachmentStoreOpenError> {
         let location = settings.location.clone().unwrap_or_else(|| default_location(data_dir));
         let file_store = FileStore::open(&location, &settings.env_vars)?;
-        let path = data_dir.join(SIGNING_KEY_FILE);
-        let url_signer =
-            UrlSigner::load_or_create(&path).map_err(|why| AttachmentStoreOpenError::SigningKey { path, why })?;
         let bucket = settings.bucket.clone().or_else(|| file_store.bucket().map(str::to_owned));
         let bucket = bucket.unwrap_or_else(|| DEFAULT_BUCKET.to_owned());
         Ok(Self {
@@ -141,6 +139,9 @@ impl AttachmentStore {
     }
 
     pub fn acquire_upload_permit(&self, user: &UserId) -> Result<UserPermit, Rejection> {
+        if self.settings.is_foreign_folder {
+            return Err(Rejection::new(ErrorCode::FilesUnavailable, FOREIGN_FOLDER));
+        }
         self.upload_permits.try_acquire(user).ok_or_else(|| {
             let detail =
                 format!("{UPLOADS_MAX} files are coming in already, or {USER_UPLOADS_MAX} of yours: try again");
@@ -150,6 +151,9 @@ impl AttachmentStore {
 
     /// Records that bytes may appear under this key.
     async fn register_upload(&self, key: &FileKey) -> Result<(), StoreError> {
+        if self.settings.is_foreign_folder {
+            return Err(StoreError::Unavailable(FOREIGN_FOLDER.to_owned()));
+        }
         self.directory.writer(key.owner())?.reserve_attachment(key.owner(), key.as_str(), self.clock.now()).await
     }
 

@@ -11,9 +11,10 @@ use crate::shares::{ScopedStore, Shares};
 use crate::web_images::WebImageFetchingModels;
 use engine::{CurrentDefinitions, Engine, Ports};
 use fetch::pdf_process::PdfProcess;
+use files::UrlSigner;
 use model::NodeId;
 use model::definition::Definitions;
-use model::ports::{Clock, Directory, HookRunner, Journal, ModelClient, SpaceWatch, StoreError, ToolRunner};
+use model::ports::{Clock, Cluster, Directory, HookRunner, Journal, ModelClient, SpaceWatch, StoreError, ToolRunner};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,11 +35,13 @@ pub struct GatewayParts {
     pub tools: Arc<dyn ToolRunner>,
     pub hooks: Arc<dyn HookRunner>,
     pub clock: Arc<dyn Clock>,
+    pub cluster: Arc<dyn Cluster>,
     pub definitions: Definitions,
     pub node: NodeId,
-    /// The folder of the signing key, and of files unless the settings name another location.
+    /// The folder of files, unless the settings name another location.
     pub data_dir: PathBuf,
     pub attachments: AttachmentSettings,
+    pub url_signer: UrlSigner,
     pub documents: WebDocumentSettings,
     pub pdf_process: PdfProcess,
     pub limits: InputLimits,
@@ -60,12 +63,13 @@ impl Gateway {
     /// Opens the file store, loads the shares, and wires the engine to the store as each user may see it and to models and
     /// tools whose files are stored.
     pub async fn open(parts: GatewayParts) -> Result<Self, GatewayOpenError> {
-        let GatewayParts { journal, directory, clock, data_dir, attachments: settings, .. } = parts;
+        let GatewayParts { journal, directory, clock, data_dir, attachments: settings, url_signer, .. } = parts;
         let recovery_attempts = Arc::new(RecoveryFile::new(&data_dir));
         let (rows, file_clock) = (Arc::clone(&directory), Arc::clone(&clock));
         let space: Arc<dyn SpaceWatch> = Arc::clone(&journal) as _;
-        let opening =
-            tokio::task::spawn_blocking(move || AttachmentStore::open(settings, &data_dir, rows, file_clock, space));
+        let opening = tokio::task::spawn_blocking(move || {
+            AttachmentStore::open(settings, &data_dir, url_signer, rows, file_clock, space)
+        });
         let attachments = Arc::new(opening.await??);
         attachments.delete_unfinished().await.map_err(GatewayOpenError::UnfinishedUploads)?;
         let shares = Shares::load(&*directory, Arc::clone(&clock)).await.map_err(GatewayOpenError::Shares)?;
@@ -81,6 +85,7 @@ impl Gateway {
             hooks: Arc::new(OutputStoringHooks { hooks: parts.hooks, attachments: Arc::clone(&attachments) }),
             documents,
             clock,
+            cluster: parts.cluster,
             recovery_attempts,
             definitions: CurrentDefinitions::new(parts.definitions),
             node: parts.node,

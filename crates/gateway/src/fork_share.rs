@@ -21,7 +21,13 @@ use upstream::generated_image;
 /// owner's; the history names them.
 pub async fn fork_share(gateway: &Gateway, token: &str) -> Result<(NewRun, Uploads), Rejection> {
     // Queries run as the viewer, so that nothing is copied that the share does not show.
-    let Some(ShareViewer { user, share }) = gateway.shares.find_by_token(token) else {
+    let mut found = gateway.shares.find_by_token(token);
+    if found.is_none() && gateway.engine.ports().cluster.is_shared() {
+        // Another node may have created it a moment ago.
+        gateway.shares.refresh(&*gateway.engine.ports().directory).await?;
+        found = gateway.shares.find_by_token(token);
+    }
+    let Some(ShareViewer { user, share }) = found else {
         let detail = "the share token is unknown, expired or revoked";
         return Err(Rejection::new(ErrorCode::UnknownShare, detail));
     };

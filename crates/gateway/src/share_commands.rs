@@ -7,7 +7,7 @@ use crate::run_lookup::log_head;
 use crate::run_to_completion::run_to_completion;
 use crate::shares::NewShare;
 use model::error::ErrorCode;
-use model::ports::{ShareRow, StoreError};
+use model::ports::{ClusterSignal, ShareRow, StoreError};
 use model::{ThreadId, UserId};
 
 /// Forgotten links expire.
@@ -59,9 +59,11 @@ async fn insert_share(gateway: Gateway, row: ShareRow) -> Result<(), Rejection> 
         let writer = gateway.engine.ports().directory.writer(&row.owner)?;
         gateway.shares.insert(row.clone());
         let created = writer.create_share(row.clone()).await;
-        if created.is_err() {
-            gateway.shares.revoke(&row.id);
+        match &created {
+            Ok(()) => gateway.shares.mark_stored(&row.id),
+            Err(_) => gateway.shares.revoke(&row.id),
         }
+        gateway.engine.ports().cluster.ring(ClusterSignal::Credentials);
         created
     })
     .await
@@ -79,6 +81,7 @@ pub async fn revoke_share(
         let revoked = ports.directory.writer(&user)?.revoke_share(&user, &thread, &share_id, ports.clock.now()).await?;
         if revoked {
             gateway.shares.revoke(&share_id);
+            ports.cluster.ring(ClusterSignal::Credentials);
         }
         Ok::<bool, StoreError>(revoked)
     });

@@ -31,6 +31,8 @@ const VIEWER_PREFIX: &str = "share:";
 pub struct Share {
     row: ShareRow,
     revoked: AtomicBool,
+    /// Whether the store has it.
+    stored: AtomicBool,
     clock: Arc<dyn Clock>,
     /// The blobs that a frozen share's records refer to. These never change, so they are read once.
     blob_hashes: OnceCell<HashSet<String>>,
@@ -108,16 +110,43 @@ impl Shares {
 
     pub async fn load(directory: &dyn Directory, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let shares = Self::new(clock);
-        for row in directory.active_shares(shares.clock.now()).await? {
-            shares.insert(row);
-        }
+        shares.refresh(directory).await?;
         Ok(shares)
+    }
+
+    /// Takes over what other nodes have changed: new shares, and those that are not active any more.
+    pub async fn refresh(&self, directory: &dyn Directory) -> Result<(), StoreError> {
+        // Before the rows are read: what is being created meanwhile is not among them.
+        let stored = |share: &&Arc<Share>| share.stored.load(Ordering::SeqCst);
+        let known: HashSet<String> =
+            self.read().by_digest.values().filter(stored).map(|share| share.row.id.clone()).collect();
+        let rows = directory.active_shares(self.clock.now()).await?;
+        let active: HashSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        self.revoke_where(|row| known.contains(&row.id) && !active.contains(row.id.as_str()));
+        for row in rows {
+            if !self.read().by_digest.contains_key(&row.digest) {
+                let id = row.id.clone();
+                self.insert(row);
+                self.mark_stored(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The store has the share: from now on it is revoked when the store has it no more.
+    pub fn mark_stored(&self, id: &str) {
+        let index = self.read();
+        index
+            .by_digest
+            .values()
+            .filter(|share| share.row.id == id)
+            .for_each(|share| share.stored.store(true, Ordering::SeqCst));
     }
 
     pub fn insert(&self, row: ShareRow) {
         let (digest, viewer) = (row.digest.clone(), viewer_user_id(&row.id));
-        let (revoked, clock) = (AtomicBool::new(false), Arc::clone(&self.clock));
-        let share = Arc::new(Share { row, revoked, clock, blob_hashes: OnceCell::new() });
+        let (revoked, stored, clock) = (AtomicBool::new(false), AtomicBool::new(false), Arc::clone(&self.clock));
+        let share = Arc::new(Share { row, revoked, stored, clock, blob_hashes: OnceCell::new() });
         let mut index = self.write();
         index.by_digest.insert(digest, Arc::clone(&share));
         index.by_viewer.insert(viewer, share);

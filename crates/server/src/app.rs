@@ -3,9 +3,10 @@
 use crate::abandoned_tasks::AbandonedTasks;
 use crate::auth::Authenticator;
 use crate::config::HttpLimits;
+use crate::credential_sync::CredentialSync;
 use crate::origin_policy::OriginPolicy;
 use crate::problem::Problem;
-use crate::tickets::Tickets;
+use crate::tickets::TicketTable;
 use gateway::Gateway;
 use gateway::request_limits::RequestLimits;
 use gateway::stream_limiter::StreamLimiter;
@@ -13,16 +14,17 @@ use gateway::stream_start::StreamEnd;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::SqliteStore;
+use store::StorageBackend;
 
 pub(crate) type App = Arc<AppInner>;
 
 pub(crate) struct AppInner {
     pub(crate) gateway: Gateway,
-    /// For metrics alone.
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn StorageBackend>,
     pub(crate) auth: Authenticator,
-    pub(crate) tickets: Tickets,
+    /// With a database, which other nodes change, too.
+    pub(crate) credential_sync: Option<Arc<CredentialSync>>,
+    pub(crate) tickets: TicketTable,
     pub(crate) abandoned_tasks: AbandonedTasks,
     pub(crate) origin_policy: OriginPolicy,
     pub(crate) limits: HttpLimits,

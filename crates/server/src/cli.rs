@@ -7,6 +7,7 @@ mod check_config;
 mod compact;
 mod completions;
 mod config_args;
+mod import;
 mod init;
 mod keys;
 mod man;
@@ -42,13 +43,16 @@ pub(crate) struct Cli {
 enum CliCommand {
     /// Run the server. Without a config file it runs the demo, which needs no key and no network.
     Serve(serve::ServeArgs),
-    /// Check a data folder and its files for damage while no server uses it. Exit code 0: clean, 1: damaged, 2: the
-    /// check failed.
+    /// Check a data folder that no server uses, or a database beside its servers, and the files for damage. Exit code 0:
+    /// clean, 1: damaged, 2: the check failed.
     Verify(verify::VerifyArgs),
     /// Rewrite the database of a data folder without its free space while no server uses it. Prints the size before and
     /// after, needs room for the copy, and changes nothing if it fails.
     Compact(compact::CompactArgs),
-    /// Manage API keys (`[auth] mode = "keys"`), also while the server is running.
+    /// Copy a data folder that no server uses into an empty database, which several servers can share. The folder stays as
+    /// it is; if the import fails, the database does, too.
+    Import(import::ImportArgs),
+    /// Manage API keys (`[auth] mode = "keys"`), also while servers are running.
     Keys(keys::KeysArgs),
     /// Check a config file and list all errors. Exit code 0: valid, 1: invalid.
     CheckConfig(check_config::CheckConfigArgs),
@@ -60,7 +64,7 @@ enum CliCommand {
     Tail(tail::TailArgs),
     /// Talk to an agent in the terminal: tools, approvals, stopping and resuming.
     Chat(chat::ChatArgs),
-    /// Stream a stored run again in any protocol, with its original timing or fast. Works while the server is running.
+    /// Stream a stored run again in any protocol, with its original timing or fast. Works while servers are running.
     Replay(replay::ReplayArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
@@ -130,6 +134,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Serve(args) => build_runtime()?.block_on(serve::run(args)),
         CliCommand::Verify(args) => Ok(build_runtime()?.block_on(verify::run(args))),
         CliCommand::Compact(args) => compact::run(args),
+        CliCommand::Import(args) => build_runtime()?.block_on(import::run(args)),
         CliCommand::Keys(args) => build_runtime()?.block_on(keys::run(args)),
         CliCommand::CheckConfig(args) => Ok(check_config::run(&args)),
         CliCommand::Init(args) => init::run(&args),

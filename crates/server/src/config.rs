@@ -14,6 +14,7 @@ mod agents;
 mod build;
 mod call_rules;
 mod changes;
+mod database;
 mod diagnostics;
 mod error;
 mod fetch;
@@ -55,6 +56,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use store::DatabaseUrl;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
 const DEFAULT_DATA_DIR: &str = "headwater-data";
@@ -67,6 +69,7 @@ const BODY_MEMORY_MIN: usize = 256 * 1024 * 1024;
 pub(crate) struct Overrides {
     pub(crate) listen: Option<String>,
     pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) database_url: Option<String>,
     /// Where cassettes are recorded.
     pub(crate) record_dir: Option<PathBuf>,
     /// Enables providers that the file does not name.
@@ -76,6 +79,8 @@ pub(crate) struct Overrides {
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) data_dir: PathBuf,
+    /// `None` keeps the data in the folder.
+    pub(crate) database: Option<DatabaseConfig>,
     pub(crate) auth: AuthMode,
     /// Host names of the server, in addition to its address.
     pub(crate) hosts: Vec<String>,
@@ -100,6 +105,12 @@ pub(crate) struct Config {
     pub(crate) definitions: Definitions,
     pub(crate) models: ProviderRouter,
     pub(crate) tools: Arc<Toolbox>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct DatabaseConfig {
+    pub(crate) url: DatabaseUrl,
+    pub(crate) connections_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +212,7 @@ pub(crate) fn check_config(
 /// a secret that only the server's environment has.
 pub(crate) struct StorageConfig {
     pub(crate) data_dir: PathBuf,
+    pub(crate) database: Option<DatabaseConfig>,
     pub(crate) auth: AuthMode,
     pub(crate) files: AttachmentSettings,
 }
@@ -208,8 +220,9 @@ pub(crate) struct StorageConfig {
 pub(crate) fn load_storage_config(
     source: &ConfigSource,
     data_dir: Option<PathBuf>,
+    database_url: Option<String>,
 ) -> Result<StorageConfig, ConfigError> {
-    let overrides = Overrides { data_dir, env: Some(read_env), ..Overrides::default() };
+    let overrides = Overrides { data_dir, database_url, env: Some(read_env), ..Overrides::default() };
     let (config, findings) = build::build_storage_config(source, overrides);
     match first_error(findings) {
         None => Ok(config),

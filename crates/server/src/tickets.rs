@@ -2,14 +2,17 @@
 //!
 //! A browser's `EventSource` and `WebSocket` cannot send headers, and a key does not belong into a URL, which ends up in
 //! logs and histories. A ticket may be in a URL, because it is valid once and for a minute. An `EventSource` that
-//! reconnects sends its first ticket again and is rejected; the page has to get another one. Tickets are kept in memory
-//! only, so a restart invalidates them.
+//! reconnects sends its first ticket again and is rejected; the page has to get another one. A single server keeps tickets in
+//! memory only, so a restart invalidates them; with a database they are rows, which any node redeems.
 
-use crate::auth::Caller;
+use crate::auth::{Authenticator, Caller, Credential};
 use gateway::secret_token::{generate_secret, secret_digest};
+use gateway::shares::Shares;
+use model::ports::{Clock, StoreError};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use store::{PostgresStore, StoredTicket};
 
 pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 /// Bounds on unused tickets.
@@ -26,6 +29,50 @@ pub(crate) enum TicketError {
     TooMany,
     #[error("the system has no random numbers: {0}")]
     Random(getrandom::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Where tickets are kept.
+pub(crate) enum TicketTable {
+    Memory(Tickets),
+    Database(Arc<PostgresStore>, Arc<dyn Clock>),
+}
+
+impl TicketTable {
+    pub(crate) async fn issue(&self, caller: &Caller) -> Result<String, TicketError> {
+        let (store, clock) = match self {
+            Self::Memory(tickets) => return tickets.issue(caller, Instant::now()),
+            Self::Database(store, clock) => (store, clock),
+        };
+        let text = generate_secret(TICKET_PREFIX).map_err(TicketError::Random)?;
+        let credential = match &caller.credential {
+            Credential::Key(_, id) => format!("key {id}"),
+            Credential::Share(_) => "share".to_owned(),
+            Credential::Local | Credential::SignedUrl => "local".to_owned(),
+        };
+        let (now, lifetime_ms) = (clock.now(), u64::try_from(TICKET_LIFETIME.as_millis()).unwrap_or(u64::MAX));
+        let (digest, expires_at) = (secret_digest(&text), now.saturating_add(lifetime_ms));
+        let ticket = StoredTicket { digest, user: caller.user.clone(), credential, expires_at };
+        let is_stored = store.put_ticket(&ticket, now, PER_USER_MAX).await?;
+        if is_stored { Ok(text) } else { Err(TicketError::TooMany) }
+    }
+
+    /// Consumes the ticket. The credential that it was issued for must still be valid.
+    pub(crate) async fn redeem(&self, text: &str, auth: &Authenticator, shares: &Shares) -> Option<Caller> {
+        let (store, clock) = match self {
+            Self::Memory(tickets) => return tickets.redeem(text, Instant::now()),
+            Self::Database(store, clock) => (store, clock),
+        };
+        let (user, credential) = store.take_ticket(&secret_digest(text), clock.now()).await.ok()??;
+        let credential = match (credential.split_once(' '), auth) {
+            (Some(("key", id)), Authenticator::Keys(keys)) => Credential::Key(Arc::clone(keys), id.into()),
+            (None, _) if credential == "share" => Credential::Share(shares.find_by_viewer(&user)?),
+            (None, Authenticator::Disabled) if credential == "local" => Credential::Local,
+            _ => return None,
+        };
+        credential.is_valid().then_some(Caller { user, credential })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -71,11 +118,9 @@ impl Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::Credential;
     use engine::SystemClock;
-    use gateway::shares::{NewShare, ShareViewer, Shares};
+    use gateway::shares::{NewShare, ShareViewer};
     use model::{ThreadId, UserId};
-    use std::sync::Arc;
 
     fn caller(name: &str) -> Caller {
         Caller { user: UserId::from(name), credential: Credential::Local }

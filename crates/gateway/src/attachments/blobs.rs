@@ -198,9 +198,17 @@ mod tests {
     fn files(dir: &Path) -> Arc<AttachmentStore> {
         let directory = Arc::new(MemoryStore::default());
         let settings = AttachmentSettings::default();
+        let signer = ::files::UrlSigner::from_key(&[7; 32]).unwrap();
         Arc::new(
-            AttachmentStore::open(settings, dir, directory, Arc::new(SystemClock), Arc::new(MemoryStore::new()))
-                .unwrap(),
+            AttachmentStore::open(
+                settings,
+                dir,
+                signer,
+                directory,
+                Arc::new(SystemClock),
+                Arc::new(MemoryStore::new()),
+            )
+            .unwrap(),
         )
     }
 

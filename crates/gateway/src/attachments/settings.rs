@@ -10,6 +10,8 @@ const MIB: u64 = 1024 * 1024;
 pub struct AttachmentSettings {
     /// A folder in the data folder unless set.
     pub location: Option<StorageLocation>,
+    /// Other nodes store files elsewhere, so this one must not store any.
+    pub is_foreign_folder: bool,
     /// Credentials for the location: environment variables of its provider.
     pub env_vars: Vec<(String, String)>,
     /// The bucket name that clients see.
@@ -36,6 +38,7 @@ impl Default for AttachmentSettings {
     fn default() -> Self {
         Self {
             location: None,
+            is_foreign_folder: false,
             env_vars: Vec::new(),
             bucket: None,
             upload_bytes_max: 20 * MIB,

@@ -307,7 +307,9 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         let space = Arc::clone(&store) as Arc<dyn SpaceWatch>;
         let (settings, directory) = (AttachmentSettings::default(), Arc::clone(&store));
-        let files = AttachmentStore::open(settings, dir.path(), directory, Arc::new(SystemClock), space).unwrap();
+        let signer = files::UrlSigner::from_key(&[7; 32]).unwrap();
+        let files =
+            AttachmentStore::open(settings, dir.path(), signer, directory, Arc::new(SystemClock), space).unwrap();
         let writer = OutputWriter::new(&Arc::new(files), &UserId::from("ann"), &ThreadId::from("thr_1"));
         store.set_space(StorageSpace::Full);
         let mut storing = Box::pin(writer.store_url("data:text/plain;base64,aGVsbG8=", None));

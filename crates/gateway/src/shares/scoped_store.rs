@@ -10,10 +10,10 @@ use model::command::ClientToolResult;
 use model::event::Event;
 use model::ports::{
     AliasKind, AliasRow, AppendBatch, ApprovalFilter, ApprovalRow, AttachmentRow, Attachments, BoxFuture, Checkpoint,
-    ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox, InboxRow, Journal, ListPage,
-    OnCommit, PageLimit, PendingQuestions, RecordPage, Retention, RunFilter, RunRow, ScheduledWakeup, ShareRow,
-    SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, SubmitError, Submitted, ThreadRow, ThreadShares, Threads,
-    UsageLedger, WriteAccess,
+    ClaimOutcome, Day, DefinitionStore, Directory, DirectoryWriter, IdempotencyKey, Inbox, InboxRow, Journal, Lease,
+    ListPage, OnCommit, PageLimit, PendingQuestions, RecordPage, Retention, RunFilter, RunRow, ScheduledWakeup,
+    ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, SubmitError, Submitted, ThreadRow,
+    ThreadShares, Threads, UsageLedger, WriteAccess,
 };
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
@@ -54,6 +54,10 @@ impl SpaceWatch for ScopedStore {
 impl Journal for ScopedStore {
     async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
         self.journal.claim(owner, thread, node).await
+    }
+
+    fn release(&self, thread: &ThreadId, lease: Lease) {
+        self.journal.release(thread, lease);
     }
 
     fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {

@@ -1,6 +1,6 @@
 //! `headwater compact`: rewrites the database of a data folder without its free space.
 
-use super::config_args::{DataDir, DataDirArgs};
+use super::config_args::{DataDirArgs, DataPlace};
 use super::print_line;
 use anyhow::bail;
 use clap::Args;
@@ -16,7 +16,14 @@ pub(crate) struct CompactArgs {
 }
 
 pub(crate) fn run(args: CompactArgs) -> anyhow::Result<ExitCode> {
-    let DataDir { path, .. } = args.folder.resolve()?;
+    let path = match args.folder.resolve()? {
+        DataPlace::Folder { path, .. } => path,
+        DataPlace::Database(place) => bail!(
+            "the data is in the database at {}, and `headwater compact` is for data folders: PostgreSQL's VACUUM does that for \
+             a database",
+            place.url.place()
+        ),
+    };
     if !path.exists() {
         bail!("the data folder {} does not exist", path.display());
     }

@@ -1,8 +1,10 @@
-//! Which config file and which data folder a command uses: the same rule for all of them.
+//! Which config file and which data a command uses: the same rule for all of them.
 
-use crate::config::{self, AuthMode, ConfigError, ConfigSource};
+use crate::config::{self, AuthMode, ConfigError, ConfigSource, StorageConfig};
 use clap::Args;
+use gateway::attachments::AttachmentSettings;
 use std::path::PathBuf;
+use store::DatabaseUrl;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfigArg {
@@ -21,27 +23,55 @@ impl ConfigArg {
 pub(crate) struct DataDirArgs {
     #[command(flatten)]
     pub(super) config: ConfigArg,
-    /// The data folder [default: that of the config file, or headwater-data].
+    /// The data folder, also if the config file names a database [default: that of the config file, or headwater-data].
     #[arg(long, env = "HEADWATER_DATA_DIR")]
     pub(super) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) database: DatabaseArg,
 }
 
-/// The data folder of a command.
-pub(super) struct DataDir {
-    pub(super) path: PathBuf,
-    /// `None` if the command line names the folder: then no config is read.
-    pub(super) auth: Option<AuthMode>,
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DatabaseArg {
+    /// A PostgreSQL database that holds the data instead of the folder: postgres://user:password@host:5432/database
+    /// [default: that of the config file].
+    #[arg(long, env = "HEADWATER_DATABASE_URL", hide_env_values = true)]
+    pub(super) database_url: Option<String>,
+}
+
+/// Where the data of a command is.
+pub(super) enum DataPlace {
+    Folder {
+        path: PathBuf,
+        /// `None` if the command line names the folder: then no config is read.
+        auth: Option<AuthMode>,
+    },
+    Database(Box<DatabasePlace>),
+}
+
+/// A database, and what the config says besides.
+pub(super) struct DatabasePlace {
+    pub(super) url: DatabaseUrl,
+    pub(super) auth: AuthMode,
+    /// The node's own folder, which may have files.
+    pub(super) data_dir: PathBuf,
+    pub(super) files: AttachmentSettings,
 }
 
 impl DataDirArgs {
-    pub(super) fn resolve(self) -> Result<DataDir, ConfigError> {
-        if let Some(path) = self.data_dir {
-            return Ok(DataDir { path, auth: None });
+    /// A folder on the command line precedes the database of a config, and a database on the command line precedes both.
+    pub(super) fn resolve(self) -> Result<DataPlace, ConfigError> {
+        let database_url = self.database.database_url;
+        if let (Some(path), None) = (&self.data_dir, &database_url) {
+            return Ok(DataPlace::Folder { path: path.clone(), auth: None });
         }
         let source = self.config.find()?;
-        let storage = config::load_storage_config(&source, None)?;
+        let StorageConfig { data_dir, database, auth, files } =
+            config::load_storage_config(&source, self.data_dir, database_url)?;
         announce_config(&source);
-        Ok(DataDir { path: storage.data_dir, auth: Some(storage.auth) })
+        Ok(match database {
+            None => DataPlace::Folder { path: data_dir, auth: Some(auth) },
+            Some(database) => DataPlace::Database(Box::new(DatabasePlace { url: database.url, auth, data_dir, files })),
+        })
     }
 }
 

@@ -1,6 +1,7 @@
-//! `headwater keys`: manages API keys, through the running server if there is one, otherwise in the data folder itself.
+//! `headwater keys`: manages API keys. In a data folder through the running server if there is one, otherwise in the folder
+//! itself; in a database directly, beside the servers that use it.
 
-use super::config_args::{DataDir, DataDirArgs};
+use super::config_args::{DataDirArgs, DataPlace};
 use super::{TextColor, paint, print_line};
 use crate::api_keys;
 use crate::config::AuthMode;
@@ -10,7 +11,7 @@ use clap::{Args, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use store::{SqliteStore, StoreOpenError};
+use store::{DatabaseUrl, PostgresClient, SqliteStore, StoreOpenError};
 
 /// Ten seconds, in which a server that is starting or stopping does either.
 const SERVER_ATTEMPTS_MAX: u32 = 100;
@@ -59,14 +60,20 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
         }
         KeysCommand::Revoke { id, folder } => (ControlRequest::RevokeKey { id }, folder),
     };
-    let DataDir { path, auth } = folder.resolve()?;
-    match &request {
-        // Checked before the folder is created.
-        ControlRequest::CreateKey { user } => api_keys::check_user_name(user)?,
-        _ if !path.exists() => bail!("the data folder {} does not exist", path.display()),
-        _ => {}
+    // Checked before anything is created.
+    if let ControlRequest::CreateKey { user } = &request {
+        api_keys::check_user_name(user)?;
     }
-    match run_key_request(&path, request).await? {
+    let (response, auth) = match folder.resolve()? {
+        DataPlace::Folder { path, auth } => {
+            if !path.exists() && !matches!(request, ControlRequest::CreateKey { .. }) {
+                bail!("the data folder {} does not exist", path.display());
+            }
+            (run_in_folder(&path, request).await?, auth)
+        }
+        DataPlace::Database(place) => (run_in_database(&place.url, request).await?, Some(place.auth)),
+    };
+    match response {
         ControlResponse::Created(key) => {
             print_line(&key.secret);
             eprintln!("key {} of user {}: it is not shown again", key.id, key.user);
@@ -102,8 +109,17 @@ fn print_keys(keys: &[KeySummary], format: ListFormat) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The first key may be created before a server has used the database.
+async fn run_in_database(url: &DatabaseUrl, request: ControlRequest) -> anyhow::Result<ControlResponse> {
+    let client = match request {
+        ControlRequest::CreateKey { .. } => PostgresClient::open_or_create(url).await?,
+        ControlRequest::ListKeys | ControlRequest::RevokeKey { .. } => PostgresClient::open(url).await?,
+    };
+    Ok(control_socket::handle_control_request(&client, &engine::SystemClock, request).await)
+}
+
 /// A server that starts or stops holds the lock of the folder for a moment without listening on its control socket.
-async fn run_key_request(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {
+async fn run_in_folder(dir: &Path, request: ControlRequest) -> anyhow::Result<ControlResponse> {
     let mut attempt = 1;
     loop {
         match SqliteStore::open(dir, &store::SqliteOptions::default()) {

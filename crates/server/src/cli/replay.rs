@@ -1,24 +1,25 @@
 //! `headwater replay`: streams a stored run again in any protocol, with its original timing or fast.
 //!
 //! The output is what a client of the protocol received, byte for byte, except what belongs to a connection (comments,
-//! `retry`). It is read from the data folder, also while a server uses it, and nothing is changed.
+//! `retry`). It is read from the data folder or the database, also while servers use it, and nothing is changed.
 
 mod client_protocol;
 mod images;
 mod timing;
 
-use super::config_args::DataDirArgs;
+use super::config_args::{DataDirArgs, DataPlace};
 use crate::config::ConfigError;
 use clap::Args;
 use client_protocol::ClientProtocol;
-use gateway::attachments::inline_images;
+use gateway::attachments::default_location;
+use images::RunImages;
 use model::TaskId;
 use model::ports::{Frames, StoreError};
 use protocol::responses::ResponsesProjection;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use store::{LoggedRun, StoreOpenError};
+use store::{LoggedRun, PostgresClient, PostgresOpenError, StoreOpenError};
 use timing::ReplayTiming;
 
 #[derive(Debug, Args)]
@@ -52,13 +53,15 @@ enum ReplayError {
     #[error("the data folder {0} does not exist")]
     DataDirNotFound(PathBuf),
     #[error("no run {0} in {1}")]
-    RunNotFound(TaskId, PathBuf),
+    RunNotFound(TaskId, String),
     #[error("run {0} has no response number {1}")]
     SegmentNotFound(TaskId, u32),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
     Folder(#[from] StoreOpenError),
+    #[error(transparent)]
+    Database(#[from] PostgresOpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot write: {0}")]
@@ -87,14 +90,9 @@ async fn replay(args: ReplayArgs) -> Result<LoggedRun, ReplayError> {
     let ReplayArgs { run, protocol, fast, folder } = args;
     let (id, segment) = parse_run_or_response_id(&run).ok_or(ReplayError::NotAnId(run))?;
     let protocol = ClientProtocol::from_name(&protocol).ok_or(ReplayError::UnknownProtocol(protocol))?;
-    let dir = folder.resolve()?.path;
-    if !dir.exists() {
-        return Err(ReplayError::DataDirNotFound(dir));
-    }
-    let run = store::find_logged_run(&dir, &id)?.ok_or_else(|| ReplayError::RunNotFound(id, dir.clone()))?;
+    let (run, images) = find_run(folder.resolve()?, id).await?;
     let timing = if fast { ReplayTiming::fast() } else { ReplayTiming::original() };
-    let mut replayer =
-        Replayer { run: &run, dir: &dir, protocol, timing, out: BufWriter::new(std::io::stdout().lock()) };
+    let mut replayer = Replayer { run: &run, images, protocol, timing, out: BufWriter::new(std::io::stdout().lock()) };
     match segment.filter(|_| protocol.has_segments()) {
         None => replayer.replay_all().await?,
         Some(segment) => replayer.replay_only(segment).await?,
@@ -102,6 +100,24 @@ async fn replay(args: ReplayArgs) -> Result<LoggedRun, ReplayError> {
     replayer.out.flush()?;
     drop(replayer);
     Ok(run)
+}
+
+async fn find_run(place: DataPlace, id: TaskId) -> Result<(LoggedRun, RunImages), ReplayError> {
+    match place {
+        DataPlace::Folder { path, .. } if !path.exists() => Err(ReplayError::DataDirNotFound(path)),
+        DataPlace::Folder { path, .. } => {
+            let not_found = || ReplayError::RunNotFound(id.clone(), path.display().to_string());
+            let run = store::find_logged_run(&path, &id)?.ok_or_else(not_found)?;
+            Ok((run, RunImages::new(default_location(&path), Vec::new())))
+        }
+        DataPlace::Database(place) => {
+            let client = PostgresClient::open_for_reading(&place.url).await?;
+            let not_found = || ReplayError::RunNotFound(id.clone(), format!("the database at {}", place.url.place()));
+            let run = client.find_logged_run(&id).await?.ok_or_else(not_found)?;
+            let location = place.files.location.unwrap_or_else(|| default_location(&place.data_dir));
+            Ok((run, RunImages::new(location, place.files.env_vars)))
+        }
+    }
 }
 
 /// The run, and the number of the response.
@@ -125,7 +141,7 @@ enum ReplayEnd {
 
 struct Replayer<'a> {
     run: &'a LoggedRun,
-    dir: &'a Path,
+    images: RunImages,
     protocol: ClientProtocol,
     timing: ReplayTiming,
     out: BufWriter<StdoutLock<'static>>,
@@ -153,7 +169,8 @@ impl Replayer<'_> {
     async fn replay_segment(&mut self, segment: u32) -> Result<ReplayEnd, ReplayError> {
         let mut end = ReplayEnd::NotStarted;
         let mut projection = None;
-        for record in self.run.records() {
+        let mut records = self.run.records();
+        while let Some(record) = records.next().await {
             let record = record?;
             let projection = projection.get_or_insert_with(|| self.protocol.projection(self.run, &record, segment));
             let mut frames = Frames::default();
@@ -162,9 +179,7 @@ impl Replayer<'_> {
             self.timing.on_record(&record);
             if !bytes.is_empty() {
                 let bytes = match self.protocol.has_inline_images() {
-                    true => {
-                        inline_images::inline_images_with(bytes, |hash| images::read_image(self.dir, self.run, hash))
-                    }
+                    true => self.images.inline(self.run, bytes).await,
                     false => bytes,
                 };
                 self.wait_until_due().await?;

@@ -3,7 +3,7 @@
 
 mod reload;
 
-use super::config_args::{ConfigArg, announce_config};
+use super::config_args::{ConfigArg, DatabaseArg, announce_config};
 use super::{print_line, read_pdf, tool_guardian};
 use crate::abandoned_tasks::AbandonedTasks;
 use crate::api_keys::ApiKeys;
@@ -11,14 +11,17 @@ use crate::app::{App, AppInner};
 use crate::auth::Authenticator;
 use crate::config::{self, AuthMode, Config, Overrides};
 use crate::control_socket::ControlSocket;
+use crate::credential_sync::CredentialSync;
 use crate::listen;
 use crate::origin_policy::OriginPolicy;
 use crate::router::router;
-use crate::tickets::Tickets;
+use crate::storage::Storage;
+use crate::tickets::{TicketTable, Tickets};
 use anyhow::Context as _;
 use clap::Args;
 use engine::SystemClock;
 use fetch::{OwnAddress, UrlRules};
+use gateway::attachments::AttachmentSettings;
 use gateway::descriptors::raise_descriptor_limit;
 use gateway::documents::WebDocumentSettings;
 use gateway::request_limits::RequestLimits;
@@ -26,8 +29,7 @@ use gateway::retention::run_retention;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use model::NodeId;
-use model::ports::{Accounts, DefinitionWriter as _, Directory, SpaceWatch as _, StorageSpace, StoreError};
+use model::ports::{Accounts, Directory, StorageSpace, StoreError};
 use reload::{CurrentProviders, Reloader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,7 +37,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use store::SqliteStore;
+use store::StorageBackend;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tools::Toolbox;
@@ -57,6 +59,8 @@ pub(crate) struct ServeArgs {
     /// The data folder [default: headwater-data].
     #[arg(long, env = "HEADWATER_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    database: DatabaseArg,
     /// Keep every exchange with a provider as a cassette in this folder, without secrets.
     #[arg(long, env = "HEADWATER_RECORD")]
     record: Option<PathBuf>,
@@ -64,30 +68,28 @@ pub(crate) struct ServeArgs {
 
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let environment: Option<fn(&str) -> _> = Some(config::read_env);
-    let overrides =
-        Overrides { listen: args.listen, data_dir: args.data_dir, record_dir: args.record, env: environment };
+    let overrides = Overrides {
+        listen: args.listen,
+        data_dir: args.data_dir,
+        database_url: args.database.database_url,
+        record_dir: args.record,
+        env: environment,
+    };
     let source = args.config.find()?;
     let mut config = config::load_config(&source, overrides.clone())?;
     config.http_limits.fit_connections(raise_descriptor_limit());
     let listener = listen::bind_listener(config.listen).with_context(|| listen_error_context(config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
-    let options = store::SqliteOptions {
-        commit_spacing: config.commit_spacing,
-        log_bytes_per_user_max: config.http_limits.log_bytes_per_user_max,
-        disk_reserve_bytes: Some(config.disk_reserve_bytes),
-        ..store::SqliteOptions::default()
-    };
-    let dir = config.data_dir.clone();
-    let store = tokio::task::spawn_blocking(move || SqliteStore::open(&dir, &options)).await.context("no thread")??;
-    let store = Arc::new(store);
+    let storage = Storage::open(&config).await?;
+    let store = Arc::clone(&storage.store);
     let mark = tool_guardian::new_mark(&config.data_dir);
     config.tools = Arc::new(Toolbox::clone(&config.tools).with_process_mark(mark.clone()));
     tool_guardian::take_over_programs(&mark).await;
     let (data_dir, grace) = (config.data_dir.clone(), config.shutdown_grace);
     let (limits, retention) = (config.http_limits.clone(), config.retention);
     let providers = Arc::new(CurrentProviders::new(std::mem::take(&mut config.models)));
-    let app = build_app(config, Arc::clone(&providers), address, Arc::clone(&store)).await?;
+    let app = build_app(config, Arc::clone(&providers), address, &storage).await?;
     let control_socket = spawn_control_socket(&app, &data_dir);
     let unfinished = app.gateway.engine.recover().await.context("cannot read the unfinished threads")?;
     if unfinished > 0 {
@@ -135,12 +137,13 @@ fn listen_error_context(address: SocketAddr) -> String {
 }
 
 async fn build_app(
-    config: Config,
+    mut config: Config,
     providers: Arc<CurrentProviders>,
     address: SocketAddr,
-    store: Arc<SqliteStore>,
+    storage: &Storage,
 ) -> anyhow::Result<App> {
     let metrics = PrometheusBuilder::new().install_recorder().context("no metrics")?;
+    let store = Arc::clone(&storage.store);
     let directory: Arc<dyn Directory> = Arc::clone(&store) as Arc<dyn Directory>;
     let auth = match config.auth {
         AuthMode::None => Authenticator::Disabled,
@@ -152,7 +155,7 @@ async fn build_app(
         // Until then no run can start either.
         Err(StoreError::NoSpace) => {
             let (store, digest) = (Arc::clone(&store), config.definitions.digest.clone());
-            tokio::spawn(async move { put_definitions_later(&store, &digest, &definitions).await });
+            tokio::spawn(async move { put_definitions_later(&*store, &digest, &definitions).await });
         }
         stored => stored.context("cannot store the definitions")?,
     }
@@ -161,17 +164,21 @@ async fn build_app(
         own_addresses: own_addresses(address, &config.hosts, config.public_url.as_deref()),
         private_addresses: config.fetch.private_networks,
     };
+    // Deadlines of tools are times of the storage's clock.
+    config.tools = Arc::new(Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock)));
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,
         directory,
         models: providers,
         tools: Arc::clone(&config.tools) as _,
         hooks: config.tools,
-        clock: Arc::new(SystemClock),
+        clock: Arc::clone(&storage.clock),
+        cluster: Arc::clone(&storage.cluster),
         definitions: config.definitions,
-        node: NodeId::from(format!("node-{}", std::process::id())),
+        node: storage.node.clone(),
+        url_signer: storage.url_signer.clone(),
         data_dir: config.data_dir,
-        attachments: config.files,
+        attachments: AttachmentSettings { is_foreign_folder: storage.has_foreign_files, ..config.files },
         documents: WebDocumentSettings {
             rules,
             limits: config.fetch.limits,
@@ -182,11 +189,13 @@ async fn build_app(
         limits: config.http_limits.input,
     })
     .await?;
+    let (credential_sync, tickets) = share_credentials(storage, &auth, &gateway);
     Ok(App::new(AppInner {
         gateway,
         store,
         auth,
-        tickets: Tickets::default(),
+        credential_sync,
+        tickets,
         abandoned_tasks: AbandonedTasks::default(),
         origin_policy: OriginPolicy::new(config.listen, config.hosts, config.origins),
         stream_limiter: StreamLimiter::new(config.http_limits.streams_per_user_max),
@@ -203,8 +212,24 @@ async fn build_app(
     }))
 }
 
+/// Keys, shares and tickets: in memory, or as all nodes of a database have them.
+fn share_credentials(
+    storage: &Storage,
+    auth: &Authenticator,
+    gateway: &Gateway,
+) -> (Option<Arc<CredentialSync>>, TicketTable) {
+    let Some(database) = &storage.database else { return (None, TicketTable::Memory(Tickets::default())) };
+    let keys = match auth {
+        Authenticator::Disabled => None,
+        Authenticator::Keys(keys) => Some(Arc::clone(keys)),
+    };
+    let sync = Arc::new(CredentialSync::new(Arc::clone(&storage.store), keys, Arc::clone(&gateway.shares)));
+    tokio::spawn(Arc::clone(&sync).run(gateway.clone()));
+    (Some(sync), TicketTable::Database(Arc::clone(database), Arc::clone(&storage.clock)))
+}
+
 /// Stores the definitions of a server that has started on a full disk.
-async fn put_definitions_later(store: &SqliteStore, digest: &str, definitions: &str) {
+async fn put_definitions_later(store: &dyn StorageBackend, digest: &str, definitions: &str) {
     loop {
         store.space_changed(StorageSpace::Full).await;
         match store.put_definitions(digest, definitions).await {

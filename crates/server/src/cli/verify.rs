@@ -1,25 +1,26 @@
-//! `headwater verify`: checks a data folder and the storage of its files, and lists all damage. Writes nothing.
+//! `headwater verify`: checks a data folder or a database and the storage of its files, and lists all damage. Writes nothing.
+
+mod file_audit;
 
 use super::config_args::{DataDirArgs, announce_config};
 use super::{TextColor, paint, print_line};
 use crate::config::{self, StorageConfig};
 use anyhow::bail;
 use clap::Args;
-use files::{FileKey, FileStore, FileStoreError, ListedFile, ListedFileKind, StorageLocation};
-use futures_util::TryStreamExt as _;
+use file_audit::{FileAudit, FileProblem};
+use files::{FileStore, StorageLocation};
 use gateway::attachments::default_location;
-use gateway::secret_token::encode_hex;
-use model::UserId;
-use model::ports::AttachmentRow;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use store::{StoredFiles, VerifyReport};
+use store::{DatabaseUrl, PostgresClient, StoredFiles, VerifyReport};
 
 /// The check failed: neither clean nor damaged.
 const EXIT_NOT_VERIFIED: u8 = 2;
+/// How often files are compared with the rows of a database. Servers may upload and delete files between two looks, but not the
+/// same file each time.
+const DATABASE_FILE_CHECKS: usize = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -57,10 +58,10 @@ pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
 
 fn print_report(report: &VerifyReport, files_check: &FilesCheck) {
     match files_check {
-        FilesCheck::Checked { files, orphaned, .. } => {
+        FilesCheck::Checked { files, orphaned, orphan_note, .. } => {
             print_line(format_args!("{files} files"));
             if *orphaned > 0 {
-                print_line(format_args!("{orphaned} of them belong to no thread: the next start removes them"));
+                print_line(format_args!("{orphaned} of them belong to no thread{orphan_note}"));
             }
         }
         FilesCheck::LocationUnknown(why) => print_line(format_args!("files were not checked: {why}")),
@@ -89,10 +90,11 @@ fn json_report(report: &VerifyReport, files_check: &FilesCheck) -> Value {
 }
 
 enum FilesCheck {
-    /// `orphaned` files were left behind by a crash.
+    /// `orphaned` files were left behind by a crash, or are of a request that is being received.
     Checked {
         files: usize,
         orphaned: usize,
+        orphan_note: &'static str,
         problems: Vec<String>,
     },
     LocationUnknown(String),
@@ -101,16 +103,50 @@ enum FilesCheck {
 
 async fn verify_data(args: VerifyArgs) -> anyhow::Result<(VerifyReport, FilesCheck)> {
     let target = VerifyTarget::new(args)?;
-    let report = store::verify_data_folder(&target.data_dir)?;
-    // The damage of a database has been reported; its rows of files are then unreliable.
-    let files_check = match store::list_stored_files(&target.data_dir) {
-        Ok(stored) => check_files(&target, &stored).await.unwrap_or_else(FilesCheck::Failed),
-        Err(error) => FilesCheck::Failed(error.into()),
+    let (report, rows) = match &target.data {
+        VerifiedData::Folder(dir) => (store::verify_data_folder(dir)?, FileRows::Folder(dir)),
+        VerifiedData::Database(url) => {
+            let client = PostgresClient::open_for_reading(url).await?;
+            (client.verify().await?, FileRows::Database(client))
+        }
     };
+    // The damage of a database has been reported; its rows of files are then unreliable.
+    let files_check = check_files(&target, &rows).await.unwrap_or_else(FilesCheck::Failed);
     Ok((report, files_check))
 }
 
-async fn check_files(target: &VerifyTarget, stored: &StoredFiles) -> anyhow::Result<FilesCheck> {
+/// Where the rows of files are.
+enum FileRows<'a> {
+    Folder(&'a Path),
+    Database(PostgresClient),
+}
+
+impl FileRows<'_> {
+    async fn list(&self) -> anyhow::Result<StoredFiles> {
+        Ok(match self {
+            Self::Folder(dir) => store::list_stored_files(dir)?,
+            Self::Database(client) => client.stored_files().await?,
+        })
+    }
+
+    /// What becomes of files without a thread.
+    const fn orphan_note(&self) -> &'static str {
+        match self {
+            Self::Folder(_) => ": the next start removes them",
+            Self::Database(_) => " yet",
+        }
+    }
+
+    const fn checks_max(&self) -> usize {
+        match self {
+            Self::Folder(_) => 1,
+            Self::Database(_) => DATABASE_FILE_CHECKS,
+        }
+    }
+}
+
+async fn check_files(target: &VerifyTarget, rows: &FileRows<'_>) -> anyhow::Result<FilesCheck> {
+    let stored = rows.list().await?;
     let file_store = match &target.location {
         // Opening would create it.
         StorageLocation::Folder(folder) if !folder.is_dir() => {
@@ -122,16 +158,43 @@ async fn check_files(target: &VerifyTarget, stored: &StoredFiles) -> anyhow::Res
         }
         location => Some(FileStore::open(location, &target.env_vars)?),
     };
-    let all = match &file_store {
+    let mut problems = audit_files(file_store.as_ref(), &stored, None).await?;
+    for _ in 1..rows.checks_max() {
+        if problems.is_empty() {
+            break;
+        }
+        let suspects = problems.into_iter().map(|problem| problem.path).collect();
+        problems = audit_files(file_store.as_ref(), &rows.list().await?, Some(&suspects)).await?;
+    }
+    let problems = problems.into_iter().map(|problem| problem.text).collect();
+    let (files, orphaned, orphan_note) = (stored.committed.len(), stored.unlinked, rows.orphan_note());
+    Ok(FilesCheck::Checked { files, orphaned, orphan_note, problems })
+}
+
+/// Compares the storage with the rows: all of them, or only the files with these paths.
+async fn audit_files(
+    file_store: Option<&FileStore>,
+    stored: &StoredFiles,
+    suspects: Option<&HashSet<String>>,
+) -> anyhow::Result<Vec<FileProblem>> {
+    let mut all = match file_store {
         Some(file_store) => file_store.list().await?,
         None => Vec::new(),
     };
-    let problems = FileAudit::new(all).compare_with_rows(file_store.as_ref(), stored).await?;
-    Ok(FilesCheck::Checked { files: stored.committed.len(), orphaned: stored.unlinked, problems })
+    let Some(suspects) = suspects else { return Ok(FileAudit::new(all).compare_with_rows(file_store, stored).await?) };
+    all.retain(|file| suspects.contains(&file.name));
+    let committed = stored.committed.iter().filter(|(_, row)| suspects.contains(&row.path)).cloned().collect();
+    let stored = StoredFiles { committed, stale: stored.stale.clone(), unlinked: 0 };
+    Ok(FileAudit::new(all).compare_with_rows(file_store, &stored).await?)
+}
+
+enum VerifiedData {
+    Folder(PathBuf),
+    Database(Box<DatabaseUrl>),
 }
 
 struct VerifyTarget {
-    data_dir: PathBuf,
+    data: VerifiedData,
     location: StorageLocation,
     /// Whether a config file was found: then a missing folder of files is damage.
     is_configured: bool,
@@ -139,86 +202,27 @@ struct VerifyTarget {
 }
 
 impl VerifyTarget {
+    /// The config also tells where the files are, so it is read even if the command line names the folder.
     fn new(args: VerifyArgs) -> anyhow::Result<Self> {
-        let DataDirArgs { config, data_dir } = args.folder;
+        let DataDirArgs { config, data_dir, database } = args.folder;
         let check_exists = |dir: &Path| match dir.exists() {
             true => Ok(()),
             false => bail!("the data folder {} does not exist", dir.display()),
         };
-        data_dir.as_deref().map_or(Ok(()), check_exists)?;
+        let is_folder = data_dir.is_some() && database.database_url.is_none();
+        data_dir.as_deref().filter(|_| is_folder).map_or(Ok(()), check_exists)?;
         let source = config.find()?;
-        let StorageConfig { data_dir, files, .. } = config::load_storage_config(&source, data_dir)?;
+        let StorageConfig { data_dir, database, files, .. } =
+            config::load_storage_config(&source, data_dir, database.database_url)?;
         announce_config(&source);
-        check_exists(&data_dir)?;
         let location = files.location.unwrap_or_else(|| default_location(&data_dir));
-        Ok(Self { data_dir, location, is_configured: !source.is_demo(), env_vars: files.env_vars })
-    }
-}
-
-/// Compares the storage of files with the rows of the database.
-struct FileAudit {
-    found: HashMap<String, u64>,
-    partial_uploads: Vec<String>,
-    problems: Vec<String>,
-}
-
-impl FileAudit {
-    fn new(all: Vec<ListedFile>) -> Self {
-        let mut audit = Self { found: HashMap::new(), partial_uploads: Vec::new(), problems: Vec::new() };
-        for ListedFile { name, bytes, kind } in all {
-            match kind {
-                ListedFileKind::File => drop(audit.found.insert(name, bytes)),
-                ListedFileKind::PartialUpload => audit.partial_uploads.push(name),
-                ListedFileKind::Other => audit.problems.push(format!("{name} is not a file")),
+        let data = match database.filter(|_| !is_folder) {
+            Some(database) => VerifiedData::Database(Box::new(database.url)),
+            None => {
+                check_exists(&data_dir)?;
+                VerifiedData::Folder(data_dir)
             }
-        }
-        audit
-    }
-
-    async fn compare_with_rows(
-        mut self,
-        file_store: Option<&FileStore>,
-        stored: &StoredFiles,
-    ) -> Result<Vec<String>, FileStoreError> {
-        for (owner, row) in &stored.committed {
-            if let Some(problem) = self.check_file(file_store, owner, row).await? {
-                self.problems.push(problem);
-            }
-        }
-        // Uploads and deletions in progress may or may not have a file.
-        let unfinished: HashSet<&str> = stored.stale.iter().map(|(_, path)| path.as_str()).collect();
-        let unknown =
-            self.found.into_keys().chain(self.partial_uploads).filter(|name| !unfinished.contains(name.as_str()));
-        let mut unknown: Vec<String> = unknown.map(|name| format!("no row refers to the file {name}")).collect();
-        unknown.sort();
-        self.problems.extend(unknown);
-        Ok(self.problems)
-    }
-
-    async fn check_file(
-        &mut self,
-        file_store: Option<&FileStore>,
-        owner: &UserId,
-        row: &AttachmentRow,
-    ) -> Result<Option<String>, FileStoreError> {
-        let path = &row.path;
-        let Some(bytes) = self.found.remove(path) else {
-            return Ok(Some(format!("the file {path} is missing")));
         };
-        let Some(key) = FileKey::parse_stored(path).ok().filter(|key| key.owner() == owner) else {
-            return Ok(Some(format!("the file {path} has a name that files of {owner} cannot have")));
-        };
-        if bytes != row.size_bytes {
-            return Ok(Some(format!("the file {path} has {bytes} bytes instead of {}", row.size_bytes)));
-        }
-        let (Some(hash), Some(file_store)) = (&row.hash, file_store) else { return Ok(None) };
-        let is_intact = file_digest(file_store, &key).await? == *hash;
-        Ok((!is_intact).then(|| format!("the content of the blob {path} does not match {hash}")))
+        Ok(Self { data, location, is_configured: !source.is_demo(), env_vars: files.env_vars })
     }
-}
-
-async fn file_digest(file_store: &FileStore, key: &FileKey) -> Result<String, FileStoreError> {
-    let reading = file_store.read(key, None).await?;
-    let hashing = reading.stream.try_fold(Sha256::new(), async |hasher, piece| Ok(hasher.chain_update(&piece)));
-    Ok(encode_hex(&hashing.await?.finalize()))
 }

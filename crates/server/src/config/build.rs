@@ -7,7 +7,7 @@ use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::urls::{is_host, is_origin};
 use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides, StorageConfig};
-use super::{agent_calls, agents, call_rules, fetch, files, limits, providers, retention, secrets, tools};
+use super::{agent_calls, agents, call_rules, database, fetch, files, limits, providers, retention, secrets, tools};
 use ::tools::Toolbox;
 use gateway::secret_token::{encode_hex, secret_digest};
 use model::definition::Definitions;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use store::SqliteOptions;
 use toml::de::DeTable;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "agents",
     "tools",
     "providers",
@@ -29,6 +29,7 @@ const KEYS: [&str; 12] = [
     "limits",
     "metrics",
     "store",
+    "database",
     "files",
     "fetch",
     "retention",
@@ -58,6 +59,11 @@ pub(super) fn build_storage_config(source: &ConfigSource, overrides: Overrides) 
     let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS)).unwrap_or(AuthMode::None);
     let config = StorageConfig {
         data_dir: read_data_dir(&file.table("server", &SERVER_KEYS), overrides.data_dir),
+        database: database::read_database(
+            &file.table("database", &database::KEYS),
+            &findings,
+            overrides.database_url.as_deref(),
+        ),
         auth,
         files: files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env, auth),
     };
@@ -107,6 +113,11 @@ fn read_settings(
     Config {
         listen,
         data_dir: read_data_dir(&server, overrides.data_dir),
+        database: database::read_database(
+            &file.table("database", &database::KEYS),
+            findings,
+            overrides.database_url.as_deref(),
+        ),
         auth,
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Table;
 
 /// Tables that are read when the server starts, and not again.
-const RESTART_TABLES: [&str; 7] = ["server", "auth", "store", "files", "fetch", "metrics", "retention"];
+const RESTART_TABLES: [&str; 8] = ["server", "auth", "store", "database", "files", "fetch", "metrics", "retention"];
 
 /// One phrase for each kind of definition that differs; empty if nothing does.
 pub(crate) fn describe_changes(old: &Definitions, new: &Definitions) -> String {

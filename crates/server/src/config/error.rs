@@ -29,6 +29,8 @@ pub(crate) enum ConfigError {
         "`{0}` in the environment has fewer than {SECRET_CHARS_MIN} characters, so it cannot be redacted; unset it if the service needs no key"
     )]
     EnvKey(&'static str),
+    #[error(transparent)]
+    Database(store::PostgresOpenError),
     #[error("`{0}` is not an address to listen on: use ip:port, such as 127.0.0.1:8787")]
     Listen(String),
     #[error(
@@ -47,6 +49,7 @@ impl ConfigError {
             | Self::Client(_)
             | Self::EnvUrl(_)
             | Self::EnvKey(_)
+            | Self::Database(_)
             | Self::Listen(_)
             | Self::ExposedWithoutAuth(_) => None,
         }

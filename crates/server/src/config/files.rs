@@ -46,6 +46,7 @@ pub(super) fn read_files(
     let base = AttachmentSettings::default();
     AttachmentSettings {
         location: place,
+        is_foreign_folder: false,
         env_vars: variables,
         bucket: read_checked_text(table, "bucket", is_valid_id, "1 to 64 letters, digits, `_` or `-`"),
         upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(base.upload_bytes_max),

@@ -19,7 +19,6 @@ use model::error::ErrorCode;
 use model::{Millis, UserId};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The header of Anthropic's clients.
 const API_KEY_HEADER: &str = "x-api-key";
@@ -48,8 +47,8 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
     }
     let had_ticket = has_ticket(request.uri());
     let caller = match had_ticket {
-        true => caller_from_ticket(&app, &mut request).ok_or_else(invalid_ticket),
-        false => caller_from_token(&app, request.headers()),
+        true => caller_from_ticket(&app, &mut request).await.ok_or_else(invalid_ticket),
+        false => caller_from_token_of_any_node(&app, request.headers()).await,
     };
     let caller = match caller {
         Ok(caller) => caller,
@@ -82,6 +81,18 @@ fn guesser_of(request: &Request, problem: &Problem) -> Option<IpAddr> {
 async fn refuse_caller(app: &App, guesser: Option<IpAddr>, problem: Problem) -> Problem {
     let Some(address) = guesser else { return problem };
     app.request_limits.count_invalid_key(address).await.map_or_else(Problem::from, |()| problem)
+}
+
+/// A key or a share may have been created on another node a moment ago.
+async fn caller_from_token_of_any_node(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let caller = caller_from_token(app, headers);
+    match &app.credential_sync {
+        Some(sync) if caller.is_err() && matches!(RequestToken::from_headers(headers), RequestToken::One(_)) => {
+            sync.look_again().await;
+            caller_from_token(app, headers)
+        }
+        _ => caller,
+    }
 }
 
 fn caller_from_token(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
@@ -170,7 +181,7 @@ fn caller_from_signed_blob(app: &App, request: &mut Request) -> Result<Caller, P
 }
 
 /// Removes the ticket from the URL. Accepts exactly one ticket, without another credential, on [`TICKET_ROUTES`].
-fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
+async fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
     let query = request.uri().query().unwrap_or_default();
     let (tickets, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(|pair| pair.starts_with(TICKET_PARAM));
     let ticket = match tickets.as_slice() {
@@ -184,7 +195,12 @@ fn caller_from_ticket(app: &App, request: &mut Request) -> Option<Caller> {
     *request.uri_mut() = uri;
     let has_no_token =
         !request.headers().contains_key(header::AUTHORIZATION) && !request.headers().contains_key(API_KEY_HEADER);
-    if accepts_ticket && has_no_token { app.tickets.redeem(&ticket, Instant::now()) } else { None }
+    if !accepts_ticket || !has_no_token {
+        return None;
+    }
+    let mut caller = app.tickets.redeem(&ticket, &app.auth, &app.gateway.shares).await;
+    caller.take_if(|caller| !caller.credential.is_valid());
+    caller
 }
 
 /// Whether the request asks for a stream and for nothing else; with two values of `stream` that is not clear.

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::IntoResponse;
 use gateway::secret_token::secret_digest;
 use model::error::ErrorCode;
-use model::ports::{SpaceWatch as _, StorageSpace};
+use model::ports::StorageSpace;
 
 pub(crate) async fn handle(
     State(app): State<App>,

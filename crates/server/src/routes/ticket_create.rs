@@ -15,7 +15,6 @@ use model::error::ErrorCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
-use std::time::Instant;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,10 +35,11 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
     let NewTicket {} = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?.into_object()?;
-    let ticket = app.tickets.issue(&caller, Instant::now()).map_err(|error| match error {
+    let ticket = app.tickets.issue(&caller).await.map_err(|error| match error {
         TicketError::TooMany => {
             Problem::new(ErrorCode::TooManyTickets, error.to_string()).with_header(header::RETRY_AFTER, "60")
         }
+        TicketError::Store(error) => Problem::from(error),
         TicketError::Random(_) => {
             tracing::error!(%error, "no ticket");
             Problem::internal()

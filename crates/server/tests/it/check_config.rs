@@ -163,6 +163,8 @@ input_hook = { "?" = 1 }
 "?" = 1
 [store]
 "?" = 1
+[database]
+"?" = 1
 [files]
 "?" = 1
 [fetch]

@@ -3,9 +3,11 @@
 use crate::harness::{Server, headwater_command, parse_frames};
 use base64::Engine as _;
 use flate2::read::GzDecoder;
+use postgres_testing::TestDatabase;
 use serde_json::{Value, json};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 const PROTOCOLS: [&str; 7] = ["task", "run-items", "responses", "blocks", "agent-runs", "messages", "chat"];
 
@@ -38,17 +40,34 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
+fn copy_and_verify(dir: &Path) {
+    for config in ["headwater.toml", "scenarios.toml"] {
+        std::fs::copy(fixture().join(config), dir.join(config)).unwrap();
+    }
+    copy_folder(&fixture().join("data"), &dir.join("data"));
+    let verified = headwater_command(dir).args(["verify", "--data-dir", "data"]).output().unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+}
+
 /// Today's server on a verified copy of the old folder, used with the old folder's access key.
 fn open_old_folder(served: &Value) -> Server {
-    let copy_and_verify = |dir: &Path| {
-        for config in ["headwater.toml", "scenarios.toml"] {
-            std::fs::copy(fixture().join(config), dir.join(config)).unwrap();
-        }
-        copy_folder(&fixture().join("data"), &dir.join("data"));
-        let verified = headwater_command(dir).args(["verify", "--data-dir", "data"]).output().unwrap();
-        assert!(verified.status.success(), "{verified:?}");
-    };
     Server::on_folder(copy_and_verify).with_key(text(&served["key"]))
+}
+
+/// Today's server on a database into which the old folder was imported.
+fn open_imported_folder(served: &Value) -> (Server, TestDatabase) {
+    let database = TestDatabase::create();
+    let copy_and_import = |dir: &Path| {
+        copy_and_verify(dir);
+        let mut import = headwater_command(dir);
+        let imported =
+            import.args(["import", "--data-dir", "data", "--database-url", &database.url()]).output().unwrap();
+        assert!(imported.status.success(), "{imported:?}");
+        let summary = String::from_utf8(imported.stdout).unwrap();
+        assert!(summary.starts_with("imported 22 threads, ") && summary.lines().count() == 1, "{summary}");
+    };
+    let hw = Server::on_folder_and_database(copy_and_import, &database.url()).with_key(text(&served["key"]));
+    (hw, database)
 }
 
 fn text(value: &Value) -> &str {
@@ -125,9 +144,22 @@ fn without_interruption_additions(frames: &str) -> String {
 async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
     let served = served();
     let hw = open_old_folder(&served);
+    assert_everything_is_served(&hw, &served, |args| hw.run_cli(args)).await;
+}
+
+#[tokio::test]
+async fn a_data_folder_of_version_0_1_0_is_imported_and_served_byte_for_byte() {
+    let served = served();
+    let (hw, _database) = open_imported_folder(&served);
+    assert_everything_is_served(&hw, &served, |args| hw.run_cli_with_env(args)).await;
+    let verified = hw.run_cli_with_env(&["verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+async fn assert_everything_is_served(hw: &Server, served: &Value, run_cli: impl Fn(&[&str]) -> Output) {
     for run in list(&served["finished"]) {
         for protocol in PROTOCOLS {
-            let output = hw.run_cli(&["replay", text(&run["task"]), "--as", protocol, "--fast"]);
+            let output = run_cli(&["replay", text(&run["task"]), "--as", protocol, "--fast"]);
             let stdout = String::from_utf8(output.stdout).unwrap();
             let then = text(&run["replays"][protocol]);
             if protocol == "blocks" {
@@ -138,17 +170,32 @@ async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
         }
     }
     for (path, body) in served["requests"].as_object().unwrap() {
-        assert_served(&hw, path, text(&served["key"]), body).await;
+        assert_served(hw, path, text(&served["key"]), body).await;
     }
     let shared = &served["shared"];
-    assert_served(&hw, text(&shared["path"]), text(&shared["token"]), &shared["body"]).await;
+    assert_served(hw, text(&shared["path"]), text(&shared["token"]), &shared["body"]).await;
 }
 
 #[tokio::test]
 async fn unfinished_runs_of_version_0_1_0_continue() {
     let served = served();
     let mut hw = open_old_folder(&served);
+    assert_unfinished_runs_continue(&hw, &served).await;
+    hw.kill9();
+    let verified = hw.run_cli(&["verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+}
 
+#[tokio::test]
+async fn unfinished_runs_of_version_0_1_0_continue_after_an_import() {
+    let served = served();
+    let (hw, _database) = open_imported_folder(&served);
+    assert_unfinished_runs_continue(&hw, &served).await;
+    let verified = hw.run_cli_with_env(&["verify"]);
+    assert!(verified.status.success(), "beside the server: {verified:?}");
+}
+
+async fn assert_unfinished_runs_continue(hw: &Server, served: &Value) {
     let killed = text(&served["killed"]["task"]);
     let events = hw.frames(&format!("/v1/tasks/{killed}/events"), None).await;
     let stream: String = events.iter().map(|frame| frame.raw.as_str()).collect();
@@ -168,10 +215,6 @@ async fn unfinished_runs_of_version_0_1_0_continue() {
     let reply = hw.post(&format!("/v1/tasks/{client}/tool_results"), result).await;
     assert!(matches!(reply.status, 200 | 202), "{}", reply.text);
     assert_eq!(hw.wait_ended(client).await["status"], "completed");
-
-    hw.kill9();
-    let verified = hw.run_cli(&["verify"]);
-    assert!(verified.status.success(), "{verified:?}");
 }
 
 #[tokio::test]

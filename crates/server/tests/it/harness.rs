@@ -94,6 +94,27 @@ impl Server {
         Self::with_env(&format!("{DEMO}\n[files]\nurl = \"s3://bucket\"\n{more}\n"), SCENARIOS, env)
     }
 
+    /// A node of a cluster: the demo with additions to its config, and a database.
+    pub(crate) fn node(database_url: &str, more: &str) -> Self {
+        Self::with_env(
+            &format!("{DEMO}\n{more}\n"),
+            SCENARIOS,
+            vec![("HEADWATER_DATABASE_URL", database_url.to_owned())],
+        )
+    }
+
+    /// Runs `headwater keys` where the server's data is.
+    pub(crate) fn run_keys(&self, args: &[&str]) -> Output {
+        self.run_cli_with_env(&[&["keys"], args].concat())
+    }
+
+    /// Runs another subcommand with the config and the environment of the server, and so with its database.
+    pub(crate) fn run_cli_with_env(&self, args: &[&str]) -> Output {
+        let mut command = headwater_command(self.dir.path());
+        command.envs(self.env.iter().map(|(name, value)| (*name, value.as_str())));
+        command.args(args).args(["--config", "headwater.toml", "--data-dir", "data"]).output().unwrap()
+    }
+
     fn with_env(config: &str, scenarios: &str, env: Vec<(&'static str, String)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("headwater.toml"), config).unwrap();
@@ -104,10 +125,19 @@ impl Server {
 
     /// A server on a folder that `fill` has written: a config, scenarios and `data`.
     pub(crate) fn on_folder(fill: impl FnOnce(&Path)) -> Self {
+        Self::on_folder_with_env(fill, Vec::new())
+    }
+
+    /// The same with a database, which `fill` may have filled, too.
+    pub(crate) fn on_folder_and_database(fill: impl FnOnce(&Path), database_url: &str) -> Self {
+        Self::on_folder_with_env(fill, vec![("HEADWATER_DATABASE_URL", database_url.to_owned())])
+    }
+
+    fn on_folder_with_env(fill: impl FnOnce(&Path), env: Vec<(&'static str, String)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path());
-        let (child, address) = spawn_server(dir.path(), &[]);
-        Self { dir, child, address, client: http_client(), key: None, env: Vec::new() }
+        let (child, address) = spawn_server(dir.path(), &env);
+        Self { dir, child, address, client: http_client(), key: None, env }
     }
 
     /// The same server, used with this key.
@@ -296,7 +326,7 @@ pub(crate) fn http_client() -> Client {
 pub(crate) fn headwater_command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
     command.current_dir(dir);
-    for name in ["CONFIG", "LISTEN", "DATA_DIR", "LOG", "URL", "KEY", "RECORD"] {
+    for name in ["CONFIG", "LISTEN", "DATA_DIR", "DATABASE_URL", "LOG", "URL", "KEY", "RECORD"] {
         command.env_remove(format!("HEADWATER_{name}"));
     }
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"] {

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::config::{self, Config, ConfigError, ConfigSource, Overrides};
 use model::definition::Definitions;
 use model::model_turn::{ModelEvent, ModelRequest};
-use model::ports::{BoxStream, DefinitionWriter as _, ModelClient, StoreError};
+use model::ports::{BoxStream, ModelClient, StoreError};
 use providers::ProviderRouter;
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -1,0 +1,247 @@
+//! Several nodes on one database: any node does anything, and another one takes over.
+
+use crate::harness::{Server, TEST_TIMEOUT};
+use crate::viewers::{fetch_log, frame_id, is_terminal_frame, take_frames};
+use postgres_testing::TestDatabase;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Nodes, their database and the folder of their files.
+struct Cluster {
+    nodes: Vec<Server>,
+    database: TestDatabase,
+    _files: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start(nodes: usize, more: &str) -> Self {
+        let (database, files) = (TestDatabase::create(), tempfile::tempdir().unwrap());
+        let config = format!("[files]\nurl = \"{}\"\n{more}\n", files.path().display());
+        let nodes = (0..nodes).map(|_| Server::node(&database.url(), &config)).collect();
+        Self { nodes, database, _files: files }
+    }
+
+    /// Waits until every node knows of the others, so that signals are sent.
+    async fn wait_until_joined(&self) {
+        let count = self.nodes.len();
+        let sql = "SELECT count(*) FROM headwater.nodes WHERE lease_until > clock_timestamp()";
+        self.nodes[0]
+            .wait_until("all nodes are there", async || self.database.execute(sql).trim() == count.to_string())
+            .await;
+    }
+}
+
+fn task_id(task: &Value) -> &str {
+    task["task_id"].as_str().expect("a task")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_node_follows_and_reads_what_another_executes() {
+    let cluster = Cluster::start(2, "");
+    let [a, b] = &cluster.nodes[..] else { unreachable!() };
+    let task = a.start_run("story 40").await;
+    let path = format!("/v1/tasks/{}/events", task_id(&task));
+    // Live, from the first record on, while the other node executes it.
+    let seen = b.frames(&path, None).await;
+    let log = a.frames(&path, None).await;
+    assert_eq!(seen, log);
+    assert_eq!(log.last().unwrap().event, "task.completed");
+    // Every cursor of one node is good on the other.
+    for frame in log.iter().step_by(7) {
+        let rest = b.frames(&path, Some(&frame.id)).await;
+        assert_eq!(
+            rest.first().map(|frame| &frame.id),
+            log.iter().skip_while(|known| known.id != frame.id).nth(1).map(|frame| &frame.id)
+        );
+    }
+    let object = async |server: &Server| server.get(&format!("/v1/tasks/{}", task_id(&task))).await.json();
+    assert_eq!(object(a).await, object(b).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_node_answers_cancels_and_continues() {
+    let cluster = Cluster::start(2, "");
+    let [a, b] = &cluster.nodes[..] else { unreachable!() };
+    // An approval that one node asks for is answered on the other, once.
+    let task = a.start_run("trade").await;
+    let path = format!("/v1/tasks/{}", task_id(&task));
+    b.wait_until("the run waits", async || b.get(&path).await.json()["status"] == "paused").await;
+    let key = b.get(&path).await.json()["pending"][0]["key"].as_str().unwrap().to_owned();
+    let decision = json!({"decision": "approve"});
+    let first = b.post(&format!("{path}/approvals/{key}"), decision.clone()).await;
+    assert!((200..300).contains(&first.status), "{}", first.text);
+    let other = a.post(&format!("{path}/approvals/{key}"), json!({"decision": "reject"})).await;
+    assert_eq!(other.status, 409, "{}", other.text);
+    assert_eq!(a.wait_ended(task_id(&task)).await["status"], "completed");
+    // A cancel reaches the node that executes the run.
+    let task = a.start_run("slow 60").await;
+    let path = format!("/v1/tasks/{}", task_id(&task));
+    a.wait_until("the run has begun", async || b.get(&path).await.json()["status"] == "running").await;
+    let asked = Instant::now();
+    let cancelled = b.post(&format!("{path}/cancel"), json!({})).await;
+    assert!((200..300).contains(&cancelled.status), "{}", cancelled.text);
+    assert_eq!(b.wait_ended(task_id(&task)).await["status"], "cancelled");
+    // The promise is 1 s; a test fails on time only at five times the promise.
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    // The thread goes on with either node.
+    for (n, node) in [a, b, a, b].into_iter().enumerate() {
+        let next = node
+            .create_task(json!({"model": "demo", "input": format!("hello {n}"), "thread_id": task["thread_id"]}))
+            .await;
+        assert_eq!(node.wait_ended(task_id(&next)).await["status"], "completed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_shares_tickets_and_files_of_one_node_are_good_on_another() {
+    let cluster = Cluster::start(2, "[auth]\nmode = \"keys\"");
+    let made = cluster.nodes[0].run_keys(&["create", "--user", "ann"]);
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    assert!(key.starts_with("hw_"), "{}", String::from_utf8_lossy(&made.stderr));
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let [a, b] = &cluster.nodes[..] else { unreachable!() };
+    let post = async |node: &Server, path: &str, body: Value| {
+        let reply = node.request(Method::POST, path, &headers, Some(body.to_string().into_bytes())).await;
+        assert!((200..300).contains(&reply.status), "{path}: {} {}", reply.status, reply.text);
+        reply.json()
+    };
+    // At once: the key was never used before.
+    let task = post(b, "/v1/tasks", json!({"model": "demo", "input": "hello"})).await;
+    let share =
+        post(a, &format!("/v1/threads/{}/shares", task["thread_id"].as_str().unwrap()), json!({"mode": "live"})).await;
+    let viewer = format!("Bearer {}", share["token"].as_str().unwrap());
+    let events = format!("/v1/tasks/{}/events", task_id(&task));
+    let seen = b.request(Method::GET, &events, &[("authorization", &viewer)], None).await;
+    assert_eq!(seen.status, 200, "{}", seen.text);
+    // So is a share that is forked.
+    let share =
+        post(a, &format!("/v1/threads/{}/shares", task["thread_id"].as_str().unwrap()), json!({"mode": "live"})).await;
+    post(b, "/v1/tasks", json!({"model": "demo", "input": "go on", "share": share["token"]})).await;
+    // A ticket is good once, on any node.
+    let ticket = post(a, "/v1/tickets", json!({})).await["ticket"].as_str().unwrap().to_owned();
+    let with_ticket = format!("{events}?ticket={ticket}");
+    assert_eq!(b.request(Method::GET, &with_ticket, &[], None).await.status, 200);
+    assert_eq!(a.request(Method::GET, &with_ticket, &[], None).await.status, 401);
+    // A revoked key is refused by every node soon.
+    let id = post_list_key_id(a);
+    assert!(a.run_keys(&["revoke", &id]).status.success());
+    for node in [a, b] {
+        let refused = async || node.request(Method::GET, "/v1/tasks", &headers, None).await.status == 401;
+        node.wait_until("the key is refused", refused).await;
+    }
+}
+
+fn post_list_key_id(node: &Server) -> String {
+    let listed = node.run_keys(&["list", "--json"]);
+    let keys: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    keys[0]["id"].as_str().unwrap().to_owned()
+}
+
+/// Follows a task on one node to its end. Returns its frames and the longest silence between two of them.
+async fn follow(url: String, task: String) -> (Vec<String>, Duration) {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut answer = client.get(format!("{url}/v1/tasks/{task}/events")).send().await.unwrap();
+    let (mut frames, mut rest, mut silence, mut last) = (Vec::new(), String::new(), Duration::ZERO, Instant::now());
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        rest.push_str(std::str::from_utf8(&chunk).unwrap());
+        let known = frames.len();
+        take_frames(&mut rest, &mut frames);
+        if frames.len() > known {
+            silence = silence.max(last.elapsed());
+            last = Instant::now();
+        }
+    }
+    (frames, silence)
+}
+
+fn check_log(frames: &[String]) {
+    let seqs: Vec<u64> = frames.iter().filter_map(|frame| frame_id(frame).split_once('-')?.1.parse().ok()).collect();
+    assert_eq!(seqs, (1..=frames.len() as u64).collect::<Vec<_>>());
+    assert_eq!(frames.iter().filter(|frame| is_terminal_frame(frame)).count(), 1);
+    assert!(is_terminal_frame(frames.last().unwrap()), "{:?}", frames.last());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_killed_is_replaced() {
+    let mut cluster = Cluster::start(2, "");
+    cluster.wait_until_joined().await;
+    let task = task_id(&cluster.nodes[0].start_run("story 100").await).to_owned();
+    let following = tokio::spawn(follow(cluster.nodes[1].url(""), task.clone()));
+    let path = format!("/v1/tasks/{task}");
+    let b = &cluster.nodes[1];
+    b.wait_until("the run is in progress", async || b.get(&path).await.json()["seq"].as_u64() > Some(20)).await;
+    cluster.nodes[0].kill9();
+    let (frames, silence) = tokio::time::timeout(TEST_TIMEOUT * 5, following).await.unwrap().unwrap();
+    check_log(&frames);
+    assert!(frames.iter().any(|frame| frame.contains("\nevent: task.recovered\n")), "it was in progress");
+    assert_eq!(fetch_log(&cluster.nodes[1].url(""), &task).await, frames);
+    eprintln!("replaced after {silence:?}");
+    // The promise is 15 s; a test fails on time only at five times the promise.
+    assert!(silence < Duration::from_secs(75), "{silence:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_is_replaced_and_writes_nothing_afterwards() {
+    let cluster = Cluster::start(2, "");
+    cluster.wait_until_joined().await;
+    let task = task_id(&cluster.nodes[0].start_run("story 100").await).to_owned();
+    let following = tokio::spawn(follow(cluster.nodes[1].url(""), task.clone()));
+    let (path, b) = (format!("/v1/tasks/{task}"), &cluster.nodes[1]);
+    b.wait_until("the run is in progress", async || b.get(&path).await.json()["seq"].as_u64() > Some(20)).await;
+    cluster.nodes[0].signal("-STOP");
+    let (frames, silence) = tokio::time::timeout(TEST_TIMEOUT * 5, following).await.unwrap().unwrap();
+    cluster.nodes[0].signal("-CONT");
+    check_log(&frames);
+    eprintln!("replaced after {silence:?}");
+    // The zombie is awake again, serves what the other one wrote, and has added nothing.
+    assert_eq!(fetch_log(&cluster.nodes[0].url(""), &task).await, frames);
+    let epochs = cluster.database.execute(
+        "SELECT count(*) FROM headwater.records r JOIN headwater.records s
+        ON s.thread = r.thread AND s.seq > r.seq AND s.epoch < r.epoch",
+    );
+    assert_eq!(epochs.trim(), "0", "a record of an older epoch after a newer one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_restarted_one_after_the_other_without_a_failed_run() {
+    let mut cluster = Cluster::start(3, "");
+    cluster.wait_until_joined().await;
+    let mut tasks = Vec::new();
+    for n in 0..9 {
+        tasks.push(task_id(&cluster.nodes[n % 3].start_run("story 60").await).to_owned());
+    }
+    for n in 0..3 {
+        let asked = Instant::now();
+        cluster.nodes[n].signal("-TERM");
+        assert!(cluster.nodes[n].wait_exit().success(), "{}", cluster.nodes[n].log());
+        eprintln!("stopped after {:?}", asked.elapsed());
+        // The promise is 10 s; a test fails on time only at five times the promise.
+        assert!(asked.elapsed() < Duration::from_secs(50));
+        cluster.nodes[n].restart();
+        tasks.push(task_id(&cluster.nodes[(n + 1) % 3].start_run("story 30").await).to_owned());
+    }
+    for (n, task) in tasks.iter().enumerate() {
+        let node = &cluster.nodes[n % 3];
+        assert_eq!(node.wait_ended(task).await["status"], "completed", "{task}");
+        check_log(&fetch_log(&node.url(""), task).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_files_of_its_own_refuses_uploads_and_says_why() {
+    let database = TestDatabase::create();
+    let (a, b) = (Server::node(&database.url(), ""), Server::node(&database.url(), ""));
+    assert!(a.log().contains("before you start another one, set [files] url"), "{}", a.log());
+    assert!(b.log().contains("this node does not store files"), "{}", b.log());
+    let body = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n";
+    let upload = async |node: &Server| {
+        let headers = [("content-type", "multipart/form-data; boundary=x")];
+        node.request(Method::POST, "/api/v1/agent/attachments", &headers, Some(body.into())).await
+    };
+    assert!((200..300).contains(&upload(&a).await.status));
+    let refused = upload(&b).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert!(refused.text.contains("[files] url"), "{}", refused.text);
+}
