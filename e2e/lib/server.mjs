@@ -2,57 +2,84 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { NODES, createDatabase, startBalancer } from './cluster.mjs';
 import { open, take } from './sse.mjs';
 
 const READY_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 
-/** Starts `headwater serve`, the demo or a `config`, with more variables in `env`. Gives its `url`, calls to it, `killAndRestart` and `stop`. */
+/**
+ * Starts `headwater serve`, the demo or a `config`, with more variables in `env`. Gives its `url`, calls to it,
+ * `killAndRestart` and `stop`. With HEADWATER_E2E_NODES it is a cluster of that many nodes on one database, behind a load
+ * balancer.
+ */
 export async function startServer({ config, env } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'headwater-e2e-'));
-  let { child, url } = await serve(folder, config, env);
-  const call = (path, init) => fetch(url + path, init).then(answer);
+  const database = await createDatabase();
+  const place = database ? ['--database-url', database.url] : ['--data-dir', join(folder, 'data')];
+  let nodes = await serveAll(folder, config, env, database);
+  const balancer = nodes.length > 1 ? await startBalancer(() => nodes.map(({ url }) => url)) : undefined;
+  const address = () => balancer?.url ?? nodes[0].url;
+  const stopAll = (signal) => Promise.all(nodes.map(({ child }) => ended(child, signal)));
+  const call = (path, init) => fetch(address() + path, init).then(answer);
   return {
     get url() {
-      return url;
+      return address();
     },
     get: (path) => call(path),
     post: (path, body) =>
       call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
     /** Makes a key for a user. */
     key: async (user) => {
-      const { code, stdout, stderr } = await runHeadwater(['keys', 'create', '--user', user, '--data-dir', join(folder, 'data')]);
+      const { code, stdout, stderr } = await runHeadwater(['keys', 'create', '--user', user, ...place]);
       if (code !== 0) throw new Error(`no key: ${stderr}`);
       return /hw_\S+/.exec(stdout)[0];
     },
-    /** Stops, has the folder looked through, and starts again. Gives what was found. */
+    /** Stops, has the data looked through, and starts again. Gives what was found. */
     verify: async () => {
-      await ended(child, 'SIGTERM');
-      const args = ['verify', '--data-dir', join(folder, 'data'), ...(config ? ['--config', config] : [])];
-      const found = await runHeadwater(args, { env });
-      ({ child, url } = await serve(folder, config, env));
+      await stopAll('SIGTERM');
+      const found = await runHeadwater(['verify', ...place, ...dataDirOf(folder, database), ...(config ? ['--config', config] : [])], { env });
+      nodes = await serveAll(folder, config, env, database);
       return found;
     },
     killAndRestart: async () => {
-      await ended(child, 'SIGKILL');
-      ({ child, url } = await serve(folder, config, env));
+      await stopAll('SIGKILL');
+      nodes = await serveAll(folder, config, env, database);
     },
     stop: async () => {
-      await ended(child, 'SIGTERM');
+      await stopAll('SIGTERM');
+      await balancer?.stop();
+      await database?.drop();
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
 
-async function serve(folder, config, env) {
-  const args = ['serve', '--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data')];
-  const options = { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } };
-  const child = spawn(HEADWATER, config ? [...args, '--config', config] : args, options);
+/** The files of a cluster without a config are in the folder of its first node, which the others share. */
+const dataDirOf = (folder, database) => (database ? ['--data-dir', join(folder, 'data')] : []);
+
+async function serveAll(folder, config, env, database) {
+  const first = join(folder, 'data');
+  const nodes = [await serve(first, config, env, database)];
+  for (let n = 2; n <= NODES; n += 1) {
+    const data = join(folder, `data-${n}`);
+    await mkdir(data, { recursive: true });
+    await symlink(join(first, 'files'), join(data, 'files')).catch(() => {});
+    nodes.push(await serve(data, config, env, database));
+  }
+  return nodes;
+}
+
+async function serve(data, config, env, database) {
+  const args = ['serve', '--listen', '127.0.0.1:0', '--data-dir', data];
+  if (database) args.push('--database-url', database.url);
+  if (config) args.push('--config', config);
+  const child = spawn(HEADWATER, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   let said = '';
   child.stderr.on('data', (chunk) => (said = (said + chunk).slice(-20_000)));
   return { child, url: await address(child, () => said) };
