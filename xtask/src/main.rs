@@ -1,9 +1,10 @@
-//! The repository's own chores: `cargo xtask tidy`, `defects`, `siege [--full]`, `mutants`, `test [--full]`.
+//! The repository's own chores: `cargo xtask tidy`, `defects`, `siege [--full]`, `chaos [--full]`, `mutants`, `test [--full]`.
 //!
 //! One file or folder per subcommand. A check is a pure function from text to findings, so that its tests need a few
 //! lines in memory; [`workspace`] reads the repository and [`process`] starts processes. Nothing here is linked into
 //! the server, and no crate of the workspace may be linked here.
 
+mod chaos;
 mod defects;
 mod finding;
 mod fuzz;
@@ -12,6 +13,7 @@ mod process;
 mod siege;
 mod test;
 mod test_output;
+mod test_program;
 mod tidy;
 mod workspace;
 
@@ -41,6 +43,8 @@ enum XtaskCommand {
     Defects,
     /// Attacks the real binary while a second user works, and checks what it has acknowledged
     Siege(siege::SiegeArgs),
+    /// Injects faults into three nodes on one PostgreSQL, and checks what every viewer saw
+    Chaos(chaos::ChaosArgs),
     /// Changes `machine` and `model` one line at a time and requires that a test fails; takes hours
     Mutants,
     /// Runs every check and test in order, and stops at the first that fails
@@ -70,10 +74,8 @@ fn run_command(command: XtaskCommand) -> anyhow::Result<bool> {
         XtaskCommand::Tidy { figures: false } => tidy::run_tidy(&repo),
         XtaskCommand::Defects => Ok(defects::run_defects(&repo)?.failure.is_none()),
         XtaskCommand::Siege(args) => Ok(siege::run_siege(&repo, &args)?.failure.is_none()),
+        XtaskCommand::Chaos(args) => Ok(chaos::run_chaos(&repo, &args)?.failure.is_none()),
         XtaskCommand::Mutants => Ok(mutants::run_mutants(&repo)?.failure.is_none()),
-        XtaskCommand::Test { full } => {
-            let effort = if full { test::TestEffort::Full } else { test::TestEffort::Quick };
-            Ok(test::run_all_steps(&repo, effort))
-        }
+        XtaskCommand::Test { full } => Ok(test::run_all_steps(&repo, test::TestEffort::from_full(full))),
     }
 }

@@ -3,16 +3,15 @@
 //! The quick form takes about a minute and uses the binaries of `cargo xtask test`, so that nothing is built twice. The
 //! full form builds with optimisations, and writes the table of `docs/guarantees.md` with `--write`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
 use clap::Args;
 
-use crate::defects;
 use crate::process::{OutputMode, ProcessOutcome, run_process};
-use crate::test::StepReport;
+use crate::test::{StepReport, TestEffort};
 use crate::test_output;
+use crate::test_program::build_test_program;
 use crate::workspace::Repo;
 
 #[derive(Args, Clone, Debug, Default)]
@@ -33,35 +32,12 @@ pub(crate) struct SiegeArgs {
 
 /// Builds both programs and runs the siege.
 pub(crate) fn run_siege(repo: &Repo, args: &SiegeArgs) -> anyhow::Result<StepReport> {
-    let folder = build_programs(repo, args)?;
+    let folder = build_test_program(repo, "siege", TestEffort::from_full(args.full))?;
     let mut command = Command::new(folder.join("siege"));
     command.current_dir(&repo.root).args(program_arguments(&folder, args));
     let ran = run_process(&mut command, OutputMode::Show, None)?;
     let failure = (ran.outcome != ProcessOutcome::Success).then(|| "a guarantee does not hold: see above".to_owned());
     Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })
-}
-
-/// Returns the folder of the programs.
-fn build_programs(repo: &Repo, args: &SiegeArgs) -> anyhow::Result<PathBuf> {
-    let beside = std::env::current_exe()?.parent().context("xtask has no folder")?.to_owned();
-    if args.full {
-        // One after the other: together, the server would get features that it does not have alone.
-        for program in ["headwater --package server", "siege --package siege"] {
-            run_cargo(repo, &format!("build --locked --release --bin {program}"))?;
-        }
-        return Ok(beside.with_file_name("release"));
-    }
-    // The same features as in the step `test`: other ones would build everything once more.
-    let options = defects::TEST_ARGUMENTS.split_once(' ').map_or("", |(_, options)| options);
-    run_cargo(repo, &format!("build {options} --bin headwater --bin siege"))?;
-    Ok(beside)
-}
-
-fn run_cargo(repo: &Repo, arguments: &str) -> anyhow::Result<()> {
-    let mut command = Command::new("cargo");
-    let status = command.current_dir(&repo.root).args(arguments.split(' ')).status().context("cannot start cargo")?;
-    anyhow::ensure!(status.success(), "the siege does not build: cargo {arguments}");
-    Ok(())
 }
 
 fn program_arguments(folder: &Path, args: &SiegeArgs) -> Vec<String> {

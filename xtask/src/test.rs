@@ -5,19 +5,27 @@
 
 use std::fmt::Write;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::process::{OutputMode, ProcessOutcome, run_process};
+use crate::process::{FinishedProcess, OutputMode, ProcessOutcome, run_process};
 use crate::test_output::{self, TestCounts};
 use crate::tidy::promises;
 use crate::workspace::Repo;
-use crate::{defects, fuzz, mutants, siege, tidy};
+use crate::{chaos, defects, fuzz, mutants, siege, tidy};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TestEffort {
     Quick,
     Full,
+}
+
+impl TestEffort {
+    /// By the flag `--full`.
+    pub(crate) const fn from_full(is_full: bool) -> Self {
+        if is_full { Self::Full } else { Self::Quick }
+    }
 }
 
 /// The result of a step, which failed if `failure` is set.
@@ -32,6 +40,8 @@ const FULL_VARIABLE: &str = "HEADWATER_TEST_FULL";
 const E2E: &str = "e2e/run";
 /// Brings what `e2e/run` needs. It mostly waits for the network, so it runs beside the first steps.
 const E2E_INSTALL: &str = "e2e/install";
+/// Brings PostgreSQL for the tests, in the same way.
+const POSTGRES_INSTALL: &str = "crates/postgres-testing/install";
 
 struct TestStep {
     name: &'static str,
@@ -51,11 +61,18 @@ const STEPS: &[TestStep] = &[
         repro_command: "cargo clippy --workspace --all-targets -- -D warnings",
         run: |repo, effort| cargo_step(repo, effort, "clippy --locked --workspace --all-targets -- -D warnings"),
     },
-    TestStep { name: "test", repro_command: "cargo test --workspace", run: tests_step },
+    STEP_TEST,
     TestStep { name: "defects", repro_command: "cargo xtask defects", run: |repo, _| defects::run_defects(repo) },
 ];
+const STEP_TEST: TestStep = TestStep { name: "test", repro_command: "cargo test --workspace", run: tests_step };
 const STEP_E2E: TestStep = TestStep { name: "e2e", repro_command: E2E, run: e2e_step };
+const STEP_E2E_CLUSTER: TestStep = TestStep {
+    name: "e2e-cluster",
+    repro_command: "HEADWATER_E2E_NODES=2 cargo run --package postgres-testing --example with_postgres e2e/run",
+    run: e2e_cluster_step,
+};
 const STEP_SIEGE: TestStep = TestStep { name: "siege", repro_command: "cargo xtask siege", run: siege_step };
+const STEP_CHAOS: TestStep = TestStep { name: "chaos", repro_command: "cargo xtask chaos", run: chaos_step };
 const STEP_FUZZ: TestStep =
     TestStep { name: "fuzz", repro_command: "cargo +nightly fuzz run <target>", run: |repo, _| fuzz::run_fuzz(repo) };
 const STEP_MUTANTS: TestStep =
@@ -66,21 +83,29 @@ pub(crate) fn run_all_steps(repo: &Repo, effort: TestEffort) -> bool {
     let mut steps: Vec<&TestStep> = STEPS.iter().collect();
     if repo.root.join(E2E).is_file() {
         steps.push(&STEP_E2E);
+        steps.push(&STEP_E2E_CLUSTER);
     }
     steps.push(&STEP_SIEGE);
+    steps.push(&STEP_CHAOS);
     if effort == TestEffort::Full && fuzz::has_fuzz_targets(repo) {
         steps.push(&STEP_FUZZ);
     }
     if effort == TestEffort::Full {
         steps.push(&STEP_MUTANTS);
     }
-    let mut installing = Some(spawn_e2e_install(repo, effort));
+    let (postgres_installed, installing) = spawn_installs(repo, effort);
+    let mut installing = Some(installing);
     let mut rows: Vec<StepRow> = steps.iter().map(|step| StepRow { name: step.name, took: None }).collect();
     let mut sum = TestCounts::default();
     let mut failure = None;
     for (step, row) in steps.iter().zip(&mut rows) {
         println!("==> {}", step.name);
         let started = Instant::now();
+        if step.name == STEP_TEST.name
+            && let Ok(failed) = postgres_installed.recv()
+        {
+            failed.print_tail();
+        }
         if let Some(installing) = installing.take_if(|_| step.name == STEP_E2E.name) {
             // It says again what went wrong: the step installs what is missing.
             drop(installing.join());
@@ -157,9 +182,23 @@ fn missing_promised_tests(page: &str, output: &str) -> Option<String> {
     (!missing.is_empty()).then(|| format!("promised tests that did not run:\n    {}", missing.join("\n    ")))
 }
 
-fn spawn_e2e_install(repo: &Repo, effort: TestEffort) -> JoinHandle<()> {
-    let mut install = new_command(&repo.root.join(E2E_INSTALL).to_string_lossy(), repo, effort);
-    std::thread::spawn(move || drop(run_process(&mut install, OutputMode::Hide, None)))
+/// Runs both, one after the other, because apt-get has one lock. The receiver gets the output of an installation of
+/// PostgreSQL that failed, and is closed when that has ended.
+fn spawn_installs(repo: &Repo, effort: TestEffort) -> (Receiver<FinishedProcess>, JoinHandle<()>) {
+    let install_command = |script| new_command(&repo.root.join(script).to_string_lossy(), repo, effort);
+    let (mut postgres, mut e2e) = (install_command(POSTGRES_INSTALL), install_command(E2E_INSTALL));
+    let (sender, failed) = sync_channel(1);
+    let installing = std::thread::spawn(move || {
+        if let Ok(ran) = run_process(&mut postgres, OutputMode::Hide, None)
+            && ran.outcome != ProcessOutcome::Success
+        {
+            // The receiver is gone if an earlier step failed.
+            drop(sender.send(ran));
+        }
+        drop(sender);
+        drop(run_process(&mut e2e, OutputMode::Hide, None));
+    });
+    (failed, installing)
 }
 
 fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
@@ -172,8 +211,23 @@ fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })
 }
 
+/// The same clients against two nodes on one database.
+fn e2e_cluster_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
+    let mut clients = new_command("cargo", repo, effort);
+    clients.args(["run", "--locked", "--quiet", "--package", "postgres-testing", "--example", "with_postgres", "--"]);
+    clients.arg(repo.root.join(E2E)).env("HEADWATER_E2E_NODES", "2");
+    clients.env("HEADWATER_BIN", std::env::current_exe()?.with_file_name("headwater"));
+    let ran = run_process(&mut clients, OutputMode::Show, None)?;
+    let failure = (ran.outcome != ProcessOutcome::Success).then(|| "see the output above".to_owned());
+    Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })
+}
+
 fn siege_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     siege::run_siege(repo, &siege::SiegeArgs { full: effort == TestEffort::Full, ..siege::SiegeArgs::default() })
+}
+
+fn chaos_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
+    chaos::run_chaos(repo, &chaos::ChaosArgs { full: effort == TestEffort::Full, ..chaos::ChaosArgs::default() })
 }
 
 fn new_command(program: &str, repo: &Repo, effort: TestEffort) -> Command {

@@ -46,7 +46,7 @@ impl Attack for ClockJumps {
         let text = |path: std::path::PathBuf| path.to_str().map(str::to_owned).context("a strange folder");
         let env = vec![
             ("LD_PRELOAD".to_owned(), text(library)?),
-            ("SIEGE_CLOCK_OFFSET".to_owned(), text(installation.path("clock_offset"))?),
+            ("CLOCK_OFFSET_FILE".to_owned(), text(installation.path("clock_offset"))?),
         ];
         Ok(ServerSettings { env, ..ServerSettings::default() })
     }

@@ -1,4 +1,4 @@
-/* Adds the seconds in the file SIEGE_CLOCK_OFFSET to the wall clock of the process that has loaded this library. */
+/* Adds the seconds in the file CLOCK_OFFSET_FILE to the wall clock of the process that has loaded this library. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 static volatile int64_t *offset;
 
 __attribute__((constructor)) static void open_offset(void) {
-    const char *path = getenv("SIEGE_CLOCK_OFFSET");
+    const char *path = getenv("CLOCK_OFFSET_FILE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0) return;
     void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);

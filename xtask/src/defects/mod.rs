@@ -26,7 +26,7 @@ pub(crate) const TEST_ARGUMENTS: &str = "test --locked --workspace --features mo
 
 /// A test must fail by itself and not hang.
 const RUN_DURATION_MAX: Duration = Duration::from_secs(3 * 60);
-const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
+pub(crate) const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
 
 /// Plants every defect in turn and reports whether its test noticed.
 pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {

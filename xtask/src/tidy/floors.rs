@@ -42,7 +42,7 @@ const GATEWAY_DEPENDENCIES: &[&str] =
     &["model", "sse", "schema", "protocol", "upstream", "heavy-work", "fetch", "files", "engine"];
 const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
 
-/// From the ground up. No crate depends on `bench`, `siege` or `xtask`. `bench` knows the server from outside, except for the
+/// From the ground up. No crate depends on `bench`, `chaos`, `siege` or `xtask`. `bench` knows the server from outside, except for the
 /// store, whose appends it compares with a bare disk.
 const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor { name: "model", floor: 0, depends_on: &[], tests_depend_on: &[] },
@@ -71,6 +71,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
     },
     CrateFloor { name: "gateway", floor: 4, depends_on: GATEWAY_DEPENDENCIES, tests_depend_on: &["store"] },
     CrateFloor { name: "server", floor: 5, depends_on: LIBRARIES, tests_depend_on: &[] },
+    CrateFloor { name: "postgres-testing", floor: 0, depends_on: &[], tests_depend_on: &[] },
     CrateFloor { name: "model-testing", floor: 1, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor {
         name: "store-conformance",
@@ -79,6 +80,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
         tests_depend_on: &["store"],
     },
     CrateFloor { name: "bench", floor: 6, depends_on: &["model", "store", "store-conformance"], tests_depend_on: &[] },
+    CrateFloor { name: "chaos", floor: 6, depends_on: &["model-testing", "postgres-testing"], tests_depend_on: &[] },
     CrateFloor { name: "siege", floor: 6, depends_on: &["model-testing"], tests_depend_on: &[] },
     CrateFloor { name: "xtask", floor: 6, depends_on: &[], tests_depend_on: &[] },
 ];
