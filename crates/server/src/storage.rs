@@ -10,9 +10,7 @@ use model::NodeId;
 use model::ports::{Clock, Cluster, SingleNode};
 use std::path::Path;
 use std::sync::Arc;
-use store::{
-    NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, StorageBackend,
-};
+use store::{NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, StorageBackend};
 
 /// The key of signed URLs: a file of the folder, or a secret of the database.
 pub(crate) const SIGNING_KEY_FILE: &str = "files.key";

@@ -28,8 +28,7 @@ pub use memory::MemoryStore;
 pub use node_folder::NodeFolder;
 pub use postgres::import::{ImportError, ImportProgress, ImportReport, ImportedSecret, import_data_folder};
 pub use postgres::{
-    DatabaseUrl, PostgresClient, PostgresCluster, PostgresOpenError, PostgresOptions, PostgresStore,
-    StoredTicket,
+    DatabaseUrl, PostgresClient, PostgresCluster, PostgresOpenError, PostgresOptions, PostgresStore, StoredTicket,
 };
 pub use sqlite::{
     DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StorageUse, StoreOpenError, WriterStats, find_logged_run,

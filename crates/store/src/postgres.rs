@@ -58,15 +58,15 @@ use async_trait::async_trait;
 use connection::{OpenTransaction, u64_column};
 use model::condense::{CondenseRecords, condense_records};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, Clock, DirectoryWriter, Journal, Lease, OnCommit, PageLimit,
+    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, Lease, OnCommit, PageLimit,
     RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
-use model::seq::{Millis, Seq};
+use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use nodes::NodeLease;
 use pool::DatabasePool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
