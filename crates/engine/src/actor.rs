@@ -47,6 +47,7 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
                 return ActorEnd::Idle;
             }
             TermEnd::HeldElsewhere { until } => {
+                context.mark_progress();
                 retry_held_thread(context, until).await;
                 return ActorEnd::Idle;
             }

@@ -172,10 +172,18 @@ async fn take_over_orphans(registry: &Arc<ActorRegistry>, taken_over: &mut HashM
     if registry.shared.stop_mode() != StopMode::Running || ports.journal.space() == StorageSpace::Full {
         return;
     }
-    match ports.cluster.orphaned_threads(ports.clock.now(), ORPHANS_MAX).await {
+    let found = match recovery::learn_parked(&registry.shared).await {
+        Ok(()) => ports.cluster.orphaned_threads(ports.clock.now(), ORPHANS_MAX).await,
+        Err(error) => Err(error),
+    };
+    match found {
         Ok(orphans) => {
             taken_over.retain(|_, at| at.elapsed() < SAME_ORPHAN_INTERVAL);
-            let is_new = |thread: &ThreadId| !registry.is_live(thread) && !taken_over.contains_key(thread);
+            let is_new = |thread: &ThreadId| {
+                !registry.is_live(thread)
+                    && !taken_over.contains_key(thread)
+                    && !registry.shared.recovery.is_parked(thread)
+            };
             let orphans: Vec<_> = orphans.into_iter().filter(|(_, thread)| is_new(thread)).collect();
             taken_over.extend(orphans.iter().map(|(_, thread)| (thread.clone(), Instant::now())));
             if !orphans.is_empty() {

@@ -20,8 +20,8 @@ use crate::wake_schedule::DueThread;
 use model::command::Command;
 use model::cursor::{Cursor, CursorError};
 use model::ports::{
-    ClusterSignal, IdempotencyKey, PageLimit, ScheduledWakeup, StoreError, Submission, SubmitError, Submitted,
-    ThreadMode, ThreadTag,
+    ClusterSignal, IdempotencyKey, PageLimit, ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError,
+    Submitted, ThreadMode, ThreadTag,
 };
 use model::task::TaskStatus;
 use model::{Millis, Record, Seq, TaskId, ThreadId, UserId};
@@ -242,8 +242,12 @@ impl Engine {
     }
 
     /// The number of a user's threads that are being executed, without this one.
-    pub fn other_live_threads(&self, user: &UserId, thread: Option<&ThreadId>) -> usize {
-        self.registry.other_live_threads(user, thread)
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn other_live_threads(&self, user: &UserId, thread: Option<&ThreadId>) -> StoreResult<usize> {
+        let elsewhere = self.registry.shared.ports.cluster.live_threads_elsewhere(user, thread).await?;
+        Ok(elsewhere.saturating_add(self.registry.other_live_threads(user, thread)))
     }
 
     /// Stops the process: no run starts, running ones have `grace` to end, then everything halts where it is.

@@ -39,7 +39,7 @@ pub use documents::NoDocuments;
 pub use engine::{
     AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError,
 };
-pub use ports::{CurrentDefinitions, Ports, RecoveryAttempts};
+pub use ports::{CurrentDefinitions, Ports};
 pub use read_records::{for_each_condensed_record, for_each_record, log_head};
 pub use shared::StopMode;
 pub use viewer::{View, Viewer};

@@ -1,10 +1,10 @@
 //! What the engine is built on.
 
+use model::NodeId;
 use model::definition::Definitions;
-use model::ports::{Clock, Cluster, Directory, FileReader, HookRunner, Journal, ModelClient, ToolRunner};
-use model::{NodeId, ThreadId};
-use std::collections::BTreeMap;
-use std::io;
+use model::ports::{
+    Clock, Cluster, Directory, FileReader, HookRunner, Journal, ModelClient, RecoveryAttempts, ToolRunner,
+};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The implementations that `server` wires up.
@@ -24,16 +24,6 @@ pub struct Ports {
     pub definitions: CurrentDefinitions,
     /// This process.
     pub node: NodeId,
-}
-
-/// The threads that a process is resuming, each with the number of times that resuming it alone has failed before. One
-/// value, replaced as a whole. Both methods block.
-pub trait RecoveryAttempts: Send + Sync {
-    /// The value that was saved last; empty if there is none or it is damaged.
-    fn load(&self) -> BTreeMap<ThreadId, u32>;
-
-    /// Saves a value; it is durable when this returns.
-    fn save(&self, attempts: &BTreeMap<ThreadId, u32>) -> io::Result<()>;
 }
 
 /// The definitions for new runs, which can be replaced while others run. Clones share them.

@@ -1,6 +1,6 @@
 //! Resumes what an earlier process left, without being stopped by a thread that nobody can resume.
 //!
-//! Before threads are resumed, their names are saved ([`RecoveryAttempts`](crate::RecoveryAttempts)); a thread that
+//! Before threads are resumed, their names are saved ([`RecoveryAttempts`](model::ports::RecoveryAttempts)); a thread that
 //! has logged a record, or has nothing to do, is taken off the list. If the process crashes, the next one finds the threads
 //! that did not get that far. One of them may be the reason, so it resumes these one after the other, and counts each
 //! attempt before it begins. A run that was tried three times fails; its thread goes on. If the process crashes even then,
@@ -8,9 +8,8 @@
 //! and deleted. On a full disk no thread is resumed and no attempt is counted until there is room.
 
 use crate::actor_registry::{ActorRegistry, WakeReason};
-use crate::recovery_tracker::RESUMES_MAX;
 use crate::shared::{Shared, StopMode};
-use model::ports::StorageSpace;
+use model::ports::{RESUMES_MAX, StorageSpace, StoreResult};
 use model::{ThreadId, UserId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,8 +42,13 @@ pub(crate) async fn recover_threads(registry: &Arc<ActorRegistry>, threads: Vec<
 
 async fn resume_threads(registry: &Arc<ActorRegistry>, threads: Vec<(UserId, ThreadId)>) {
     let tracker = &registry.shared.recovery;
-    let attempts_port = Arc::clone(&registry.shared.ports.recovery_attempts);
-    let failed = tokio::task::spawn_blocking(move || attempts_port.load()).await.unwrap_or_default();
+    let failed = match registry.shared.ports.recovery_attempts.load().await {
+        Ok(failed) => failed,
+        Err(error) => {
+            tracing::warn!(%error, "it is not known which threads crashed a process when it resumed them");
+            BTreeMap::new()
+        }
+    };
     for (_, thread) in &threads {
         tracker.add(thread, failed.get(thread).copied().unwrap_or_default());
     }
@@ -55,8 +59,7 @@ async fn resume_threads(registry: &Arc<ActorRegistry>, threads: Vec<(UserId, Thr
         let is_parked = failed.get(thread).is_some_and(|resumes| *resumes >= RESUMES_MAX);
         if is_parked {
             tracker.park(thread);
-            tracing::error!(%thread, "the thread is parked: the server crashes whenever it resumes it");
-            metrics::counter!("headwater_threads_parked_total").increment(1);
+            report_parked(thread);
         }
         !is_parked
     });
@@ -84,6 +87,20 @@ async fn resume_suspects(
     save_progress(&registry.shared).await;
 }
 
+/// Learns which threads other nodes have parked.
+pub(crate) async fn learn_parked(shared: &Shared) -> StoreResult<()> {
+    let attempts = shared.ports.recovery_attempts.load().await?;
+    let parked = attempts.into_iter().filter(|(_, resumes)| *resumes >= RESUMES_MAX);
+    let new = shared.recovery.replace_parked(parked.map(|(thread, _)| thread).collect());
+    new.iter().for_each(report_parked);
+    Ok(())
+}
+
+fn report_parked(thread: &ThreadId) {
+    tracing::error!(%thread, "the thread is parked: the server crashes whenever it resumes it");
+    metrics::counter!("headwater_threads_parked_total").increment(1);
+}
+
 /// Saves the list while threads leave it. Parked threads stay on it.
 async fn save_progress(shared: &Arc<Shared>) {
     let mut saved = usize::MAX;
@@ -107,9 +124,8 @@ pub(crate) async fn clear_suspicion(shared: &Arc<Shared>) {
 }
 
 pub(crate) async fn save_list(shared: &Arc<Shared>) {
-    let (port, list) = (Arc::clone(&shared.ports.recovery_attempts), shared.recovery.snapshot());
-    let saving = tokio::task::spawn_blocking(move || port.save(&list));
-    if let Ok(Err(error)) = saving.await {
+    let list = shared.recovery.snapshot();
+    if let Err(error) = shared.ports.recovery_attempts.save(&list).await {
         tracing::warn!(%error, "the list of threads that are being resumed was not saved");
     }
 }

@@ -3,13 +3,12 @@
 use crate::sync::{Mutex, lock};
 use model::ThreadId;
 use model::error::{ErrorCode, ErrorInfo};
+use model::ports::RESUMES_MAX;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// A run that was resumed this often in vain fails: once together with others, then alone.
-pub(crate) const RESUMES_MAX: u32 = 3;
 /// The time for a thread to show progress before the next one is resumed.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The threads that are being resumed and have not progressed yet, each with how often it was resumed alone.
@@ -40,6 +39,17 @@ impl RecoveryTracker {
     /// The thread stays on the list, and is not woken by anything.
     pub(crate) fn park(&self, thread: &ThreadId) {
         lock(&self.parked).insert(thread.clone());
+    }
+
+    /// The threads that all nodes have parked, and not deleted since. Returns those that were not known to be parked.
+    pub(crate) fn replace_parked(&self, parked: HashSet<ThreadId>) -> Vec<ThreadId> {
+        if !parked.is_empty() {
+            self.is_active.store(true, Ordering::Release);
+        }
+        let mut known = lock(&self.parked);
+        let new = parked.difference(&known).cloned().collect();
+        *known = parked;
+        new
     }
 
     pub(crate) fn is_parked(&self, thread: &ThreadId) -> bool {

@@ -10,6 +10,7 @@
 //! runs before a run starts, `run_end` after it has ended.
 
 mod batch;
+mod daily_spend;
 mod failure_log;
 mod inbox;
 mod input_hook;
@@ -27,7 +28,7 @@ use model::command::Command;
 use model::definition::Definitions;
 use model::fold::RunFold;
 use model::model_turn::ModelEvent;
-use model::ports::{AppendOutcome, ClaimOutcome, Day, InboxRow, Lease, Spend, StoreError};
+use model::ports::{AppendOutcome, ClaimOutcome, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
 use model::tool::{ToolEvent, ToolRequest};
 use model::{Millis, Seq};
@@ -153,7 +154,7 @@ impl<'a> ThreadSession<'a> {
             checkpointed: loaded.checkpointed,
             gives_up,
         };
-        session.load_daily_spend().await?;
+        session.daily_spend = daily_spend::read_daily_spend(context).await?.unwrap_or_default();
         if let Some(fold) = loaded.run {
             session.restore_run(fold).await?;
         }
@@ -201,17 +202,6 @@ impl<'a> ThreadSession<'a> {
             self.step(MachineInput::RecoveryFailed(recovery_error()));
         }
         self.gives_up &= self.waiting_rows.iter().any(|row| matches!(row.command, Command::Start(_)));
-    }
-
-    /// Read only if there is a daily limit.
-    async fn load_daily_spend(&mut self) -> Result<(), StoreError> {
-        let ports = &self.context.shared.ports;
-        let limits = ports.definitions.get().limits;
-        if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
-            self.daily_spend =
-                ports.directory.daily_spend(&self.context.owner, Day::from_millis(ports.clock.now())).await?;
-        }
-        Ok(())
     }
 
     /// Executes until nothing is left to do.
@@ -265,6 +255,7 @@ impl<'a> ThreadSession<'a> {
                     if let Err(error) = self.read_inbox().await {
                         return TermEnd::Retry(error.to_string());
                     }
+                    self.refresh_daily_spend().await;
                 }
             }
         }
@@ -285,6 +276,9 @@ impl<'a> ThreadSession<'a> {
             MachineInput::Model { event: ModelEvent::Delta(_), .. }
                 | MachineInput::Tool { event: ToolEvent::Progress(_), .. }
         );
+        if !is_small {
+            self.refresh_daily_spend().await;
+        }
         if is_small || !self.has_heavy_state() {
             return self.step(input);
         }

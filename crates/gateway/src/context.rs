@@ -6,7 +6,6 @@ use crate::attachments::{
 };
 use crate::documents::{WebDocumentReader, WebDocumentSettings};
 use crate::limits::InputLimits;
-use crate::recovery_file::RecoveryFile;
 use crate::shares::{ScopedStore, Shares};
 use crate::web_images::WebImageFetchingModels;
 use engine::{CurrentDefinitions, Engine, Ports};
@@ -14,7 +13,9 @@ use fetch::pdf_process::PdfProcess;
 use files::UrlSigner;
 use model::NodeId;
 use model::definition::Definitions;
-use model::ports::{Clock, Cluster, Directory, HookRunner, Journal, ModelClient, SpaceWatch, StoreError, ToolRunner};
+use model::ports::{
+    Clock, Cluster, Directory, HookRunner, Journal, ModelClient, RecoveryAttempts, SpaceWatch, StoreError, ToolRunner,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ pub struct GatewayParts {
     pub hooks: Arc<dyn HookRunner>,
     pub clock: Arc<dyn Clock>,
     pub cluster: Arc<dyn Cluster>,
+    pub recovery_attempts: Arc<dyn RecoveryAttempts>,
     pub definitions: Definitions,
     pub node: NodeId,
     /// The folder of files, unless the settings name another location.
@@ -64,7 +66,6 @@ impl Gateway {
     /// tools whose files are stored.
     pub async fn open(parts: GatewayParts) -> Result<Self, GatewayOpenError> {
         let GatewayParts { journal, directory, clock, data_dir, attachments: settings, url_signer, .. } = parts;
-        let recovery_attempts = Arc::new(RecoveryFile::new(&data_dir));
         let (rows, file_clock) = (Arc::clone(&directory), Arc::clone(&clock));
         let space: Arc<dyn SpaceWatch> = Arc::clone(&journal) as _;
         let opening = tokio::task::spawn_blocking(move || {
@@ -86,7 +87,7 @@ impl Gateway {
             documents,
             clock,
             cluster: parts.cluster,
-            recovery_attempts,
+            recovery_attempts: parts.recovery_attempts,
             definitions: CurrentDefinitions::new(parts.definitions),
             node: parts.node,
         });

@@ -2,10 +2,12 @@
 
 use crate::rate_limiter::RateLimiter;
 use crate::rejection::Rejection;
+use crate::shared_allowance::SharedAllowance;
 use crate::stream_limiter::{CountedPermit, UserCounter};
 use heavy_work::{UserPermit, UserSemaphore};
 use model::UserId;
 use model::error::ErrorCode;
+use model::ports::Cluster;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,18 +32,21 @@ pub struct RequestLimits {
     /// As many requests of one user as there are processors are handled at once; the others wait where they cost nothing, so
     /// that they do not stand before those of other users. `None` if everybody is the same user.
     turns: Option<UserSemaphore>,
+    /// On this node, and on all nodes together.
     per_minute: RateLimiter<UserId>,
+    shared_per_minute: SharedAllowance,
     invalid_keys: RateLimiter<IpAddr>,
 }
 
 impl RequestLimits {
     /// A `per_minute` of 0 is no limit.
-    pub fn new(in_flight_max: usize, per_minute: u32, has_users: bool) -> Self {
+    pub fn new(in_flight_max: usize, per_minute: u32, has_users: bool, cluster: Arc<dyn Cluster>) -> Self {
         let processors = available_parallelism().map_or(1, usize::from);
         Self {
             in_flight: UserCounter::new(in_flight_max),
             turns: has_users.then(|| UserSemaphore::new(TURNS_MAX, processors)),
             per_minute: RateLimiter::new(per_minute),
+            shared_per_minute: SharedAllowance::new(cluster, per_minute),
             invalid_keys: RateLimiter::new(INVALID_KEYS_PER_MINUTE),
         }
     }
@@ -77,7 +82,8 @@ impl RequestLimits {
     /// # Errors
     /// If the user sends too many, after [`REFUSAL_DELAY`].
     pub async fn count(&self, user: &UserId) -> Result<(), Rejection> {
-        if self.per_minute.take(user, Instant::now()).is_ok() {
+        let now = Instant::now();
+        if self.per_minute.take(user, now).is_ok() && self.shared_per_minute.take(user, now).await {
             return Ok(());
         }
         refuse(format!("{} requests per minute are the maximum: try again", self.per_minute.per_minute())).await
@@ -103,6 +109,7 @@ async fn refuse<T>(detail: impl Into<String>) -> Result<T, Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::ports::SingleNode;
     use std::future::pending;
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
@@ -116,7 +123,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_of_one_user_wait_for_their_turn_and_not_for_slow_ones() {
-        let limits = Arc::new(RequestLimits::new(1_000, 0, true));
+        let limits = Arc::new(RequestLimits::new(1_000, 0, true, Arc::new(SingleNode)));
         let (ann, ben) = (UserId::from("ann"), UserId::from("ben"));
         let processors = available_parallelism().map_or(1, usize::from);
         let slow: Vec<_> = (0..processors)
@@ -142,7 +149,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_users_nobody_waits() {
-        let limits = RequestLimits::new(1_000, 0, false);
+        let limits = RequestLimits::new(1_000, 0, false, Arc::new(SingleNode));
         let user = UserId::from("local");
         let endless: Vec<_> = (0..100).map(|_| Box::pin(limits.handle_in_turn(&user, pending::<()>()))).collect();
         for mut request in endless {

@@ -42,7 +42,8 @@ pub async fn start_run(
 /// A run in a thread that is being executed is queued, and costs nothing before its turn.
 async fn check_live_runs(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
     let max = gateway.limits.runs_per_user_max;
-    if gateway.engine.other_live_threads(user, new.thread.as_ref()) < max
+    if max == usize::MAX
+        || gateway.engine.other_live_threads(user, new.thread.as_ref()).await? < max
         || gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some()
     {
         return Ok(());

@@ -5,9 +5,10 @@ use anyhow::Context as _;
 use engine::SystemClock;
 use files::{StorageLocation, UrlSigner, read_or_create_folder_id};
 use gateway::attachments::default_location;
+use gateway::recovery_file::RecoveryFile;
 use gateway::secret_token::encode_hex;
 use model::NodeId;
-use model::ports::{Clock, Cluster, SingleNode};
+use model::ports::{Clock, Cluster, RecoveryAttempts, SingleNode};
 use std::path::Path;
 use std::sync::Arc;
 use store::{NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, StorageBackend};
@@ -28,6 +29,7 @@ pub(crate) struct Storage {
     /// The other nodes store files elsewhere.
     pub(crate) has_foreign_files: bool,
     pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) recovery_attempts: Arc<dyn RecoveryAttempts>,
     /// The database's time, if there is one.
     pub(crate) clock: Arc<dyn Clock>,
     /// Locked for as long as the process runs.
@@ -66,6 +68,7 @@ impl Storage {
             url_signer,
             has_foreign_files: false,
             cluster,
+            recovery_attempts: Arc::new(RecoveryFile::new(&config.data_dir)),
             clock,
             _node_folder: None,
         })
@@ -80,8 +83,10 @@ impl Storage {
         let folder = opening.await.context("no thread")??;
         let predecessors = format!("{}/", folder.name());
         let node = NodeId::from(format!("{predecessors}{}", random_hex::<4>()?));
+        let agents: Vec<String> = config.definitions.agents.keys().cloned().collect();
         let options = PostgresOptions {
             host: host_name(),
+            agents: agents.clone(),
             predecessors: Some(predecessors),
             connections_max: database.connections_max,
             log_bytes_per_user_max: config.http_limits.log_bytes_per_user_max,
@@ -93,12 +98,23 @@ impl Storage {
             store.shared_secret(SIGNING_KEY_SECRET, &proposed_key).await.context("cannot read the signing key")?;
         let url_signer = UrlSigner::from_key(&key).context("the database's key of signed URLs is damaged")?;
         let has_foreign_files = has_foreign_files(config, &store).await?;
+        warn_of_differing_nodes(&store, &agents).await?;
         tracing::info!(%node, database = database.url.place(), "connected to the database");
         let cluster = Arc::new(PostgresCluster::start(&store, &database.url)?);
         let clock = Arc::clone(&cluster) as Arc<dyn Clock>;
         let store = Arc::new(store);
         let database = Some(Arc::clone(&store));
-        Ok(Self { store, node, database, url_signer, has_foreign_files, cluster, clock, _node_folder: Some(folder) })
+        Ok(Self {
+            recovery_attempts: Arc::clone(&store) as _,
+            store,
+            node,
+            database,
+            url_signer,
+            has_foreign_files,
+            cluster,
+            clock,
+            _node_folder: Some(folder),
+        })
     }
 }
 
@@ -128,6 +144,19 @@ async fn has_foreign_files(config: &Config, store: &PostgresStore) -> anyhow::Re
         );
     }
     Ok(is_foreign)
+}
+
+/// During a rolling upgrade that is as it should be; two clusters on one database would take over each other's runs.
+async fn warn_of_differing_nodes(store: &PostgresStore, agents: &[String]) -> anyhow::Result<()> {
+    for other in store.differing_nodes().await.context("cannot read which other nodes there are")? {
+        tracing::warn!(
+            hosts = other.hosts.join(", "),
+            agents = other.agents.join(", "),
+            agents_here = agents.join(", "),
+            "another node on this database has other agents: unless you are upgrading, give each cluster a database of its own"
+        );
+    }
+    Ok(())
 }
 
 fn warn_of_unused_database(dir: &Path) {

@@ -6,7 +6,7 @@
 //!   `cluster`: signals between nodes.
 //! - `writer`, `append_group`, `group_write`, `group_columns`: appends of all threads in one transaction.
 //! - `records`: reading. `inbox`, `submission`, `questions`, `threads`, `aliases`, `shares`, `accounts`, `attachments`,
-//!   `attachment_rows`, `definitions`, `retention`: one module per port or table.
+//!   `attachment_rows`, `definitions`, `retention`, `recovery_attempts`: one module per port or table.
 //! - `client`: the database as commands see it that run beside nodes. `verify`, `logged_runs`, `import`: what they do.
 //!
 //! Invariant: a transaction that changes rows of a thread holds the lock of the thread's row in `threads`. Epoch, head, runs, questions and inbox
@@ -33,6 +33,7 @@ mod open_error;
 mod pool;
 mod questions;
 mod records;
+mod recovery_attempts;
 mod retention;
 mod schema;
 mod server_check;
@@ -48,6 +49,7 @@ mod writer;
 pub use client::PostgresClient;
 pub use cluster::PostgresCluster;
 pub use database_url::DatabaseUrl;
+pub use nodes::DifferingNodes;
 pub use open_error::PostgresOpenError;
 pub use tickets::StoredTicket;
 
@@ -83,6 +85,8 @@ pub struct PostgresOptions {
     pub node: NodeId,
     /// Where the node runs, for operators.
     pub host: String,
+    /// The names of the node's agents, in order: nodes of one cluster have the same.
+    pub agents: Vec<String>,
     /// The ids of the node's earlier processes begin with this. They have ended, so their leases are void.
     pub predecessors: Option<String>,
     /// The maximum number of connections, besides that of the writer and that of the lease.
@@ -110,6 +114,7 @@ impl PostgresOptions {
             url,
             node,
             host: String::new(),
+            agents: Vec::new(),
             predecessors: None,
             connections_max: Self::CONNECTIONS_MAX,
             group_ops_max: 1_024,
@@ -197,6 +202,14 @@ impl PostgresStore {
         let row =
             self.pool.query_opt("SELECT value FROM headwater.secrets WHERE name = $1", &[(&name, Type::TEXT)]).await?;
         row.map_or_else(|| Ok(proposed.to_vec()), |row| connection::column(&row, 0))
+    }
+
+    /// The other nodes that have other agents than this one.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn differing_nodes(&self) -> StoreResult<Vec<DifferingNodes>> {
+        nodes::differing_nodes(&self.pool, &self.node).await
     }
 
     fn lease_state(&self) -> Arc<nodes::LeaseState> {

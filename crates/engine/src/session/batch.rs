@@ -11,8 +11,7 @@ use model::event::{ApprovalRequested, ApprovalResolved, Event};
 use model::item::{CallKind, Item};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
 use model::ports::{
-    AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, CommitListener, Day, DirectoryChange, OnCommit, Spend,
-    StorageSpace,
+    AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, CommitListener, DirectoryChange, OnCommit, StorageSpace,
 };
 use model::record::RecordDraft;
 use model::task::TaskStatus;
@@ -162,13 +161,6 @@ impl ThreadSession<'_> {
             answer: None,
         };
         Some(DirectoryChange::ApprovalRequested(Box::new(row)))
-    }
-
-    /// Adds what model calls cost to the owner's day.
-    pub(crate) fn push_spend(&mut self, spent: Spend, at: Millis) {
-        if spent != Spend::default() {
-            self.next_batch.changes.push(DirectoryChange::AddSpend { day: Day::from_millis(at), spent });
-        }
     }
 
     /// Appends the batch, if no append is in flight.

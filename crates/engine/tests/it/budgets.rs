@@ -89,3 +89,32 @@ async fn a_resumed_run_does_not_count_its_own_usage_twice() {
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
     }
 }
+
+/// A run that waits, for a tool or for a person, goes on under the limit as it is by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_daily_budget_counts_what_other_threads_spent_meanwhile() {
+    for kind in STORE_KINDS {
+        let measure = TestEngine::new(kind).await;
+        let run = measure.start_run(None, "trade").await;
+        let paused = measure.wait_settled(&run).await;
+        let first_turn = paused.usage.input_tokens + paused.usage.output_tokens;
+        // Enough for the first turn of both, and for the fifteen tokens of another thread, of which one is needed.
+        let limits = RunLimits { user_day_tokens_max: Some(first_turn * 2 + 15), ..RunLimits::default() };
+        let test_engine = TestEngine::with_definitions(kind, definitions_with_limits(limits)).await;
+        let asking = test_engine.start_run(None, "trade").await;
+        let paused = test_engine.wait_settled(&asking).await;
+        let working = test_engine.start_run(None, "held").await;
+        test_engine.wait_for_event(&working.thread, "task.tool.started").await;
+        let other = test_engine.start_run(None, "hello").await;
+        assert_eq!(test_engine.wait_settled(&other).await.status, TaskStatus::Completed, "{kind:?}");
+        let more = test_engine.start_run(None, "hello").await;
+        test_engine.wait_settled(&more).await;
+        test_engine.tools.release.add_permits(1);
+        test_engine.approve(&paused).await;
+        for run in [&asking, &working] {
+            let object = test_engine.wait_until(run, |object| object.status.is_terminal()).await;
+            let ended = (object.status, object.reason.as_deref());
+            assert_eq!(ended, (TaskStatus::Incomplete, Some("budget")), "{kind:?}");
+        }
+    }
+}

@@ -2,7 +2,6 @@
 //! hook and a clock that the test controls.
 
 use async_trait::async_trait;
-use engine::RecoveryAttempts;
 use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
 use model::definition::InputHook;
@@ -12,7 +11,7 @@ use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, DirectoryChange, FileReadOutcome,
     FileReadRequest, FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit,
-    RecordPage, SpaceWatch, StorageSpace, StoreResult, ToolRunner,
+    RecordPage, RecoveryAttempts, SpaceWatch, StorageSpace, StoreResult, ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -195,12 +194,13 @@ const REQUESTS_KEPT_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct MemoryRecoveryAttempts(Mutex<BTreeMap<ThreadId, u32>>);
 
+#[async_trait]
 impl RecoveryAttempts for MemoryRecoveryAttempts {
-    fn load(&self) -> BTreeMap<ThreadId, u32> {
-        self.0.lock().expect("nobody panicked").clone()
+    async fn load(&self) -> StoreResult<BTreeMap<ThreadId, u32>> {
+        Ok(self.0.lock().expect("nobody panicked").clone())
     }
 
-    fn save(&self, attempts: &BTreeMap<ThreadId, u32>) -> std::io::Result<()> {
+    async fn save(&self, attempts: &BTreeMap<ThreadId, u32>) -> StoreResult<()> {
         self.0.lock().expect("nobody panicked").clone_from(attempts);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use engine::{NewRun, StartError};
 use model::event::CancelMode;
-use model::ports::{StorageSpace, StoreError, SubmitError};
+use model::ports::{RecoveryAttempts as _, StorageSpace, StoreError, SubmitError};
 use model::task::TaskStatus;
 use model_testing::invariants;
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn a_process_stops_and_starts_while_the_disk_is_full() {
 
     // Recovery waits as well, and does not count as an attempt.
     assert_eq!((test_engine.engine.live_threads(), test_engine.models.turn_count()), (0, 0));
-    assert!(engine::RecoveryAttempts::load(&*test_engine.env.recovery_attempts).is_empty());
+    assert!(test_engine.env.recovery_attempts.load().await.unwrap().is_empty());
     test_engine.env.set_space(StorageSpace::Available);
     for run in [&run, &waiting] {
         test_engine.wait_until(run, |object| object.status.is_terminal()).await;

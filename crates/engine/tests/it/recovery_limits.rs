@@ -3,12 +3,12 @@
 use crate::fake_ports::AppendFailure;
 use crate::fixtures::text_parts;
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, TestEnv, TestSetup};
-use engine::{NewRun, RecoveryAttempts as _, StartError, StartedRun};
+use engine::{NewRun, StartError, StartedRun};
 use model::command::{CancelCause, CancelCommand};
 use model::error::ErrorInfo;
 use model::event::{CancelMode, ClientTool};
 use model::item::{Item, ResultStatus};
-use model::ports::{StoreError, SubmitError};
+use model::ports::{RecoveryAttempts as _, StoreError, SubmitError};
 use model::task::{TaskObject, TaskStatus};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -76,9 +76,9 @@ fn a_parked_thread_refuses_commands_and_can_be_read_and_deleted() {
     for kind in STORE_KINDS {
         let env = Arc::new(TestEnv::new(kind));
         let run = crash_process(&env, 2, Some("one")).unwrap();
-        env.recovery_attempts.save(&BTreeMap::from([(run.thread.clone(), 3)])).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
+            env.recovery_attempts.save(&BTreeMap::from([(run.thread.clone(), 3)])).await.unwrap();
             let test_engine = TestEngine::start_in(Arc::clone(&env), TestSetup::default()).await;
             let (engine, user) = (&test_engine.engine, &test_engine.user);
             let (task_id, mode) = (run.task.clone(), CancelMode::Immediate);
@@ -97,7 +97,7 @@ fn a_parked_thread_refuses_commands_and_can_be_read_and_deleted() {
             assert_eq!(stranger, Err(SubmitError::Store(StoreError::ThreadNotFound)), "{kind:?}");
 
             assert_eq!(engine.delete_thread(user, &run.thread).await, Ok(true), "{kind:?}");
-            assert_eq!(env.recovery_attempts.load(), BTreeMap::new(), "{kind:?}");
+            assert_eq!(env.recovery_attempts.load().await.unwrap(), BTreeMap::new(), "{kind:?}");
             let other = test_engine.start_run(None, "three").await;
             assert_eq!(test_engine.wait_settled(&other).await.status, TaskStatus::Completed, "{kind:?}");
         });

@@ -33,6 +33,13 @@ pub trait Cluster: Send + Sync {
 
     /// Whether this node's leases are valid for certain. A node that was stopped for long has to ask before it acts.
     fn holds_leases(&self) -> bool;
+
+    /// The number of a user's threads that other nodes execute, apart from one.
+    async fn live_threads_elsewhere(&self, owner: &UserId, except: Option<&ThreadId>) -> StoreResult<usize>;
+
+    /// Takes requests out of a user's allowance, which all nodes share: `per_minute` at once, and then as many per minute.
+    /// Returns false, and takes none, if there are fewer.
+    async fn take_requests(&self, owner: &UserId, requests: u32, per_minute: u32) -> StoreResult<bool>;
 }
 
 /// What has changed.
@@ -99,5 +106,13 @@ impl Cluster for SingleNode {
 
     fn holds_leases(&self) -> bool {
         true
+    }
+
+    async fn live_threads_elsewhere(&self, _owner: &UserId, _except: Option<&ThreadId>) -> StoreResult<usize> {
+        Ok(0)
+    }
+
+    async fn take_requests(&self, _owner: &UserId, _requests: u32, _per_minute: u32) -> StoreResult<bool> {
+        Ok(true)
     }
 }

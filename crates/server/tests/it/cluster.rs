@@ -25,7 +25,9 @@ impl Cluster {
     /// Waits until every node knows of the others, so that signals are sent.
     async fn wait_until_joined(&self) {
         let count = self.nodes.len();
-        let sql = "SELECT count(*) FROM headwater.nodes WHERE lease_until > clock_timestamp()";
+        // A node learns of the others when it renews its lease of 10 s.
+        let sql = "SELECT count(*) FROM headwater.nodes
+                   WHERE lease_until - interval '10 s' >= (SELECT max(started_at) FROM headwater.nodes)";
         self.nodes[0]
             .wait_until("all nodes are there", async || self.database.execute(sql).trim() == count.to_string())
             .await;
@@ -244,4 +246,119 @@ async fn a_node_with_files_of_its_own_refuses_uploads_and_says_why() {
     let refused = upload(&b).await;
     assert_eq!(refused.status, 503, "{}", refused.text);
     assert!(refused.text.contains("[files] url"), "{}", refused.text);
+}
+
+/// The nodes of a cluster with keys, and the headers of a user.
+async fn start_with_user(more: &str) -> (Cluster, String) {
+    let cluster = Cluster::start(2, &format!("{more}\n[auth]\nmode = \"keys\""));
+    cluster.wait_until_joined().await;
+    let made = cluster.nodes[0].run_keys(&["create", "--user", "ann"]);
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    (cluster, format!("Bearer {key}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_of_live_runs_is_that_of_all_nodes() {
+    let (cluster, bearer) = start_with_user("[limits]\nruns_per_user_max = 2").await;
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let start = async |node: &Server| {
+        let body = json!({"model": "demo", "input": "slow 60"}).to_string();
+        node.request(Method::POST, "/v1/tasks", &headers, Some(body.into_bytes())).await
+    };
+    let [a, b] = &cluster.nodes[..] else { unreachable!() };
+    let runs = [start(a).await, start(b).await];
+    assert!(runs.iter().all(|run| (200..300).contains(&run.status)), "{:?}", runs.map(|run| run.text));
+    // Each node executes one of them by now, and a third is refused by both.
+    let held = "SELECT count(DISTINCT node) FROM headwater.threads WHERE node IS NOT NULL";
+    a.wait_until("both are executed", async || cluster.database.execute(held).trim() == "2").await;
+    for node in [a, b] {
+        let refused = start(node).await;
+        assert_eq!(refused.status, 429, "{}", refused.text);
+        assert!(refused.text.contains("2 of your runs are live"), "{}", refused.text);
+    }
+    // One that ends elsewhere makes room here.
+    let id = runs[0].json()["task_id"].as_str().unwrap().to_owned();
+    let cancelled = a.request(Method::POST, &format!("/v1/tasks/{id}/cancel"), &headers, Some("{}".into())).await;
+    assert!((200..300).contains(&cancelled.status), "{}", cancelled.text);
+    a.wait_until("there is room", async || start(b).await.status != 429).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_of_requests_is_that_of_all_nodes() {
+    // A node takes one request at a time out of the smaller allowance, and ten out of the larger one.
+    for (allowance, sent) in [(30, 60), (600, 700)] {
+        let limit = format!("[limits]\nrequests_per_user_minute_max = {allowance}");
+        let (cluster, bearer) = start_with_user(&limit).await;
+        let headers = [("authorization", bearer.as_str())];
+        let begun = Instant::now();
+        let mut admitted = 0;
+        for n in 0..sent {
+            let reply = cluster.nodes[n % 2].request(Method::GET, "/v1/tasks", &headers, None).await;
+            assert!(matches!(reply.status, 200 | 429), "{}", reply.text);
+            admitted += u64::from(reply.status == 200);
+        }
+        // What comes back in the time of the test is admitted too.
+        let regained = (begun.elapsed().as_secs() + 1) * allowance / 60 + 1;
+        let most = allowance + regained;
+        assert!((allowance..=most).contains(&admitted), "{admitted} of {allowance}, and {regained} that came back");
+    }
+}
+
+/// Nodes crash one after the other over one thread: the next one knows how often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_crashed_other_nodes_fails_and_a_thread_that_crashed_more_is_parked() {
+    let mut cluster = Cluster::start(2, "");
+    cluster.wait_until_joined().await;
+    let slow = json!({"model": "demo", "input": "slow 300"});
+    let poison = cluster.nodes[0].create_task(slow.clone()).await;
+    let parked = cluster.nodes[0].create_task(slow).await;
+    let thread = |task: &Value| task["thread_id"].as_str().unwrap().to_owned();
+    let running = "SELECT count(*) FROM headwater.threads WHERE node IS NOT NULL AND head > 0";
+    let database = &cluster.database;
+    let [a, b] = &mut cluster.nodes[..] else { unreachable!() };
+    b.wait_until("both run", async || database.execute(running).trim() == "2").await;
+    a.kill9();
+    for (task, resumes) in [(&poison, 2), (&parked, 3)] {
+        database.execute(&format!(
+            "INSERT INTO headwater.recovery_attempts SELECT num, node, {resumes} FROM headwater.threads WHERE id = '{}'",
+            thread(task)
+        ));
+    }
+    let ended = b.wait_ended(task_id(&poison)).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("recovery_failed")), "{ended}");
+    let next = b.create_task(json!({"model": "demo", "input": "hello", "thread_id": thread(&poison)})).await;
+    assert_eq!(b.wait_ended(task_id(&next)).await["status"], "completed");
+    let left = "SELECT count(*) FROM headwater.recovery_attempts";
+    b.wait_until("one is on the list", async || database.execute(left).trim() == "1").await;
+    // The parked one waits, on this node and on one that comes later, and can be deleted.
+    a.restart();
+    for node in [&*b, &*a] {
+        let refused = async || {
+            let path = format!("/v1/tasks/{}/cancel", task_id(&parked));
+            node.post(&path, json!({})).await.json()["code"] == "thread_parked"
+        };
+        node.wait_until("the thread is parked", refused).await;
+        let object = node.get(&format!("/v1/tasks/{}", task_id(&parked))).await;
+        assert_eq!(object.json()["status"], "running");
+    }
+    let deleted = a.request(Method::DELETE, &format!("/v1/threads/{}", thread(&parked)), &[], None).await;
+    assert!((200..300).contains(&deleted.status), "{}", deleted.text);
+    assert_eq!(database.execute(left).trim(), "0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_other_agents_than_the_others_says_so() {
+    let database = TestDatabase::create();
+    let files = tempfile::tempdir().unwrap();
+    let config = |agent: &str| {
+        format!("[files]\nurl = \"{}\"\n[agents.{agent}]\nmodel = \"scripted/demo\"\n", files.path().display())
+    };
+    let line = "another node on this database has other agents";
+    let a = Server::node(&database.url(), &config("support"));
+    let b = Server::node(&database.url(), &config("support"));
+    let c = Server::node(&database.url(), &config("research"));
+    assert!(!a.log().contains(line) && !b.log().contains(line), "{}\n{}", a.log(), b.log());
+    let log = c.log();
+    assert_eq!(log.matches(line).count(), 1, "{log}");
+    assert!(log.contains("support") && log.contains("research"), "{log}");
 }

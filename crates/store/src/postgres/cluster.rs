@@ -39,6 +39,7 @@ const TAIL_BYTES_MAX: i64 = 64 * 1024;
 #[derive(Debug)]
 pub struct PostgresCluster {
     pool: DatabasePool,
+    node: NodeId,
     lease: Arc<LeaseState>,
     outbox: Arc<Outbox>,
     received: tokio::sync::Mutex<mpsc::Receiver<Vec<ClusterSignal>>>,
@@ -94,7 +95,8 @@ impl PostgresCluster {
         let sending =
             tokio::spawn(send_signals(pool.clone(), store.node.clone(), Arc::clone(&outbox), Arc::clone(&lease)));
         let listening = tokio::spawn(listen(url.clone(), store.node.clone(), sender));
-        Ok(Self { pool, lease, outbox, received: tokio::sync::Mutex::new(receiver), tasks: [sending, listening] })
+        let (node, received) = (store.node.clone(), tokio::sync::Mutex::new(receiver));
+        Ok(Self { pool, node, lease, outbox, received, tasks: [sending, listening] })
     }
 }
 
@@ -175,6 +177,28 @@ impl Cluster for PostgresCluster {
     fn holds_leases(&self) -> bool {
         self.lease.is_valid()
     }
+
+    async fn live_threads_elsewhere(&self, owner: &UserId, except: Option<&ThreadId>) -> StoreResult<usize> {
+        if !self.lease.has_other_nodes() {
+            return Ok(0);
+        }
+        let params: Params<'_> = &[
+            (&owner.as_str(), Type::TEXT),
+            (&self.node.as_str(), Type::TEXT),
+            (&except.map(ThreadId::as_str), Type::TEXT),
+        ];
+        let row = self.pool.query_opt(COUNT_LIVE_ELSEWHERE, params).await?;
+        row.map_or(Ok(0), |row| Ok(usize::try_from(u64_column(&row, 0)?).unwrap_or(usize::MAX)))
+    }
+
+    async fn take_requests(&self, owner: &UserId, requests: u32, per_minute: u32) -> StoreResult<bool> {
+        if !self.lease.has_other_nodes() {
+            return Ok(true);
+        }
+        let seconds = 60.0 * f64::from(requests) / f64::from(per_minute.max(1));
+        let params: Params<'_> = &[(&owner.as_str(), Type::TEXT), (&seconds, Type::FLOAT8)];
+        Ok(self.pool.execute(TAKE_REQUESTS, params).await? > 0)
+    }
 }
 
 /// One row per thread without new records.
@@ -197,6 +221,17 @@ const FIND_ORPHANS: &str = "
            OR t.wake_at <= $1)
       AND NOT EXISTS (SELECT 1 FROM headwater.nodes n WHERE n.id = t.node AND n.lease_until > clock_timestamp())
     ORDER BY t.num LIMIT $2 FOR UPDATE OF t SKIP LOCKED";
+
+const COUNT_LIVE_ELSEWHERE: &str = "
+    SELECT count(*) FROM headwater.threads t JOIN headwater.nodes n ON n.id = t.node
+    WHERE t.owner = $1 AND t.node IS NOT NULL AND t.node <> $2 AND n.lease_until > clock_timestamp()
+      AND ($3::text IS NULL OR t.id <> $3)";
+
+/// `full_at` is the time at which the user's allowance is full again: it may be at most a minute ahead.
+const TAKE_REQUESTS: &str = "
+    INSERT INTO headwater.request_allowances AS a VALUES ($1, clock_timestamp() + $2 * interval '1 s')
+    ON CONFLICT (owner) DO UPDATE SET full_at = greatest(a.full_at, clock_timestamp()) + $2 * interval '1 s'
+    WHERE greatest(a.full_at, clock_timestamp()) + $2 * interval '1 s' <= clock_timestamp() + interval '60 s'";
 
 /// Locks the threads in the order in which appends do.
 const RELEASE: &str = "

@@ -2,9 +2,9 @@
 //!
 //! All times are the database's: a node's own clock does not matter.
 
-use super::connection::{OpenTransaction, column, u64_column};
+use super::PostgresOptions;
+use super::connection::{OpenTransaction, Params, column, u64_column};
 use super::pool::DatabasePool;
-use super::{PostgresOptions, connection};
 use model::defects::Defect;
 use model::ports::{ClaimOutcome, Lease, StoreError, StoreResult};
 use model::seq::{Epoch, Millis, Seq};
@@ -24,7 +24,7 @@ const FORGET_NODES_AFTER: &str = "1 day";
 
 /// Also returns the database's time and the number of nodes.
 const RENEW: &str = "
-    INSERT INTO headwater.nodes VALUES ($1, $2, clock_timestamp(), clock_timestamp() + $3 * interval '1 ms')
+    INSERT INTO headwater.nodes VALUES ($1, $2, clock_timestamp(), clock_timestamp() + $3 * interval '1 ms', $4)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, lease_until = excluded.lease_until
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
               (SELECT count(*) FROM headwater.nodes WHERE lease_until > clock_timestamp() AND id <> $1)";
@@ -67,7 +67,7 @@ pub(super) struct NodeLease {
 impl NodeLease {
     /// The pool is the lease's own, so that operations that wait for connections do not let it expire.
     pub(super) async fn register(pool: DatabasePool, options: &PostgresOptions) -> StoreResult<Self> {
-        let (node, host, lease) = (options.node.clone(), options.host.clone(), options.lease);
+        let (node, lease) = (options.node.clone(), options.lease);
         if let Some(predecessors) = &options.predecessors {
             let sql = "DELETE FROM headwater.nodes WHERE starts_with(id, $1)";
             pool.execute(sql, &[(predecessors, Type::TEXT)]).await?;
@@ -82,26 +82,9 @@ impl NodeLease {
             measured: Mutex::new((0, Instant::now())),
             other_nodes: AtomicU64::new(0),
         });
-        renew(&pool, &node, &host, lease, &state).await?;
-        let renewal = tokio::spawn({
-            let (pool, node, state) = (pool.clone(), node.clone(), Arc::clone(&state));
-            async move {
-                let interval = lease / RENEWALS_PER_LEASE;
-                let mut delay = interval;
-                loop {
-                    tokio::time::sleep(delay).await;
-                    let renewed = tokio::time::timeout(interval, renew(&pool, &node, &host, lease, &state)).await;
-                    let no_answer = |_| Err(StoreError::Unavailable("the database does not answer".to_owned()));
-                    delay = match renewed.unwrap_or_else(no_answer) {
-                        Ok(()) => interval,
-                        Err(error) => {
-                            tracing::warn!(%error, "the node's lease cannot be renewed");
-                            lease / RETRIES_PER_LEASE
-                        }
-                    };
-                }
-            }
-        });
+        let renewal = Renewal { pool: pool.clone(), options: options.clone(), state: Arc::clone(&state) };
+        renewal.renew().await?;
+        let renewal = tokio::spawn(renewal.run(lease));
         Ok(Self { pool, node, state, renewal })
     }
 
@@ -121,22 +104,65 @@ impl Drop for NodeLease {
     }
 }
 
-/// The lease counts from before the request: the database may have been slow to answer.
-async fn renew(pool: &DatabasePool, node: &NodeId, host: &str, lease: Duration, state: &LeaseState) -> StoreResult<()> {
-    let lease_ms = f64::from(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
-    let params: connection::Params<'_> =
-        &[(&node.as_str(), Type::TEXT), (&host, Type::TEXT), (&lease_ms, Type::FLOAT8)];
-    let begun = Instant::now();
-    let tx = OpenTransaction::begin(pool).await?;
-    let asked = Instant::now();
-    let row = tx.query_one(RENEW, params).await?;
-    let middle = asked + asked.elapsed() / 2;
-    let (database_time, other_nodes): (i64, i64) = (column(&row, 0)?, column(&row, 1)?);
-    tx.commit().await?;
-    *state.measured.lock().unwrap_or_else(PoisonError::into_inner) = (database_time.cast_unsigned(), middle);
-    state.other_nodes.store(other_nodes.cast_unsigned(), Ordering::Relaxed);
-    *state.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = begun + lease;
-    Ok(())
+/// What renews the lease of a node.
+struct Renewal {
+    pool: DatabasePool,
+    options: PostgresOptions,
+    state: Arc<LeaseState>,
+}
+
+impl Renewal {
+    async fn run(self, lease: Duration) {
+        let interval = lease / RENEWALS_PER_LEASE;
+        let mut delay = interval;
+        loop {
+            tokio::time::sleep(delay).await;
+            let renewed = tokio::time::timeout(interval, self.renew()).await;
+            let no_answer = |_| Err(StoreError::Unavailable("the database does not answer".to_owned()));
+            delay = match renewed.unwrap_or_else(no_answer) {
+                Ok(()) => interval,
+                Err(error) => {
+                    tracing::warn!(%error, "the node's lease cannot be renewed");
+                    lease / RETRIES_PER_LEASE
+                }
+            };
+        }
+    }
+
+    /// The lease counts from before the request: the database may have been slow to answer.
+    async fn renew(&self) -> StoreResult<()> {
+        let Self { pool, options: PostgresOptions { node, host, lease, agents, .. }, state } = self;
+        let lease_ms = f64::from(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
+        let params: Params<'_> =
+            &[(&node.as_str(), Type::TEXT), (host, Type::TEXT), (&lease_ms, Type::FLOAT8), (agents, Type::TEXT_ARRAY)];
+        let begun = Instant::now();
+        let tx = OpenTransaction::begin(pool).await?;
+        let asked = Instant::now();
+        let row = tx.query_one(RENEW, params).await?;
+        let middle = asked + asked.elapsed() / 2;
+        let (database_time, other_nodes): (i64, i64) = (column(&row, 0)?, column(&row, 1)?);
+        tx.commit().await?;
+        *state.measured.lock().unwrap_or_else(PoisonError::into_inner) = (database_time.cast_unsigned(), middle);
+        state.other_nodes.store(other_nodes.cast_unsigned(), Ordering::Relaxed);
+        *state.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = begun + *lease;
+        Ok(())
+    }
+}
+
+/// Nodes that have the same agents, and not those of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DifferingNodes {
+    pub hosts: Vec<String>,
+    pub agents: Vec<String>,
+}
+
+/// The other nodes that live and have other agents.
+pub(super) async fn differing_nodes(pool: &DatabasePool, node: &NodeId) -> StoreResult<Vec<DifferingNodes>> {
+    let sql =
+        "SELECT array_agg(DISTINCT n.host), n.agents FROM headwater.nodes n JOIN headwater.nodes own ON own.id = $1
+               WHERE n.agents <> own.agents AND n.lease_until > clock_timestamp() GROUP BY n.agents ORDER BY n.agents";
+    let rows = pool.query(sql, &[(&node.as_str(), Type::TEXT)]).await?;
+    rows.iter().map(|row| Ok(DifferingNodes { hosts: column(row, 0)?, agents: column(row, 1)? })).collect()
 }
 
 /// Takes a thread over unless another node with a valid lease holds it.

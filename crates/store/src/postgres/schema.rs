@@ -47,7 +47,7 @@ CREATE SEQUENCE headwater.epochs;
 
 CREATE TABLE headwater.nodes (
     id text COLLATE "C" PRIMARY KEY, host text NOT NULL, started_at timestamptz NOT NULL,
-    lease_until timestamptz NOT NULL
+    lease_until timestamptz NOT NULL, agents text[] NOT NULL
 );
 
 CREATE TABLE headwater.threads (
@@ -57,6 +57,7 @@ CREATE TABLE headwater.threads (
     log_bytes bigint NOT NULL DEFAULT 0, wake_at bigint
 ) WITH (fillfactor = 50);
 CREATE INDEX threads_of_owner ON headwater.threads (owner, id);
+CREATE INDEX threads_held ON headwater.threads (owner) WHERE node IS NOT NULL;
 CREATE INDEX threads_waking ON headwater.threads (wake_at, id) WHERE wake_at IS NOT NULL;
 
 CREATE TABLE headwater.runs (
@@ -110,6 +111,14 @@ CREATE TABLE headwater.spent (
     owner text COLLATE "C" NOT NULL, day integer NOT NULL, node text COLLATE "C" NOT NULL, input numeric NOT NULL,
     cached numeric NOT NULL, cache_write numeric NOT NULL, output numeric NOT NULL, reasoning numeric NOT NULL,
     cost numeric NOT NULL, PRIMARY KEY (owner, day, node)
+);
+
+CREATE TABLE headwater.recovery_attempts (
+    thread bigint PRIMARY KEY, node text COLLATE "C" NOT NULL, resumes integer NOT NULL
+);
+
+CREATE UNLOGGED TABLE headwater.request_allowances (
+    owner text COLLATE "C" PRIMARY KEY, full_at timestamptz NOT NULL
 );
 
 CREATE TABLE headwater.definitions (

@@ -22,6 +22,7 @@ const DELETE_ROWS: &str = "
          checkpoint_runs AS (DELETE FROM headwater.checkpoint_runs WHERE thread = $1),
          idempotency AS (DELETE FROM headwater.idempotency WHERE thread = $1),
          approvals AS (DELETE FROM headwater.approvals WHERE thread = $1),
+         recovery_attempts AS (DELETE FROM headwater.recovery_attempts WHERE thread = $1),
          client_results AS (DELETE FROM headwater.client_results WHERE thread = $1),
          shares AS (DELETE FROM headwater.shares WHERE thread = $1)
     DELETE FROM headwater.threads WHERE num = $1";
