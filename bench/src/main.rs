@@ -28,6 +28,7 @@ mod resume;
 mod server_process;
 mod sse_splitter;
 mod stats;
+mod stores;
 mod stream_check;
 mod stream_protocol;
 mod stream_table;
@@ -94,6 +95,8 @@ enum BenchCommand {
     Log(PartArgs),
     /// Measure more streams than the server can carry: fairness, memory, and latency afterwards.
     Overload(PartArgs),
+    /// Measure a node on PostgreSQL against one on SQLite; starts a PostgreSQL.
+    Stores(SuiteArgs),
     /// Measure durable appends against a bare fdatasync loop.
     Append {
         /// Number of rounds; figures are medians.
@@ -129,7 +132,7 @@ enum BenchCommand {
 struct SuiteArgs {
     #[command(flatten)]
     headwater: HeadwaterOptions,
-    /// Number of rounds; figures are medians [default: 3 for streams, 2 for viewers].
+    /// Number of rounds; figures are medians [default: 3 for streams and stores, 2 for viewers].
     #[arg(long)]
     rounds: Option<usize>,
     /// Write the table into docs/performance.md.
@@ -239,6 +242,11 @@ async fn run(command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Overload(part) => {
             ensure_targets(part.check, overload::run(&part.headwater, section_output(part.write)).await?)
         }
+        BenchCommand::Stores(SuiteArgs { headwater, rounds, write, check }) => {
+            ensure_release_build()?;
+            let is_met = stores::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), section_output(write)).await?;
+            ensure_targets(check, is_met)
+        }
         BenchCommand::Append { rounds, write } => run_append_blocking(rounds, section_output(write)).await,
         BenchCommand::Load(options) => load(options).await,
         BenchCommand::Mock { listen } => mock_provider::run(listen).await,
@@ -251,6 +259,7 @@ async fn measure_all(headwater: &HeadwaterOptions, scale: LogScale) -> anyhow::R
     let page = SectionOutput::Page;
     let mut all_met = streams::run(headwater, &StreamSelection::default(), STREAM_ROUNDS, page).await?;
     run_append_blocking(APPEND_ROUNDS, page).await?;
+    all_met &= stores::run(headwater, STREAM_ROUNDS, page).await?;
     all_met &= fanout::run(headwater, FANOUT_ROUNDS, page).await?;
     all_met &= memory::run(headwater, page).await?;
     all_met &= resume::run(headwater, scale, page).await?;

@@ -46,16 +46,45 @@ impl UsageMeter {
 
 fn cpu_ticks(pid: u32) -> anyhow::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("the server is gone")?;
-    parse_cpu_ticks(&stat).context("/proc/<pid>/stat is not as expected")
+    ProcessStat::parse(&stat).map(|stat| stat.own_ticks).context("/proc/<pid>/stat is not as expected")
 }
 
-/// `utime` and `stime`, fields 14 and 15. The second field is the program's name in parentheses and may contain anything.
-fn parse_cpu_ticks(stat: &str) -> Option<u64> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+/// CPU time of a process, its children, and its children that have ended: PostgreSQL has a process per connection.
+pub(crate) fn family_cpu_ms(pid: u32) -> anyhow::Result<f64> {
+    let mut ticks = 0;
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // A process may end meanwhile.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{id}/stat")) else { continue };
+        match ProcessStat::parse(&stat) {
+            Some(stat) if id == pid => ticks += stat.own_ticks + stat.ended_children_ticks,
+            Some(stat) if stat.parent == u64::from(pid) => ticks += stat.own_ticks,
+            Some(_) | None => {}
+        }
+    }
+    Ok((ticks * TICK_MS) as f64)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct ProcessStat {
+    parent: u64,
+    own_ticks: u64,
+    ended_children_ticks: u64,
+}
+
+impl ProcessStat {
+    /// The second field is the program's name in parentheses and may contain anything. The parent is field 4; `utime`, `stime`,
+    /// `cutime` and `cstime` are fields 14 to 17.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, after_name) = stat.rsplit_once(')')?;
+        let mut fields = after_name.split_whitespace().skip(1).map(|field| field.parse::<i64>().ok());
+        let parent = fields.next()??.cast_unsigned();
+        let mut times = fields.skip(9).map(|time| time.map(i64::cast_unsigned));
+        let (user, system) = (times.next()??, times.next()??);
+        let (children_user, children_system) = (times.next()??, times.next()??);
+        Some(Self { parent, own_ticks: user + system, ended_children_ticks: children_user + children_system })
+    }
 }
 
 fn rss_peak_kb(pid: u32) -> anyhow::Result<u64> {
@@ -94,14 +123,16 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 90 0 0 0 41 2 0 0 20 0 3 0 100 200 300";
-        assert_eq!(parse_cpu_ticks(stat), Some(43));
-        assert_eq!(parse_cpu_ticks("nonsense"), None);
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 90 0 0 0 41 2 5 1 20 0 3 0 100 200 300";
+        let parsed = ProcessStat { parent: 1, own_ticks: 43, ended_children_ticks: 6 };
+        assert_eq!(ProcessStat::parse(stat), Some(parsed));
+        assert_eq!(ProcessStat::parse("nonsense"), None);
     }
 
     #[test]
     fn this_process_can_be_measured() {
         let usage = UsageMeter::start(std::process::id()).unwrap().stop().unwrap();
         assert!(usage.rss_peak_mb > 0.0);
+        assert!(family_cpu_ms(std::process::id()).unwrap() >= 0.0);
     }
 }

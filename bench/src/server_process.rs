@@ -86,7 +86,17 @@ impl ServerProcess {
             return Ok(None);
         }
         let binary = headwater_binary(options).await?;
-        Self::start_headwater_in(&binary, upstream, scratch_dir()?).await.map(Some)
+        Self::start_headwater_in(&binary, upstream, scratch_dir()?, &[]).await.map(Some)
+    }
+
+    /// The same, with its log in a database.
+    pub(crate) async fn start_headwater_on(
+        options: &HeadwaterOptions,
+        upstream: &Authority,
+        database_url: &str,
+    ) -> anyhow::Result<Self> {
+        let more = ["--database-url", database_url];
+        Self::start_headwater_in(&headwater_binary(options).await?, upstream, scratch_dir()?, &more).await
     }
 
     /// Kills Headwater and starts it again with its data.
@@ -97,14 +107,19 @@ impl ServerProcess {
     ) -> anyhow::Result<Self> {
         let scratch = self.scratch_dir.take().context("it has no data")?;
         self.stop().await?;
-        Self::start_headwater_in(&headwater_binary(options).await?, upstream, scratch).await
+        Self::start_headwater_in(&headwater_binary(options).await?, upstream, scratch, &[]).await
     }
 
-    async fn start_headwater_in(binary: &Path, upstream: &Authority, scratch: TempDir) -> anyhow::Result<Self> {
+    async fn start_headwater_in(
+        binary: &Path,
+        upstream: &Authority,
+        scratch: TempDir,
+        more: &[&str],
+    ) -> anyhow::Result<Self> {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("headwater.toml");
         let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(config).args(["--listen", "127.0.0.1:0", "--data-dir"]);
-        command.arg(scratch.path().join("data")).env("OPENAI_BASE_URL", format!("http://{upstream}/v1"));
+        command.arg(scratch.path().join("data")).args(more).env("OPENAI_BASE_URL", format!("http://{upstream}/v1"));
         // A proxy of the environment is for other hosts than this one.
         command.env("NO_PROXY", "127.0.0.1");
         Self::spawn("headwater", &mut command, Some(scratch)).await

@@ -24,7 +24,7 @@ const LOAD_PLANS: [LoadPlan; 5] = [
     LoadPlan { streams: 50, deltas: 200, interval_ms: 0, waves: 20 },
     LoadPlan { streams: 500, deltas: 200, interval_ms: 0, waves: 4 },
 ];
-const WARM_UP: LoadPlan = LoadPlan { streams: 20, deltas: 50, interval_ms: 0, waves: 2 };
+pub(crate) const WARM_UP: LoadPlan = LoadPlan { streams: 20, deltas: 50, interval_ms: 0, waves: 2 };
 
 /// What to measure; all of it unless a part is named.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -87,6 +87,12 @@ impl PostgresServer {
         self.process().authority_path()
     }
 
+    /// The process whose children serve the connections.
+    #[must_use]
+    pub fn postmaster_pid(&self) -> u32 {
+        self.process().postmaster_pid()
+    }
+
     /// The folder with the cluster (`data`) and the log.
     #[must_use]
     pub fn folder(&self) -> &Path {

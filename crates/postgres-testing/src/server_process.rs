@@ -63,6 +63,13 @@ impl ServerProcess {
         server
     }
 
+    /// # Panics
+    ///
+    /// If the server is stopped.
+    pub(crate) fn postmaster_pid(&self) -> u32 {
+        self.postmaster.as_ref().expect("the server is running").id()
+    }
+
     fn initialise_cluster(&self) {
         let mut initdb = self.programs.command("initdb");
         initdb.args(["--data-checksums", "--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres"]);
