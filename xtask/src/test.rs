@@ -69,7 +69,12 @@ const STEP_E2E: TestStep = TestStep { name: "e2e", repro_command: E2E, run: e2e_
 const STEP_E2E_CLUSTER: TestStep = TestStep {
     name: "e2e-cluster",
     repro_command: "HEADWATER_E2E_NODES=2 cargo run --package postgres-testing --example with_postgres e2e/run",
-    run: e2e_cluster_step,
+    run: |repo, effort| e2e_on_database(repo, effort, "2"),
+};
+const STEP_E2E_DATABASE: TestStep = TestStep {
+    name: "e2e-database",
+    repro_command: "HEADWATER_E2E_NODES=1 cargo run --package postgres-testing --example with_postgres e2e/run",
+    run: |repo, effort| e2e_on_database(repo, effort, "1"),
 };
 const STEP_SIEGE: TestStep = TestStep { name: "siege", repro_command: "cargo xtask siege", run: siege_step };
 const STEP_CHAOS: TestStep = TestStep { name: "chaos", repro_command: "cargo xtask chaos", run: chaos_step };
@@ -84,6 +89,10 @@ pub(crate) fn run_all_steps(repo: &Repo, effort: TestEffort) -> bool {
     if repo.root.join(E2E).is_file() {
         steps.push(&STEP_E2E);
         steps.push(&STEP_E2E_CLUSTER);
+        // Two nodes do all that one does, and more.
+        if effort == TestEffort::Full {
+            steps.push(&STEP_E2E_DATABASE);
+        }
     }
     steps.push(&STEP_SIEGE);
     steps.push(&STEP_CHAOS);
@@ -211,11 +220,11 @@ fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })
 }
 
-/// The same clients against two nodes on one database.
-fn e2e_cluster_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
+/// The same clients against nodes on one database.
+fn e2e_on_database(repo: &Repo, effort: TestEffort, nodes: &str) -> anyhow::Result<StepReport> {
     let mut clients = new_command("cargo", repo, effort);
     clients.args(["run", "--locked", "--quiet", "--package", "postgres-testing", "--example", "with_postgres", "--"]);
-    clients.arg(repo.root.join(E2E)).env("HEADWATER_E2E_NODES", "2");
+    clients.arg(repo.root.join(E2E)).env("HEADWATER_E2E_NODES", nodes);
     clients.env("HEADWATER_BIN", std::env::current_exe()?.with_file_name("headwater"));
     let ran = run_process(&mut clients, OutputMode::Show, None)?;
     let failure = (ran.outcome != ProcessOutcome::Success).then(|| "see the output above".to_owned());
