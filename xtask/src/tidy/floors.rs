@@ -79,7 +79,12 @@ const CRATE_FLOORS: &[CrateFloor] = &[
         depends_on: &["model", "model-testing"],
         tests_depend_on: &["store"],
     },
-    CrateFloor { name: "bench", floor: 6, depends_on: &["model", "store", "store-conformance"], tests_depend_on: &[] },
+    CrateFloor {
+        name: "bench",
+        floor: 6,
+        depends_on: &["model", "store", "store-conformance", "postgres-testing"],
+        tests_depend_on: &[],
+    },
     CrateFloor { name: "chaos", floor: 6, depends_on: &["model-testing", "postgres-testing"], tests_depend_on: &[] },
     CrateFloor { name: "siege", floor: 6, depends_on: &["model-testing"], tests_depend_on: &[] },
     CrateFloor { name: "xtask", floor: 6, depends_on: &[], tests_depend_on: &[] },
