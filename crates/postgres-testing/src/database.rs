@@ -5,11 +5,13 @@ use crate::server::{ADMIN_DATABASE, PostgresServer, shared};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A new database. Dropping it ends its connections and deletes it.
+/// A new database. Dropping it ends its connections, and deletes it unless its server deletes all of its data anyway: a
+/// deletion takes longer than many tests, because it writes a checkpoint.
 #[derive(Debug)]
 pub struct TestDatabase {
     psql: Psql,
     name: String,
+    on_drop: String,
 }
 
 impl TestDatabase {
@@ -24,9 +26,12 @@ impl TestDatabase {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{count}", std::process::id());
+        let delete = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE);");
         // A server that runs on may have the database of a killed process that had the same id.
-        server.execute(ADMIN_DATABASE, &format!("{}\nCREATE DATABASE {name};", drop_statement(&name)));
-        Self { psql: server.psql().clone(), name }
+        server.execute(ADMIN_DATABASE, &format!("{delete}\nCREATE DATABASE {name};"));
+        let end_connections = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname";
+        let on_drop = if server.is_temporary() { format!("{end_connections} = '{name}';") } else { delete };
+        Self { psql: server.psql().clone(), name, on_drop }
     }
 
     #[must_use]
@@ -47,13 +52,9 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        if let Err(error) = self.psql.try_execute(ADMIN_DATABASE, &drop_statement(&self.name)) {
+        if let Err(error) = self.psql.try_execute(ADMIN_DATABASE, &self.on_drop) {
             // A test may have stopped its server for good.
             let _ = writeln!(std::io::stderr(), "the database {} stays: {error}", self.name);
         }
     }
-}
-
-fn drop_statement(name: &str) -> String {
-    format!("DROP DATABASE IF EXISTS {name} WITH (FORCE);")
 }

@@ -87,6 +87,11 @@ impl PostgresServer {
         self.process().authority_path()
     }
 
+    /// Whether the server and its data end with this process.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// The process whose children serve the connections.
     #[must_use]
     pub fn postmaster_pid(&self) -> u32 {

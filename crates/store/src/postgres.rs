@@ -6,7 +6,7 @@
 //!   `cluster`: signals between nodes.
 //! - `writer`, `append_group`, `group_write`, `group_columns`: appends of all threads in one transaction.
 //! - `records`: reading. `inbox`, `submission`, `questions`, `threads`, `aliases`, `shares`, `accounts`, `attachments`,
-//!   `attachment_rows`, `definitions`, `retention`, `recovery_attempts`: one module per port or table.
+//!   `attachment_rows`, `orphaned_links`, `definitions`, `retention`, `recovery_attempts`: one module per port or table.
 //! - `client`: the database as commands see it that run beside nodes. `verify`, `logged_runs`, `import`: what they do.
 //!
 //! Invariant: a transaction that changes rows of a thread holds the lock of the thread's row in `threads`. Epoch, head, runs, questions and inbox
@@ -30,6 +30,7 @@ mod inbox;
 mod logged_runs;
 mod nodes;
 mod open_error;
+mod orphaned_links;
 mod pool;
 mod questions;
 mod records;
@@ -137,7 +138,7 @@ pub struct PostgresStore {
     lease: NodeLease,
     outbox: Arc<cluster::Outbox>,
     space: Arc<SpaceState>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
     stats: Arc<Mutex<WriterStats>>,
     node: NodeId,
     inbox_rows_max: usize,
@@ -175,6 +176,7 @@ impl PostgresStore {
         let tasks = [
             tokio::spawn(space_probe::probe_space(pool.clone(), Arc::clone(&space))),
             tokio::spawn(commit_token::expire_tokens(pool.clone())),
+            tokio::spawn(orphaned_links::remove_orphaned_links(pool.clone())),
         ];
         Ok(Self {
             pool,

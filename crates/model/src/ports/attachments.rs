@@ -23,7 +23,7 @@ use async_trait::async_trait;
 ///    once a thread uses it.
 /// 7. A deleted thread uses nothing. A file that only deleted threads used no longer exists, does not count, and is listed
 ///    by `unreferenced_attachments` until it is deleted. A thread may use a file before the thread exists; links of threads
-///    that were never created are removed when the store is opened.
+///    that were never created are removed when the store is opened, or an hour later where other nodes may create them.
 #[warn(missing_docs)]
 #[async_trait]
 pub trait Attachments: Send + Sync {

@@ -159,7 +159,7 @@ CREATE INDEX attachments_expected ON headwater.attachments (owner, path) WHERE b
 
 CREATE TABLE headwater.attachment_links (
     owner text COLLATE "C" NOT NULL, thread text COLLATE "C" NOT NULL, path text COLLATE "C" NOT NULL,
-    PRIMARY KEY (owner, thread, path)
+    linked_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (owner, thread, path)
 );
 CREATE INDEX links_of_attachment ON headwater.attachment_links (owner, path);
 

@@ -6,6 +6,7 @@ mod leases;
 mod lost_commits;
 mod migrations;
 mod open_errors;
+mod orphaned_links;
 mod outages;
 mod pooler;
 mod proxy;
