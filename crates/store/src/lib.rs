@@ -3,6 +3,7 @@
 //! - [`sqlite`]: one folder, one process, one writer thread that commits for all threads at once.
 //! - [`postgres`]: one database, any number of nodes.
 //! - [`memory`]: an implementation without a disk, with the same outcomes.
+//! - `block_coding`: compressed blocks of records, which SQLite keeps in its file and PostgreSQL in an archive.
 //! - [`mod@compact`]: `headwater compact`, which rewrites a database without its free space.
 //! - [`postgres::import`]: `headwater import`, which copies a folder into a database.
 //! - [`mod@verify`]: what `headwater verify` checks in a store, and which files the store refers to.
@@ -11,6 +12,7 @@
 //! the law.
 //! Invariant: payloads are opaque here. Only `verify` decodes an event, and nothing re-serialises one.
 
+mod block_coding;
 pub mod compact;
 pub mod logged_run;
 pub mod memory;
@@ -28,8 +30,8 @@ pub use memory::MemoryStore;
 pub use node_folder::NodeFolder;
 pub use postgres::import::{ImportError, ImportProgress, ImportReport, ImportedSecret, import_data_folder};
 pub use postgres::{
-    DatabaseUrl, PostgresClient, PostgresCluster, PostgresOpenError, PostgresOptions, PostgresStore,
-    StoredTicket,
+    ArchiveOptions, ArchivePlace, ArchiveStats, DatabaseUrl, PostgresClient, PostgresCluster, PostgresOpenError,
+    PostgresOptions, PostgresStore, StoredTicket,
 };
 pub use sqlite::{
     DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StorageUse, StoreOpenError, WriterStats, find_logged_run,

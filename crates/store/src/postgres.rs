@@ -5,7 +5,7 @@
 //! - `schema`: the tables and their migrations. `nodes`: this node's lease, which covers all threads that it holds.
 //!   `cluster`: signals between nodes.
 //! - `writer`, `append_group`, `group_write`, `group_columns`: appends of all threads in one transaction.
-//! - `records`: reading. `inbox`, `submission`, `questions`, `threads`, `aliases`, `shares`, `accounts`, `attachments`,
+//! - `records`: reading. `archive`: records of runs that ended long ago, in object storage. `inbox`, `submission`, `questions`, `threads`, `aliases`, `shares`, `accounts`, `attachments`,
 //!   `attachment_rows`, `definitions`, `retention`: one module per port or table.
 //! - `client`: the database as commands see it that run beside nodes. `verify`, `logged_runs`, `import`: what they do.
 //!
@@ -15,6 +15,7 @@
 mod accounts;
 mod aliases;
 mod append_group;
+mod archive;
 mod attachment_rows;
 mod attachments;
 mod client;
@@ -45,6 +46,7 @@ mod tls;
 mod verify;
 mod writer;
 
+pub use archive::{ArchiveOptions, ArchivePlace, ArchiveStats};
 pub use client::PostgresClient;
 pub use cluster::PostgresCluster;
 pub use database_url::DatabaseUrl;
@@ -54,19 +56,21 @@ pub use tickets::StoredTicket;
 use crate::space_state::SpaceState;
 use crate::sqlite::WriterStats;
 use crate::validation;
+use archive::Archiver;
 use async_trait::async_trait;
 use connection::{OpenTransaction, u64_column};
 use model::condense::{CondenseRecords, condense_records};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, Clock, DirectoryWriter, Journal, Lease, OnCommit, PageLimit,
+    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, Lease, OnCommit, PageLimit,
     RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
-use model::seq::{Millis, Seq};
+use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use nodes::NodeLease;
 use pool::DatabasePool;
+use records::LogReader;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -99,6 +103,8 @@ pub struct PostgresOptions {
     pub lease: Duration,
     /// Condenses records for readers of the state.
     pub condense: CondenseRecords,
+    /// Where runs are archived; `None` keeps them in the database.
+    pub archive: Option<ArchiveOptions>,
 }
 
 impl PostgresOptions {
@@ -118,6 +124,7 @@ impl PostgresOptions {
             log_bytes_per_user_max: None,
             lease: Self::LEASE,
             condense: condense_records,
+            archive: None,
         }
     }
 }
@@ -132,7 +139,9 @@ pub struct PostgresStore {
     lease: NodeLease,
     outbox: Arc<cluster::Outbox>,
     space: Arc<SpaceState>,
-    tasks: [JoinHandle<()>; 2],
+    /// `None` without an archive.
+    archiver: Option<Arc<Archiver>>,
+    tasks: Vec<JoinHandle<()>>,
     stats: Arc<Mutex<WriterStats>>,
     node: NodeId,
     inbox_rows_max: usize,
@@ -160,6 +169,13 @@ impl PostgresStore {
         inbox::expire_idempotency_keys(&pool).await?;
         drop(lease_pool.check(&place).await?);
         let lease = NodeLease::register(lease_pool, &options).await?;
+        let archiver = match open_archive(&pool, &options, &space).await {
+            Ok(archiver) => archiver,
+            Err(error) => {
+                lease.give_up().await;
+                return Err(error);
+            }
+        };
         let stats = Arc::<Mutex<WriterStats>>::default();
         let limits = GroupLimits { ops_max: options.group_ops_max.max(1), bytes_max: options.group_bytes_max.max(1) };
         let (writer, messages) = mpsc::unbounded_channel();
@@ -167,10 +183,11 @@ impl PostgresStore {
         let group_writer =
             PostgresWriter::new(writer_pool, options.node.clone(), limits, Arc::clone(&stats), Arc::clone(&space));
         tokio::spawn(group_writer.run(messages, deadline));
-        let tasks = [
+        let mut tasks = vec![
             tokio::spawn(space_probe::probe_space(pool.clone(), Arc::clone(&space))),
             tokio::spawn(commit_token::expire_tokens(pool.clone())),
         ];
+        tasks.extend(archiver.clone().map(|archiver| tokio::spawn(archiver.run())));
         Ok(Self {
             pool,
             writer,
@@ -178,6 +195,7 @@ impl PostgresStore {
             lease,
             outbox: Arc::default(),
             space,
+            archiver,
             tasks,
             stats,
             node: options.node,
@@ -197,6 +215,10 @@ impl PostgresStore {
         let row =
             self.pool.query_opt("SELECT value FROM headwater.secrets WHERE name = $1", &[(&name, Type::TEXT)]).await?;
         row.map_or_else(|| Ok(proposed.to_vec()), |row| connection::column(&row, 0))
+    }
+
+    fn log_reader(&self) -> LogReader {
+        LogReader { pool: self.pool.clone(), segments: self.archiver.as_ref().map(|archiver| archiver.reader()) }
     }
 
     fn lease_state(&self) -> Arc<nodes::LeaseState> {
@@ -223,6 +245,21 @@ impl PostgresStore {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.pool.close();
     }
+}
+
+/// Connections of its own, so that archiving does not delay readers.
+const ARCHIVE_CONNECTIONS_MAX: usize = 2;
+
+async fn open_archive(
+    pool: &DatabasePool,
+    options: &PostgresOptions,
+    space: &Arc<SpaceState>,
+) -> Result<Option<Arc<Archiver>>, PostgresOpenError> {
+    let place = options.archive.as_ref().map(|archive| &archive.place);
+    archive::register_place(pool, &options.node, place).await?;
+    let Some(archive) = &options.archive else { return Ok(None) };
+    let pool = DatabasePool::new(&options.url, ARCHIVE_CONNECTIONS_MAX, Arc::clone(space))?;
+    Ok(Some(Arc::new(Archiver::new(pool, archive))))
 }
 
 impl Drop for PostgresStore {
@@ -274,7 +311,7 @@ impl Journal for PostgresStore {
         after: Seq,
         limit: PageLimit,
     ) -> StoreResult<RecordPage> {
-        records::read_page(&self.pool, (owner, thread), after..Seq::MAX, limit).await
+        self.log_reader().read_page((owner, thread), after..Seq::MAX, limit).await
     }
 
     async fn read_condensed_page(
@@ -285,7 +322,7 @@ impl Journal for PostgresStore {
         until: Seq,
         limit: PageLimit,
     ) -> StoreResult<RecordPage> {
-        let mut page = records::read_page(&self.pool, (owner, thread), after..until, limit).await?;
+        let mut page = self.log_reader().read_page((owner, thread), after..until, limit).await?;
         page.records = (self.condense)(page.records);
         Ok(page)
     }

@@ -24,7 +24,7 @@ const FORGET_NODES_AFTER: &str = "1 day";
 
 /// Also returns the database's time and the number of nodes.
 const RENEW: &str = "
-    INSERT INTO headwater.nodes VALUES ($1, $2, clock_timestamp(), clock_timestamp() + $3 * interval '1 ms')
+    INSERT INTO headwater.nodes VALUES ($1, $2, clock_timestamp(), clock_timestamp() + $3 * interval '1 ms', $4)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, lease_until = excluded.lease_until
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
               (SELECT count(*) FROM headwater.nodes WHERE lease_until > clock_timestamp() AND id <> $1)";
@@ -55,6 +55,15 @@ impl LeaseState {
     }
 }
 
+/// What a node's row says.
+#[derive(Debug)]
+struct LeaseTerms {
+    host: String,
+    lease: Duration,
+    /// Whether the node can read archived records.
+    has_archive: bool,
+}
+
 /// Renews the node's lease until it is dropped.
 #[derive(Debug)]
 pub(super) struct NodeLease {
@@ -67,7 +76,9 @@ pub(super) struct NodeLease {
 impl NodeLease {
     /// The pool is the lease's own, so that operations that wait for connections do not let it expire.
     pub(super) async fn register(pool: DatabasePool, options: &PostgresOptions) -> StoreResult<Self> {
-        let (node, host, lease) = (options.node.clone(), options.host.clone(), options.lease);
+        let node = options.node.clone();
+        let terms =
+            LeaseTerms { host: options.host.clone(), lease: options.lease, has_archive: options.archive.is_some() };
         if let Some(predecessors) = &options.predecessors {
             let sql = "DELETE FROM headwater.nodes WHERE starts_with(id, $1)";
             pool.execute(sql, &[(predecessors, Type::TEXT)]).await?;
@@ -82,21 +93,21 @@ impl NodeLease {
             measured: Mutex::new((0, Instant::now())),
             other_nodes: AtomicU64::new(0),
         });
-        renew(&pool, &node, &host, lease, &state).await?;
+        renew(&pool, &node, &terms, &state).await?;
         let renewal = tokio::spawn({
             let (pool, node, state) = (pool.clone(), node.clone(), Arc::clone(&state));
             async move {
-                let interval = lease / RENEWALS_PER_LEASE;
+                let interval = terms.lease / RENEWALS_PER_LEASE;
                 let mut delay = interval;
                 loop {
                     tokio::time::sleep(delay).await;
-                    let renewed = tokio::time::timeout(interval, renew(&pool, &node, &host, lease, &state)).await;
+                    let renewed = tokio::time::timeout(interval, renew(&pool, &node, &terms, &state)).await;
                     let no_answer = |_| Err(StoreError::Unavailable("the database does not answer".to_owned()));
                     delay = match renewed.unwrap_or_else(no_answer) {
                         Ok(()) => interval,
                         Err(error) => {
                             tracing::warn!(%error, "the node's lease cannot be renewed");
-                            lease / RETRIES_PER_LEASE
+                            terms.lease / RETRIES_PER_LEASE
                         }
                     };
                 }
@@ -122,10 +133,14 @@ impl Drop for NodeLease {
 }
 
 /// The lease counts from before the request: the database may have been slow to answer.
-async fn renew(pool: &DatabasePool, node: &NodeId, host: &str, lease: Duration, state: &LeaseState) -> StoreResult<()> {
-    let lease_ms = f64::from(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
-    let params: connection::Params<'_> =
-        &[(&node.as_str(), Type::TEXT), (&host, Type::TEXT), (&lease_ms, Type::FLOAT8)];
+async fn renew(pool: &DatabasePool, node: &NodeId, terms: &LeaseTerms, state: &LeaseState) -> StoreResult<()> {
+    let lease_ms = f64::from(u32::try_from(terms.lease.as_millis()).unwrap_or(u32::MAX));
+    let params: connection::Params<'_> = &[
+        (&node.as_str(), Type::TEXT),
+        (&terms.host, Type::TEXT),
+        (&lease_ms, Type::FLOAT8),
+        (&terms.has_archive, Type::BOOL),
+    ];
     let begun = Instant::now();
     let tx = OpenTransaction::begin(pool).await?;
     let asked = Instant::now();
@@ -135,7 +150,7 @@ async fn renew(pool: &DatabasePool, node: &NodeId, host: &str, lease: Duration, 
     tx.commit().await?;
     *state.measured.lock().unwrap_or_else(PoisonError::into_inner) = (database_time.cast_unsigned(), middle);
     state.other_nodes.store(other_nodes.cast_unsigned(), Ordering::Relaxed);
-    *state.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = begun + lease;
+    *state.valid_until.lock().unwrap_or_else(PoisonError::into_inner) = begun + terms.lease;
     Ok(())
 }
 
