@@ -23,7 +23,8 @@ pub(super) const SELECT_PAGE: &str = "
         s.object, s.first_seq, s.last_seq, s.raw_bytes
     FROM headwater.threads t
     LEFT JOIN LATERAL (
-        SELECT * FROM headwater.segments WHERE thread = t.num AND first_seq <= $3 + 1 ORDER BY first_seq DESC LIMIT 1
+        SELECT * FROM headwater.segments WHERE thread = t.num AND first_seq <= least($3, 9223372036854775806) + 1
+        ORDER BY first_seq DESC LIMIT 1
     ) s ON s.last_seq > $3 AND $3 < $4
     LEFT JOIN headwater.runs sr ON sr.num = s.run
     LEFT JOIN LATERAL (

@@ -57,6 +57,10 @@ async fn every_cursor_reads_the_same_records_as_before() {
         assert!(page.records.iter().all(|record| record.seq <= until));
         assert_eq!(page.records.is_empty(), after == log.len());
     }
+    for beyond in [log.len() as u64 + 1, i64::MAX as u64, u64::MAX] {
+        let page = read_page(&store, beyond, PageLimit::WIDE).await.unwrap();
+        assert_eq!((page.records.len(), page.head), (0, Seq(log.len() as u64)), "after {beyond}");
+    }
     let stranger = store.read_page(&"stranger".into(), &nth_thread(1), Seq::ZERO, PageLimit::WIDE).await;
     assert_eq!(stranger.unwrap_err(), StoreError::ThreadNotFound);
     assert_eq!(verify(&database, &archive).await.problems, [""; 0]);
