@@ -236,7 +236,7 @@ pub(crate) fn load_storage_config(
     database_url: Option<String>,
 ) -> Result<StorageConfig, ConfigError> {
     let overrides = Overrides { data_dir, database_url, env: Some(read_env), ..Overrides::default() };
-    let (config, findings) = build::build_storage_config(source, overrides);
+    let (config, findings) = build::build_storage_config(source, &overrides);
     match first_error(findings) {
         None => Ok(config),
         Some(error) => Err(error),

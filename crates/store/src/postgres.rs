@@ -243,6 +243,7 @@ impl PostgresStore {
             tracing::warn!("the node's lease stays until it expires: the database does not answer");
         }
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.archiver.iter().for_each(|archiver| archiver.close());
         self.pool.close();
     }
 }

@@ -56,14 +56,14 @@ pub(super) fn build_config(
     (config, findings.into_sorted())
 }
 
-pub(super) fn build_storage_config(source: &ConfigSource, overrides: Overrides) -> (StorageConfig, Vec<Diagnostic>) {
+pub(super) fn build_storage_config(source: &ConfigSource, overrides: &Overrides) -> (StorageConfig, Vec<Diagnostic>) {
     let findings = Diagnostics::new(source);
     let entries = parse_tables(source, &findings);
     let file = ConfigTable::root(&findings, &entries, &KEYS);
     let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS)).unwrap_or(AuthMode::None);
     let data_dir = read_data_dir(&file.table("server", &SERVER_KEYS), overrides.data_dir.clone());
     let files = files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env, auth);
-    let database = read_database(&file, &findings, &overrides, (&files, &data_dir));
+    let database = read_database(&file, &findings, overrides, (&files, &data_dir));
     let config = StorageConfig { data_dir, database, auth, files };
     (config, findings.into_sorted())
 }

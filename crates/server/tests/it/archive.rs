@@ -217,6 +217,23 @@ async fn stream_status(hw: &Server, task: &Value) -> Option<u16> {
     Some(response.status().as_u16())
 }
 
+/// The tail of a node finds the records of a run gone from the database: its viewers read them from the archive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_viewer_whose_node_slept_while_the_run_was_archived_misses_nothing() {
+    let (database, folders) = (TestDatabase::create(), Folders::new());
+    let config = folders.config(&folders.archive().display().to_string());
+    let [a, b] = [(); 2].map(|()| Server::node(&database.url(), &config));
+    let task = a.start_run("story 60").await;
+    let events = format!("/v1/tasks/{}/events", text(&task, "task_id"));
+    let mut stream = b.open_stream(&events).await;
+    stream.read_until("task.text.delta").await;
+    b.signal("-STOP");
+    a.wait_ended(text(&task, "task_id")).await;
+    wait_archived(&a, &database).await;
+    b.signal("-CONT");
+    assert_eq!(bare(stream.read_to_end().await.unwrap()), bare(&a.get(&events).await.text));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_are_archived_in_a_bucket_and_an_outage_of_it_affects_nothing_else() {
     let (database, folders) = (TestDatabase::create(), Folders::new());

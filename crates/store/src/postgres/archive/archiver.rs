@@ -128,6 +128,11 @@ impl Archiver {
         Arc::clone(&self.reader)
     }
 
+    /// Later operations fail.
+    pub(in super::super) fn close(&self) {
+        self.pool.close();
+    }
+
     pub(super) fn stats(&self) -> ArchiveStats {
         let stats = *self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         ArchiveStats { reads: self.reader.reads.load(Ordering::Relaxed), ..stats }
@@ -265,8 +270,9 @@ impl Archiver {
         if let Some(row) = self.pool.query_opt(FIND_SEGMENT, params).await? {
             return Ok(Seq(u64_column(&row, 0)?));
         }
-        let thread = self.pool.query_opt("SELECT 1 FROM headwater.threads WHERE num = $1", &params[..1]).await?;
-        Err(thread.map_or(ArchiveRunError::Gone, |_| ArchiveRunError::Damaged(seq)))
+        let sql = "SELECT 1 FROM headwater.threads WHERE num = $1";
+        let found = self.pool.query_opt(sql, &[(&thread, Type::INT8)]).await?;
+        Err(found.map_or(ArchiveRunError::Gone, |_| ArchiveRunError::Damaged(seq)))
     }
 
     async fn store_segment(&self, run: &ClaimedRun, segment: NewSegment) -> Result<(), ArchiveRunError> {

@@ -6,8 +6,8 @@
 use super::archiver::{Archiver, archive_error};
 use crate::postgres::connection::{OpenTransaction, Params, column, limit_param};
 use crate::postgres::pool::DatabasePool;
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use model::ports::StoreResult;
+use futures_util::stream::{self, StreamExt as _};
+use model::ports::{ArchiveError, StoreResult};
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -71,7 +71,8 @@ impl Archiver {
             let params: Params<'_> =
                 &[(&from, Type::TEXT), (&to, Type::TEXT), (&limit_param(OBJECTS_PER_SWEEP), Type::INT8)];
             let uploads: Vec<String> = names(&pool.query(SELECT_UPLOADS, params).await?)?;
-            self.delete_objects(&uploads).await
+            let (_, failure) = self.delete_objects(&uploads).await;
+            failure.map_or(Ok(()), |error| Err(archive_error(&error)))
         };
         match tokio::time::timeout(THREAD_TIMEOUT, deleting).await {
             Ok(Ok(())) => {}
@@ -96,20 +97,31 @@ impl Archiver {
         }
     }
 
-    /// Deletes objects, and then their notes.
+    /// Deletes objects, and then their notes. One that cannot be deleted does not keep the others.
     async fn delete_noted(&self, pool: &DatabasePool, objects: &[String]) -> StoreResult<()> {
-        self.delete_objects(objects).await?;
+        let (deleted, failure) = self.delete_objects(objects).await;
         let sql = "DELETE FROM headwater.archive_objects WHERE name = ANY($1)";
-        pool.execute(sql, &[(&objects, Type::TEXT_ARRAY)]).await?;
-        self.count(|stats| stats.deleted_objects += objects.len() as u64);
-        tracing::debug!(objects = objects.len(), "deleted objects of the archive");
-        Ok(())
+        pool.execute(sql, &[(&deleted, Type::TEXT_ARRAY)]).await?;
+        self.count(|stats| stats.deleted_objects += deleted.len() as u64);
+        tracing::debug!(objects = deleted.len(), "deleted objects of the archive");
+        failure.map_or(Ok(()), |error| Err(archive_error(&error)))
     }
 
-    async fn delete_objects(&self, objects: &[String]) -> StoreResult<()> {
-        let deleting = objects.to_vec().into_iter().map(|name| async move { self.archive.delete(&name).await });
-        let deleted = stream::iter(deleting).buffer_unordered(DELETES_AT_ONCE).try_collect::<()>().await;
-        deleted.map_err(|error| archive_error(&error))
+    /// Returns the objects that were deleted, and an error of another one.
+    async fn delete_objects(&self, objects: &[String]) -> (Vec<String>, Option<ArchiveError>) {
+        let deleting = objects.iter().cloned().map(|name| async move {
+            let result = self.archive.delete(&name).await;
+            (name, result)
+        });
+        let results: Vec<_> = stream::iter(deleting).buffer_unordered(DELETES_AT_ONCE).collect().await;
+        let (mut deleted, mut failure) = (Vec::new(), None);
+        for (name, result) in results {
+            match result {
+                Ok(()) => deleted.push(name),
+                Err(error) => failure = Some(error),
+            }
+        }
+        (deleted, failure)
     }
 }
 

@@ -48,9 +48,9 @@ async fn a_put_that_fails_is_repeated() {
                 if puts.fetch_add(1, Ordering::Relaxed) == failing { unavailable() } else { Ok(()) }
             };
             if stores {
-                archive.after_put(fail_nth)
+                archive.after_put(fail_nth);
             } else {
-                archive.before_put(fail_nth)
+                archive.before_put(fail_nth);
             }
             let error = store.archive_ended_runs().await.unwrap_err();
             assert_eq!(error, StoreError::Unavailable("the archive: gone fishing".to_owned()));
@@ -83,31 +83,27 @@ async fn a_node_that_dies_while_it_uploads_is_replaced() {
     check_recovery(&other, (&database, &archive), &log).await;
 }
 
-/// What happens between an upload and its commit.
+/// What happens between an upload and its commit: a sweep takes the note, or has already removed it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_comes_too_late_changes_nothing() {
-    // A sweep took the note; another node has archived the run; a damaged database has lost a record.
     for meanwhile in [
-        "UPDATE headwater.archive_objects SET is_upload = false, due_at = 'infinity'",
-        "DELETE FROM headwater.archive_objects",
+        "UPDATE headwater.archive_objects SET is_upload = false, due_at = 'infinity';",
+        "DELETE FROM headwater.archive_objects;",
     ] {
         let (store, database, archive) = open_archived().await;
         let log = write_runs(&store, 1, 2).await;
-        let url = database.url();
-        let interferes = AtomicUsize::new(0);
-        let sql = meanwhile.to_owned();
-        let executing = Arc::new(database);
-        let hooked = Arc::clone(&executing);
+        let database = Arc::new(database);
+        let (hooked, uploads) = (Arc::clone(&database), AtomicUsize::new(0));
         archive.after_put(move |_| {
-            if interferes.fetch_add(1, Ordering::Relaxed) == 0 {
-                hooked.execute(&format!("{sql};"));
+            if uploads.fetch_add(1, Ordering::Relaxed) == 0 {
+                hooked.execute(meanwhile);
             }
             Ok(())
         });
-        let _outcome = store.archive_ended_runs().await;
+        store.archive_ended_runs().await.unwrap();
+        assert!(archive.puts() > count(&database, "headwater.segments"), "{meanwhile}: an object in vain");
         archive.heal();
-        assert!(!url.is_empty());
-        check_recovery(&store, (&executing, &archive), &log).await;
+        check_recovery(&store, (&database, &archive), &log).await;
     }
 }
 
@@ -196,10 +192,18 @@ async fn an_unreachable_archive_does_not_keep_anybody_from_deleting() {
     );
     assert_eq!((archive.names(), count(&database, "headwater.archive_objects")), (objects.clone(), objects.len()));
     store.close().await;
+    // One that cannot be deleted does not keep the others.
     archive.heal();
+    let stubborn = objects[0].clone();
+    archive.before_delete(move |name| if name == stubborn { unavailable() } else { Ok(()) });
     pass_time(&database);
     let store = open_with(&database, archive_options(&archive)).await;
-    assert_eq!(store.sweep_archive().await.unwrap(), objects.len() as u64);
+    store.sweep_archive().await.unwrap_err();
+    assert_eq!((archive.names(), count(&database, "headwater.archive_objects")), (objects[..1].to_vec(), 1));
+    archive.heal();
+    assert_eq!(store.sweep_archive().await.unwrap(), 0, "it is not tried again at once");
+    pass_time(&database);
+    assert_eq!(store.sweep_archive().await.unwrap(), 1);
     assert_eq!(archive.names(), [""; 0]);
     assert_eq!(count(&database, "headwater.archive_objects"), 0);
 }

@@ -121,6 +121,9 @@ async fn an_unreachable_archive_fails_only_the_reads_that_need_it() {
     assert_eq!(store.archive_ended_runs().await.unwrap(), 1);
 }
 
+/// What becomes of an object.
+type Damage = fn(Vec<u8>) -> Option<Vec<u8>>;
+
 /// An object of the first run, and the first record in it.
 fn find_object(database: &TestDatabase) -> (String, u64) {
     let row =
@@ -140,7 +143,7 @@ async fn a_missing_or_damaged_object_is_named_at_its_first_record() {
         intact.clone_from(&object);
         Some(object)
     });
-    let damages: [fn(Vec<u8>) -> Option<Vec<u8>>; 5] = [
+    let damages: [Damage; 5] = [
         |_| None,
         |_| Some(Vec::new()),
         |object| Some(object[..object.len() / 2].to_vec()),
