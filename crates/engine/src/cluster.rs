@@ -138,10 +138,12 @@ impl Tails {
             return None;
         };
         let Some(last) = records.last().map(|record| record.seq) else {
-            // Nothing new, or a damaged record, which viewers find when they read the log.
+            // Nothing new, or what a tail does not have: records that were archived since, or a damaged one. Viewers read the
+            // log themselves, and find the end of a run or the damage there.
             if head > *published {
                 *published = head;
                 shared.hub.advance_head(&thread, head);
+                shared.run_waiters.wake_thread(&thread);
             }
             return None;
         };

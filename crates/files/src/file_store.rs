@@ -59,7 +59,7 @@ impl FileStore {
         disposition: &str,
         bytes_max: u64,
     ) -> Result<Upload, FileStoreError> {
-        if !self.has_no_symlink(key).await? {
+        if !self.has_no_symlink(key.as_str()).await? {
             return Err(FileStoreError::Unavailable("the path contains a symbolic link".to_owned()));
         }
         let mut attributes = Attributes::new();
@@ -77,7 +77,7 @@ impl FileStore {
     }
 
     pub async fn read(&self, key: &FileKey, range: Option<Range<u64>>) -> Result<FileStream, FileStoreError> {
-        if !self.has_no_symlink(key).await? {
+        if !self.has_no_symlink(key.as_str()).await? {
             return Err(FileStoreError::NotFound);
         }
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
@@ -100,7 +100,7 @@ impl FileStore {
     }
 
     pub async fn size(&self, key: &FileKey) -> Result<u64, FileStoreError> {
-        if !self.has_no_symlink(key).await? {
+        if !self.has_no_symlink(key.as_str()).await? {
             return Err(FileStoreError::NotFound);
         }
         Ok(self.objects.head(&self.location(key.as_str())).await?.size)
@@ -131,12 +131,17 @@ impl FileStore {
             let listed = tokio::task::spawn_blocking(move || list_folder(&folder)).await;
             return listed.unwrap_or_else(|error| Err(FileStoreError::Unavailable(error.to_string())));
         }
+        self.list_bucket().try_collect().await
+    }
+
+    /// Lists all files of a bucket, with few of them in memory.
+    pub(crate) fn list_bucket(&self) -> BoxStream<'static, Result<ListedFile, FileStoreError>> {
         let depth = self.prefix.parts().count();
-        let listed = |file: ObjectMeta| {
+        let listed = move |file: ObjectMeta| {
             let parts: Vec<String> = file.location.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect();
             ListedFile { name: parts.join("/"), bytes: file.size, kind: ListedFileKind::File }
         };
-        self.objects.list(Some(&self.prefix)).map_ok(listed).map_err(FileStoreError::from).try_collect().await
+        self.objects.list(Some(&self.prefix)).map_ok(listed).map_err(FileStoreError::from).boxed()
     }
 
     /// A URL that grants read access for a while; `None` for a folder.
@@ -146,17 +151,17 @@ impl FileStore {
         Ok(Some(url.to_string()))
     }
 
-    fn location(&self, name: &str) -> Location {
+    pub(crate) fn location(&self, name: &str) -> Location {
         // Keys and prefixes contain only characters that a location permits; the leading slash of an empty prefix is
         // removed.
         Location::parse(format!("{}/{name}", self.prefix)).unwrap_or_default()
     }
 
     /// Whether no component of the path is a symbolic link. Buckets have none.
-    async fn has_no_symlink(&self, key: &FileKey) -> Result<bool, FileStoreError> {
+    pub(crate) async fn has_no_symlink(&self, name: &str) -> Result<bool, FileStoreError> {
         let Backend::Folder(folder) = &self.backend else { return Ok(true) };
         let mut path = folder.clone();
-        for part in key.as_str().split('/') {
+        for part in name.split('/') {
             path.push(part);
             match is_symlink(&path).await {
                 Ok(true) => return Ok(false),

@@ -34,6 +34,18 @@ pub fn read_or_create_folder_id(folder: &Path) -> io::Result<String> {
     }
 }
 
+/// Reads the folder's id; `None` if it has none. Blocking.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn read_folder_id(folder: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(folder.join(FOLDER_ID_FILE)) {
+        Ok(id) => Ok(Some(id.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,7 +54,10 @@ mod tests {
     fn a_folder_keeps_its_id() {
         let dir = tempfile::tempdir().unwrap();
         let (one, other) = (dir.path().join("one"), dir.path().join("other"));
+        assert_eq!(read_folder_id(&one).unwrap(), None);
+        assert!(!one.exists(), "reading creates nothing");
         let id = read_or_create_folder_id(&one).unwrap();
+        assert_eq!(read_folder_id(&one).unwrap().as_ref(), Some(&id));
         assert_eq!(id.len(), 2 * ID_BYTES);
         assert_eq!(read_or_create_folder_id(&one).unwrap(), id);
         assert_ne!(read_or_create_folder_id(&other).unwrap(), id);

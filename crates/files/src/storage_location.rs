@@ -61,6 +61,26 @@ impl StorageLocation {
         }
         Ok(Self::Bucket { provider: cloud, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
+
+    /// Whether one of the locations is the other one, or inside of it. Links are not resolved.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Folder(one), Self::Folder(other)) => one.starts_with(other) || other.starts_with(one),
+            (
+                Self::Bucket { provider, bucket, prefix },
+                Self::Bucket { provider: other_provider, bucket: other_bucket, prefix: other_prefix },
+            ) => {
+                let contains = |outer: &str, inner: &str| {
+                    outer.is_empty()
+                        || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                provider == other_provider
+                    && bucket == other_bucket
+                    && (contains(prefix, other_prefix) || contains(other_prefix, prefix))
+            }
+            _ => false,
+        }
+    }
 }
 
 impl CloudProvider {
@@ -98,7 +118,7 @@ impl CloudProvider {
     }
 }
 
-fn is_path_segment(part: &str) -> bool {
+pub(crate) fn is_path_segment(part: &str) -> bool {
     (1..=255).contains(&part.len())
         && part != "."
         && part != ".."

@@ -150,8 +150,8 @@ impl ApiKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memory_store::MemoryStore;
     use model::Millis;
-    use store::MemoryStore;
 
     struct StoppedClock(Millis);
 

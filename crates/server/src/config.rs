@@ -43,6 +43,7 @@ pub(crate) use fetch::FetchConfig;
 pub(crate) use secrets::read_env;
 pub(crate) use source::{ConfigSource, DEFAULT_FILE};
 
+use ::files::StorageLocation;
 use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;
@@ -111,6 +112,18 @@ pub(crate) struct Config {
 pub(crate) struct DatabaseConfig {
     pub(crate) url: DatabaseUrl,
     pub(crate) connections_max: usize,
+    /// `None` keeps all runs in the database.
+    pub(crate) archive: Option<ArchiveConfig>,
+}
+
+/// Where runs are archived that ended long ago.
+#[derive(Clone, Debug)]
+pub(crate) struct ArchiveConfig {
+    pub(crate) location: StorageLocation,
+    /// Variables of the location's provider that are set.
+    pub(crate) env_vars: Vec<(String, String)>,
+    /// How long after its end a run is archived.
+    pub(crate) after: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +236,7 @@ pub(crate) fn load_storage_config(
     database_url: Option<String>,
 ) -> Result<StorageConfig, ConfigError> {
     let overrides = Overrides { data_dir, database_url, env: Some(read_env), ..Overrides::default() };
-    let (config, findings) = build::build_storage_config(source, overrides);
+    let (config, findings) = build::build_storage_config(source, &overrides);
     match first_error(findings) {
         None => Ok(config),
         Some(error) => Err(error),

@@ -5,6 +5,7 @@
 mod abandoned_tasks;
 mod api_keys;
 mod app;
+mod archive;
 mod auth;
 mod cli;
 mod config;

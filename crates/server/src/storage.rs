@@ -1,6 +1,7 @@
 //! Where the data is: a folder with SQLite, or a PostgreSQL database that several nodes may share.
 
-use crate::config::{Config, DatabaseConfig};
+use crate::archive::{location_identity, open_archive};
+use crate::config::{ArchiveConfig, Config, DatabaseConfig};
 use anyhow::Context as _;
 use engine::SystemClock;
 use files::{StorageLocation, UrlSigner, read_or_create_folder_id};
@@ -11,7 +12,10 @@ use model::NodeId;
 use model::ports::{Clock, Cluster, RecoveryAttempts, SingleNode};
 use std::path::Path;
 use std::sync::Arc;
-use store::{NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, StorageBackend};
+use store::{
+    ArchiveOptions, NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore,
+    StorageBackend,
+};
 
 /// The key of signed URLs: a file of the folder, or a secret of the database.
 pub(crate) const SIGNING_KEY_FILE: &str = "files.key";
@@ -90,6 +94,10 @@ impl Storage {
             predecessors: Some(predecessors),
             connections_max: database.connections_max,
             log_bytes_per_user_max: config.http_limits.log_bytes_per_user_max,
+            archive: match database.archive.clone() {
+                Some(archive) => Some(open_archive_options(archive).await?),
+                None => None,
+            },
             ..PostgresOptions::new(database.url.clone(), node.clone())
         };
         let store = PostgresStore::open(options).await?;
@@ -118,18 +126,26 @@ impl Storage {
     }
 }
 
+async fn open_archive_options(config: ArchiveConfig) -> anyhow::Result<ArchiveOptions> {
+    let after = config.after;
+    let place = tokio::task::spawn_blocking(move || open_archive(&config)).await.context("no thread")??;
+    tracing::info!(archive = place.identity, after_seconds = after.as_secs(), "runs are archived");
+    Ok(ArchiveOptions::new(place, after))
+}
+
 /// Whether the files of the cluster are not where this node would store them. The first node decides where they are.
 async fn has_foreign_files(config: &Config, store: &PostgresStore) -> anyhow::Result<bool> {
     let location = config.files.location.clone().unwrap_or_else(|| default_location(&config.data_dir));
-    let place = match location {
-        StorageLocation::Bucket { bucket, prefix, provider } => format!("{provider:?} {bucket}/{prefix}"),
+    let folder_id = match location.clone() {
+        StorageLocation::Bucket { .. } => None,
         StorageLocation::Folder(folder) => {
             let reading = tokio::task::spawn_blocking(move || {
                 read_or_create_folder_id(&folder).with_context(|| format!("the folder of files {}", folder.display()))
             });
-            format!("folder {}", reading.await.context("no thread")??)
+            Some(reading.await.context("no thread")??)
         }
     };
+    let place = location_identity(&location, folder_id.as_deref());
     let known = store.shared_secret(FILES_PLACE, place.as_bytes()).await.context("cannot read where files are")?;
     let is_foreign = known != place.as_bytes();
     if is_foreign {

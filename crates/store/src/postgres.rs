@@ -5,8 +5,9 @@
 //! - `schema`: the tables and their migrations. `nodes`: this node's lease, which covers all threads that it holds.
 //!   `cluster`: signals between nodes.
 //! - `writer`, `append_group`, `group_write`, `group_columns`: appends of all threads in one transaction.
-//! - `records`: reading. `inbox`, `submission`, `questions`, `threads`, `aliases`, `shares`, `accounts`, `attachments`,
-//!   `attachment_rows`, `orphaned_links`, `definitions`, `retention`, `recovery_attempts`: one module per port or table.
+//! - `records`: reading. `archive`: records of runs that ended long ago, in object storage. `inbox`, `submission`,
+//!   `questions`, `threads`, `aliases`, `shares`, `accounts`, `attachments`, `attachment_rows`, `orphaned_links`,
+//!   `definitions`, `retention`, `recovery_attempts`: one module per port or table.
 //! - `client`: the database as commands see it that run beside nodes. `verify`, `logged_runs`, `import`: what they do.
 //!
 //! Invariant: a transaction that changes rows of a thread holds the lock of the thread's row in `threads`. Epoch, head, runs, questions and inbox
@@ -15,6 +16,7 @@
 mod accounts;
 mod aliases;
 mod append_group;
+mod archive;
 mod attachment_rows;
 mod attachments;
 mod client;
@@ -47,6 +49,7 @@ mod tls;
 mod verify;
 mod writer;
 
+pub use archive::{ArchiveOptions, ArchivePlace, ArchiveStats};
 pub use client::PostgresClient;
 pub use cluster::PostgresCluster;
 pub use database_url::DatabaseUrl;
@@ -57,6 +60,7 @@ pub use tickets::StoredTicket;
 use crate::space_state::SpaceState;
 use crate::sqlite::WriterStats;
 use crate::validation;
+use archive::Archiver;
 use async_trait::async_trait;
 use connection::{OpenTransaction, u64_column};
 use model::condense::{CondenseRecords, condense_records};
@@ -68,6 +72,7 @@ use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use nodes::NodeLease;
 use pool::DatabasePool;
+use records::LogReader;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -104,6 +109,8 @@ pub struct PostgresOptions {
     pub lease: Duration,
     /// Condenses records for readers of the state.
     pub condense: CondenseRecords,
+    /// Where runs are archived; `None` keeps them in the database.
+    pub archive: Option<ArchiveOptions>,
 }
 
 impl PostgresOptions {
@@ -124,6 +131,7 @@ impl PostgresOptions {
             log_bytes_per_user_max: None,
             lease: Self::LEASE,
             condense: condense_records,
+            archive: None,
         }
     }
 }
@@ -138,7 +146,9 @@ pub struct PostgresStore {
     lease: NodeLease,
     outbox: Arc<cluster::Outbox>,
     space: Arc<SpaceState>,
-    tasks: [JoinHandle<()>; 3],
+    /// `None` without an archive.
+    archiver: Option<Arc<Archiver>>,
+    tasks: Vec<JoinHandle<()>>,
     stats: Arc<Mutex<WriterStats>>,
     node: NodeId,
     inbox_rows_max: usize,
@@ -166,6 +176,13 @@ impl PostgresStore {
         inbox::expire_idempotency_keys(&pool).await?;
         drop(lease_pool.check(&place).await?);
         let lease = NodeLease::register(lease_pool, &options).await?;
+        let archiver = match open_archive(&pool, &options, &space).await {
+            Ok(archiver) => archiver,
+            Err(error) => {
+                lease.give_up().await;
+                return Err(error);
+            }
+        };
         let stats = Arc::<Mutex<WriterStats>>::default();
         let limits = GroupLimits { ops_max: options.group_ops_max.max(1), bytes_max: options.group_bytes_max.max(1) };
         let (writer, messages) = mpsc::unbounded_channel();
@@ -173,11 +190,12 @@ impl PostgresStore {
         let group_writer =
             PostgresWriter::new(writer_pool, options.node.clone(), limits, Arc::clone(&stats), Arc::clone(&space));
         tokio::spawn(group_writer.run(messages, deadline));
-        let tasks = [
+        let mut tasks = vec![
             tokio::spawn(space_probe::probe_space(pool.clone(), Arc::clone(&space))),
             tokio::spawn(commit_token::expire_tokens(pool.clone())),
             tokio::spawn(orphaned_links::remove_orphaned_links(pool.clone())),
         ];
+        tasks.extend(archiver.clone().map(|archiver| tokio::spawn(archiver.run())));
         Ok(Self {
             pool,
             writer,
@@ -185,6 +203,7 @@ impl PostgresStore {
             lease,
             outbox: Arc::default(),
             space,
+            archiver,
             tasks,
             stats,
             node: options.node,
@@ -214,6 +233,10 @@ impl PostgresStore {
         nodes::differing_nodes(&self.pool, &self.node).await
     }
 
+    fn log_reader(&self) -> LogReader {
+        LogReader { pool: self.pool.clone(), segments: self.archiver.as_ref().map(|archiver| archiver.reader()) }
+    }
+
     fn lease_state(&self) -> Arc<nodes::LeaseState> {
         Arc::clone(&self.lease.state)
     }
@@ -236,8 +259,24 @@ impl PostgresStore {
             tracing::warn!("the node's lease stays until it expires: the database does not answer");
         }
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.archiver.iter().for_each(|archiver| archiver.close());
         self.pool.close();
     }
+}
+
+/// Connections of its own, so that archiving does not delay readers.
+const ARCHIVE_CONNECTIONS_MAX: usize = 2;
+
+async fn open_archive(
+    pool: &DatabasePool,
+    options: &PostgresOptions,
+    space: &Arc<SpaceState>,
+) -> Result<Option<Arc<Archiver>>, PostgresOpenError> {
+    let place = options.archive.as_ref().map(|archive| &archive.place);
+    archive::register_place(pool, &options.node, place).await?;
+    let Some(archive) = &options.archive else { return Ok(None) };
+    let pool = DatabasePool::new(&options.url, ARCHIVE_CONNECTIONS_MAX, Arc::clone(space))?;
+    Ok(Some(Arc::new(Archiver::new(pool, archive))))
 }
 
 impl Drop for PostgresStore {
@@ -289,7 +328,7 @@ impl Journal for PostgresStore {
         after: Seq,
         limit: PageLimit,
     ) -> StoreResult<RecordPage> {
-        records::read_page(&self.pool, (owner, thread), after..Seq::MAX, limit).await
+        self.log_reader().read_page((owner, thread), after..Seq::MAX, limit).await
     }
 
     async fn read_condensed_page(
@@ -300,7 +339,7 @@ impl Journal for PostgresStore {
         until: Seq,
         limit: PageLimit,
     ) -> StoreResult<RecordPage> {
-        let mut page = records::read_page(&self.pool, (owner, thread), after..until, limit).await?;
+        let mut page = self.log_reader().read_page((owner, thread), after..until, limit).await?;
         page.records = (self.condense)(page.records);
         Ok(page)
     }

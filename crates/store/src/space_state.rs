@@ -5,23 +5,23 @@ use std::future::pending;
 use tokio::sync::watch;
 
 #[derive(Debug, Default)]
-pub(crate) struct SpaceState(watch::Sender<StorageSpace>);
+pub struct SpaceState(watch::Sender<StorageSpace>);
 
 impl SpaceState {
-    pub(crate) fn get(&self) -> StorageSpace {
+    pub fn get(&self) -> StorageSpace {
         *self.0.borrow()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.get() == StorageSpace::Full
     }
 
     /// Returns whether this changed the state.
-    pub(crate) fn set(&self, space: StorageSpace) -> bool {
+    pub fn set(&self, space: StorageSpace) -> bool {
         self.0.send_if_modified(|now| std::mem::replace(now, space) != space)
     }
 
-    pub(crate) fn changed_from(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
+    pub fn changed_from(&self, known: StorageSpace) -> BoxFuture<'static, ()> {
         let mut states = self.0.subscribe();
         Box::pin(async move {
             if states.wait_for(|now| *now != known).await.is_err() {

@@ -1,6 +1,6 @@
 //! What a server needs of a store, whichever it is.
 
-use crate::postgres::PostgresStore;
+use crate::postgres::{ArchiveStats, PostgresStore};
 use crate::sqlite::{SqliteStore, StorageUse, WriterStats};
 use async_trait::async_trait;
 use model::ports::{Accounts, Directory, DirectoryWriter, Journal, StoreResult};
@@ -10,6 +10,11 @@ use model::ports::{Accounts, Directory, DirectoryWriter, Journal, StoreResult};
 pub trait StorageBackend: Journal + Directory + DirectoryWriter + Accounts {
     /// Counts since the store was opened.
     fn stats(&self) -> WriterStats;
+
+    /// Counts of the archive since the store was opened; `None` without one.
+    fn archive_stats(&self) -> Option<ArchiveStats> {
+        None
+    }
 
     /// What all users together hold.
     async fn storage_use(&self) -> StoreResult<StorageUse>;
@@ -37,6 +42,10 @@ impl StorageBackend for SqliteStore {
 impl StorageBackend for PostgresStore {
     fn stats(&self) -> WriterStats {
         Self::stats(self)
+    }
+
+    fn archive_stats(&self) -> Option<ArchiveStats> {
+        Self::archive_stats(self)
     }
 
     async fn storage_use(&self) -> StoreResult<StorageUse> {

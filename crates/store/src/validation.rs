@@ -17,13 +17,13 @@ use model::{ApprovalKey, Seq, TaskId};
 use sha2::{Digest as _, Sha256};
 
 /// The reason for rejecting a batch for a missing thread or another owner's.
-pub(crate) const THREAD_NOT_FOUND: &str = "no such thread";
+pub const THREAD_NOT_FOUND: &str = "no such thread";
 
 /// Instead of the digest of a submitted result: the run gave the call its result itself.
-pub(crate) const CLOSED_BY_RECORDS: &str = "";
+pub const CLOSED_BY_RECORDS: &str = "";
 
 /// Returns the reason if no log can accept the batch.
-pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
+pub fn validate_batch(batch: &AppendBatch) -> Option<String> {
     let mut seq = batch.head;
     for record in batch.records.iter() {
         seq = seq.next();
@@ -71,7 +71,7 @@ pub(crate) fn validate_batch(batch: &AppendBatch) -> Option<String> {
 }
 
 /// Checks the epoch and the head of a batch against the thread's.
-pub(crate) fn check_epoch(epoch: Option<Epoch>, head: Seq, batch: &AppendBatch) -> Result<(), AppendOutcome> {
+pub fn check_epoch(epoch: Option<Epoch>, head: Seq, batch: &AppendBatch) -> Result<(), AppendOutcome> {
     if epoch != Some(batch.epoch) && !Defect::EpochUnchecked.is_planted() {
         return Err(AppendOutcome::Fenced);
     }
@@ -82,7 +82,7 @@ pub(crate) fn check_epoch(epoch: Option<Epoch>, head: Seq, batch: &AppendBatch) 
 }
 
 /// The run whose state a change affects.
-pub(crate) fn changed_run(change: &DirectoryChange) -> Option<&TaskId> {
+pub fn changed_run(change: &DirectoryChange) -> Option<&TaskId> {
     match change {
         DirectoryChange::RunStarted { run, .. }
         | DirectoryChange::RunStatus { run, .. }
@@ -98,7 +98,7 @@ pub(crate) fn changed_run(change: &DirectoryChange) -> Option<&TaskId> {
 }
 
 /// The runs that a batch adds records or questions to.
-pub(crate) fn runs_in_batch(batch: &AppendBatch) -> impl Iterator<Item = &TaskId> {
+pub fn runs_in_batch(batch: &AppendBatch) -> impl Iterator<Item = &TaskId> {
     let asking = batch.changes.iter().filter_map(|change| match change {
         DirectoryChange::ApprovalRequested(question) => Some(&question.run_id),
         _ => None,
@@ -107,7 +107,7 @@ pub(crate) fn runs_in_batch(batch: &AppendBatch) -> impl Iterator<Item = &TaskId
 }
 
 /// The state of a run after a change. `None` is a run that the thread does not have yet.
-pub(crate) fn next_run_status(
+pub fn next_run_status(
     status: Option<TaskStatus>,
     run: &TaskId,
     change: &DirectoryChange,
@@ -125,7 +125,7 @@ pub(crate) fn next_run_status(
 }
 
 /// The question that a command decides, the decision, and who decided.
-pub(crate) fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &ApprovalDecision, Initiator)> {
+pub fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &ApprovalDecision, Initiator)> {
     match command {
         Command::Answer(answer) => match &answer.body {
             AnswerBody::Approval { key, decision, by } => Some((key, decision, *by)),
@@ -136,7 +136,7 @@ pub(crate) fn approval_decision(command: &Command) -> Option<(&ApprovalKey, &App
 }
 
 /// The results of client tools that a command brings.
-pub(crate) fn client_results(command: &Command) -> &[ClientToolResult] {
+pub fn client_results(command: &Command) -> &[ClientToolResult] {
     match command {
         Command::Answer(AnswerCommand { body: AnswerBody::ClientTools { results }, .. }) => results,
         Command::Answer(_) | Command::Start(_) | Command::Cancel(_) | Command::Steer(_) => &[],
@@ -144,13 +144,13 @@ pub(crate) fn client_results(command: &Command) -> &[ClientToolResult] {
 }
 
 /// The digest by which a repeated result is recognised.
-pub(crate) fn result_digest(result: &ClientToolResult) -> String {
+pub fn result_digest(result: &ClientToolResult) -> String {
     let text = serde_json::to_vec(&(&result.content, &result.error)).unwrap_or_default();
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether a command of the inbox closes what the submission answers.
-pub(crate) fn is_cancel_of_question(waiting: &Command, submission: &Submission) -> bool {
+pub fn is_cancel_of_question(waiting: &Command, submission: &Submission) -> bool {
     match waiting {
         Command::Cancel(CancelCommand { task_id, .. }) => {
             task_id == submission.command.task_id() || submission.task_path.contains(task_id)
@@ -161,7 +161,7 @@ pub(crate) fn is_cancel_of_question(waiting: &Command, submission: &Submission) 
 
 /// The result of submitting client results of which some calls are closed; `None` when all are open. `stored` has the digest
 /// of each call that is closed: [`CLOSED_BY_RECORDS`] or that of the submitted result.
-pub(crate) fn closed_calls_result(
+pub fn closed_calls_result(
     submission: &Submission,
     stored: &[Option<String>],
     is_cancelled: bool,
@@ -178,7 +178,7 @@ pub(crate) fn closed_calls_result(
 }
 
 /// The question as the cancel that waits in the inbox will close it.
-pub(crate) fn withdrawn_approval(question: ApprovalRow, at: Millis) -> SubmitError {
+pub fn withdrawn_approval(question: ApprovalRow, at: Millis) -> SubmitError {
     let decision = ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
     let answer = Some(ApprovalAnswer { decision, by: Initiator::System, at });
     SubmitError::AlreadyDecided(Box::new(ApprovalRow { answer, ..question }))
@@ -186,7 +186,7 @@ pub(crate) fn withdrawn_approval(question: ApprovalRow, at: Millis) -> SubmitErr
 
 /// The result of a decision on a closed question; `None` when the question is open. `cancelled_at` is the time of a cancel
 /// that waits in the inbox and closes it.
-pub(crate) fn closed_approval_result(
+pub fn closed_approval_result(
     question: &ApprovalRow,
     (decision, by): (&ApprovalDecision, Initiator),
     at: Millis,
@@ -207,12 +207,12 @@ pub(crate) fn closed_approval_result(
 }
 
 /// Whether the answers differ at most in their time. The stored one is then kept.
-pub(crate) fn is_same_answer(known: &ApprovalAnswer, answer: &ApprovalAnswer) -> bool {
+pub fn is_same_answer(known: &ApprovalAnswer, answer: &ApprovalAnswer) -> bool {
     known.decision == answer.decision && known.by == answer.by
 }
 
 /// Whether the command starts a run, or continues one that could have ended: what a user whose log is full may not do.
-pub(crate) const fn adds_input(command: &Command) -> bool {
+pub const fn adds_input(command: &Command) -> bool {
     match command {
         Command::Start(_) | Command::Steer(_) => true,
         Command::Cancel(_) | Command::Answer(_) => false,
@@ -220,7 +220,7 @@ pub(crate) const fn adds_input(command: &Command) -> bool {
 }
 
 /// A full inbox accepts time-outs, because the queued commands may wait for one.
-pub(crate) fn bypasses_inbox_limit(command: &Command) -> bool {
+pub fn bypasses_inbox_limit(command: &Command) -> bool {
     match command {
         Command::Cancel(cancel) => cancel.cause == CancelCause::Deadline,
         Command::Start(_) | Command::Steer(_) | Command::Answer(_) => {
@@ -229,40 +229,40 @@ pub(crate) fn bypasses_inbox_limit(command: &Command) -> bool {
     }
 }
 
-pub(crate) fn unknown_approval(key: &ApprovalKey) -> AppendOutcome {
+pub fn unknown_approval(key: &ApprovalKey) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the thread has no question {key}"))
 }
 
-pub(crate) fn unknown_run(run: &TaskId) -> AppendOutcome {
+pub fn unknown_run(run: &TaskId) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the thread has no run {run}"))
 }
 
-pub(crate) fn unknown_inbox_row(row: u64) -> AppendOutcome {
+pub fn unknown_inbox_row(row: u64) -> AppendOutcome {
     AppendOutcome::Rejected(format!("the inbox has no row {row}"))
 }
 
 /// Paths are long and random: a collision is a bug of the caller, and a retry uses another path.
-pub(crate) fn path_taken_error(path: &str) -> StoreError {
+pub fn path_taken_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is taken: use another path"))
 }
 
-pub(crate) fn blob_without_thread_error(path: &str) -> StoreError {
+pub fn blob_without_thread_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is a blob: a thread has to use it"))
 }
 
-pub(crate) fn blob_without_hash_error(path: &str) -> StoreError {
+pub fn blob_without_hash_error(path: &str) -> StoreError {
     StoreError::Unavailable(format!("{path} is not a blob: it has no hash"))
 }
 
-pub(crate) fn key_exists_error(id: &str) -> StoreError {
+pub fn key_exists_error(id: &str) -> StoreError {
     StoreError::Unavailable(format!("there is a key named {id} already"))
 }
 
-pub(crate) fn share_exists_error(id: &str) -> StoreError {
+pub fn share_exists_error(id: &str) -> StoreError {
     StoreError::Unavailable(format!("there is a share named {id} already"))
 }
 
 /// Ids are long and random: a collision is a bug of the caller, and a retry uses another id.
-pub(crate) fn id_taken_error(id: &str) -> SubmitError {
+pub fn id_taken_error(id: &str) -> SubmitError {
     SubmitError::Store(StoreError::Unavailable(format!("{id} is taken: use another name")))
 }

@@ -40,7 +40,7 @@ const LIBRARIES: &[&str] = &[
 ];
 const GATEWAY_DEPENDENCIES: &[&str] =
     &["model", "sse", "schema", "protocol", "upstream", "heavy-work", "fetch", "files", "engine"];
-const REAL_BACKENDS: &[&str] = &["store", "providers", "tools"];
+const REAL_BACKENDS: &[&str] = &["store", "memory-store", "providers", "tools"];
 
 /// From the ground up. No crate depends on `bench`, `chaos`, `siege` or `xtask`. `bench` knows the server from outside, except for the
 /// store, whose appends it compares with a bare disk.
@@ -52,7 +52,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor { name: "protocol", floor: 1, depends_on: &["model", "sse"], tests_depend_on: &["upstream"] },
     CrateFloor { name: "upstream", floor: 1, depends_on: &["model", "sse"], tests_depend_on: &[] },
     CrateFloor { name: "machine", floor: 1, depends_on: &["model", "schema"], tests_depend_on: REAL_BACKENDS },
-    CrateFloor { name: "store", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
+    CrateFloor { name: "store", floor: 2, depends_on: &["model"], tests_depend_on: &["memory-store"] },
     CrateFloor {
         name: "providers",
         floor: 2,
@@ -79,6 +79,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
         depends_on: &["model", "model-testing"],
         tests_depend_on: &["store"],
     },
+    CrateFloor { name: "memory-store", floor: 3, depends_on: &["model", "store"], tests_depend_on: &[] },
     CrateFloor {
         name: "bench",
         floor: 6,

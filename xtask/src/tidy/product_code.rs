@@ -9,7 +9,7 @@ use super::rust_source::{blank_comments_and_literals, has_word, is_word};
 use crate::workspace::SourceFile;
 
 /// Crates that only tests and benchmarks depend on.
-pub(crate) const DEV_CRATES: &[&str] = &["model-testing", "postgres-testing", "store-conformance"];
+pub(crate) const DEV_CRATES: &[&str] = &["memory-store", "model-testing", "postgres-testing", "store-conformance"];
 
 /// A source file of a product crate, reduced to its code.
 #[derive(Debug)]

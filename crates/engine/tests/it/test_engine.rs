@@ -7,6 +7,7 @@ use crate::fake_ports::{
 use crate::fixtures::{SCENARIOS, definitions, parts_with_links, text_parts};
 use bytes::Bytes;
 use engine::{CurrentDefinitions, Engine, NewRun, Ports, StartedRun, View};
+use memory_store::MemoryStore;
 use model::command::{CancelCause, CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use store::{DiskSpace, DiskSpaceProbe, MemoryStore, SqliteStore};
+use store::{DiskSpace, DiskSpaceProbe, SqliteStore};
 
 /// Parsed once: some tests start hundreds of engines.
 static SCRIPTED: LazyLock<ScriptedProvider> = LazyLock::new(|| {

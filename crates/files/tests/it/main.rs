@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod archive_store;
 mod corpus;
 mod file_store;
 mod file_types;

@@ -39,3 +39,22 @@ fn other_storage_locations_are_refused() {
         assert_eq!(StorageLocation::parse(text), Err(error), "{text}");
     }
 }
+
+#[test]
+fn locations_overlap_if_one_is_in_the_other() {
+    let overlaps = |one: &str, other: &str| {
+        let (one, other) = (StorageLocation::parse(one).unwrap(), StorageLocation::parse(other).unwrap());
+        assert_eq!(one.overlaps(&other), other.overlaps(&one));
+        one.overlaps(&other)
+    };
+    for (one, other) in
+        [("/a", "/a"), ("/a", "/a/b"), ("s3://b", "s3://b"), ("s3://b", "s3://b/p"), ("s3://b/p", "s3://b/p/q")]
+    {
+        assert!(overlaps(one, other), "{one} {other}");
+    }
+    for (one, other) in
+        [("/a", "/ab"), ("/a/b", "/a/c"), ("s3://b/p", "s3://b/pq"), ("s3://b", "gs://b"), ("s3://b", "/b")]
+    {
+        assert!(!overlaps(one, other), "{one} {other}");
+    }
+}

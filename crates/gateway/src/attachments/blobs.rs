@@ -191,9 +191,9 @@ mod tests {
     use super::*;
     use crate::attachments::AttachmentSettings;
     use engine::SystemClock;
+    use memory_store::MemoryStore;
     use model::blob::blob_hash;
     use std::path::Path;
-    use store::MemoryStore;
 
     fn files(dir: &Path) -> Arc<AttachmentStore> {
         let directory = Arc::new(MemoryStore::default());

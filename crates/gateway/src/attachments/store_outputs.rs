@@ -297,9 +297,9 @@ mod tests {
     use super::*;
     use crate::attachments::AttachmentSettings;
     use engine::SystemClock;
+    use memory_store::MemoryStore;
     use model::ports::{SpaceWatch, StorageSpace};
     use std::time::Duration;
-    use store::MemoryStore;
 
     #[tokio::test]
     async fn a_file_that_a_tool_returns_waits_for_room() {

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod aliases;
+mod archive;
 mod attachments;
 mod cluster;
 mod definitions;
@@ -22,6 +23,7 @@ mod threads;
 
 pub use accounts::*;
 pub use aliases::*;
+pub use archive::*;
 pub use attachments::*;
 pub use cluster::*;
 pub use definitions::*;

@@ -1,6 +1,6 @@
 //! Which config file and which data a command uses: the same rule for all of them.
 
-use crate::config::{self, AuthMode, ConfigError, ConfigSource, StorageConfig};
+use crate::config::{self, ArchiveConfig, AuthMode, ConfigError, ConfigSource, DatabaseConfig, StorageConfig};
 use clap::Args;
 use gateway::attachments::AttachmentSettings;
 use std::path::PathBuf;
@@ -51,6 +51,7 @@ pub(super) enum DataPlace {
 /// A database, and what the config says besides.
 pub(super) struct DatabasePlace {
     pub(super) url: DatabaseUrl,
+    pub(super) archive: Option<ArchiveConfig>,
     pub(super) auth: AuthMode,
     /// The node's own folder, which may have files.
     pub(super) data_dir: PathBuf,
@@ -70,7 +71,9 @@ impl DataDirArgs {
         announce_config(&source);
         Ok(match database {
             None => DataPlace::Folder { path: data_dir, auth: Some(auth) },
-            Some(database) => DataPlace::Database(Box::new(DatabasePlace { url: database.url, auth, data_dir, files })),
+            Some(DatabaseConfig { url, archive, .. }) => {
+                DataPlace::Database(Box::new(DatabasePlace { url, archive, auth, data_dir, files }))
+            }
         })
     }
 }

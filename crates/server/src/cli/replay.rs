@@ -8,6 +8,7 @@ mod images;
 mod timing;
 
 use super::config_args::{DataDirArgs, DataPlace};
+use crate::archive::{ArchiveOpenError, find_archive};
 use crate::config::ConfigError;
 use clap::Args;
 use client_protocol::ClientProtocol;
@@ -63,6 +64,8 @@ enum ReplayError {
     #[error(transparent)]
     Database(#[from] PostgresOpenError),
     #[error(transparent)]
+    Archive(#[from] ArchiveOpenError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot write: {0}")]
     Output(#[from] std::io::Error),
@@ -111,7 +114,8 @@ async fn find_run(place: DataPlace, id: TaskId) -> Result<(LoggedRun, RunImages)
             Ok((run, RunImages::new(default_location(&path), Vec::new())))
         }
         DataPlace::Database(place) => {
-            let client = PostgresClient::open_for_reading(&place.url).await?;
+            let archive = find_archive(place.archive.as_ref())?;
+            let client = PostgresClient::open_for_reading(&place.url).await?.with_archive(archive.as_ref()).await?;
             let not_found = || ReplayError::RunNotFound(id.clone(), format!("the database at {}", place.url.place()));
             let run = client.find_logged_run(&id).await?.ok_or_else(not_found)?;
             let location = place.files.location.unwrap_or_else(|| default_location(&place.data_dir));

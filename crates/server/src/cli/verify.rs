@@ -4,7 +4,8 @@ mod file_audit;
 
 use super::config_args::{DataDirArgs, announce_config};
 use super::{TextColor, paint, print_line};
-use crate::config::{self, StorageConfig};
+use crate::archive::find_archive;
+use crate::config::{self, DatabaseConfig, StorageConfig};
 use anyhow::bail;
 use clap::Args;
 use file_audit::{FileAudit, FileProblem};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use store::{DatabaseUrl, PostgresClient, StoredFiles, VerifyReport};
+use store::{PostgresClient, StoredFiles, VerifyReport};
 
 /// The check failed: neither clean nor damaged.
 const EXIT_NOT_VERIFIED: u8 = 2;
@@ -105,8 +106,10 @@ async fn verify_data(args: VerifyArgs) -> anyhow::Result<(VerifyReport, FilesChe
     let target = VerifyTarget::new(args)?;
     let (report, rows) = match &target.data {
         VerifiedData::Folder(dir) => (store::verify_data_folder(dir)?, FileRows::Folder(dir)),
-        VerifiedData::Database(url) => {
-            let client = PostgresClient::open_for_reading(url).await?;
+        VerifiedData::Database(database) => {
+            let archive = find_archive(database.archive.as_ref())?;
+            let client = PostgresClient::open_for_reading(&database.url).await?;
+            let client = client.with_archive(archive.as_ref()).await?;
             (client.verify().await?, FileRows::Database(client))
         }
     };
@@ -190,7 +193,7 @@ async fn audit_files(
 
 enum VerifiedData {
     Folder(PathBuf),
-    Database(Box<DatabaseUrl>),
+    Database(Box<DatabaseConfig>),
 }
 
 struct VerifyTarget {
@@ -217,7 +220,7 @@ impl VerifyTarget {
         announce_config(&source);
         let location = files.location.unwrap_or_else(|| default_location(&data_dir));
         let data = match database.filter(|_| !is_folder) {
-            Some(database) => VerifiedData::Database(Box::new(database.url)),
+            Some(database) => VerifiedData::Database(Box::new(database)),
             None => {
                 check_exists(&data_dir)?;
                 VerifiedData::Folder(data_dir)

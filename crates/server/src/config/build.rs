@@ -1,19 +1,23 @@
 //! Assembles the settings. Every table is read, also after an error, so that all errors are reported.
 
+use super::database::DatabaseContext;
 use super::diagnostics::{Diagnostic, Diagnostics};
 use super::names::DefinedNames;
 use super::source::ConfigSource;
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::urls::{is_host, is_origin};
-use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides, StorageConfig};
+use super::{
+    AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, DatabaseConfig, Overrides, StorageConfig,
+};
 use super::{agent_calls, agents, call_rules, database, fetch, files, limits, providers, retention, secrets, tools};
 use ::tools::Toolbox;
+use gateway::attachments::{AttachmentSettings, default_location};
 use gateway::secret_token::{encode_hex, secret_digest};
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::SqliteOptions;
@@ -52,21 +56,15 @@ pub(super) fn build_config(
     (config, findings.into_sorted())
 }
 
-pub(super) fn build_storage_config(source: &ConfigSource, overrides: Overrides) -> (StorageConfig, Vec<Diagnostic>) {
+pub(super) fn build_storage_config(source: &ConfigSource, overrides: &Overrides) -> (StorageConfig, Vec<Diagnostic>) {
     let findings = Diagnostics::new(source);
     let entries = parse_tables(source, &findings);
     let file = ConfigTable::root(&findings, &entries, &KEYS);
     let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS)).unwrap_or(AuthMode::None);
-    let config = StorageConfig {
-        data_dir: read_data_dir(&file.table("server", &SERVER_KEYS), overrides.data_dir),
-        database: database::read_database(
-            &file.table("database", &database::KEYS),
-            &findings,
-            overrides.database_url.as_deref(),
-        ),
-        auth,
-        files: files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env, auth),
-    };
+    let data_dir = read_data_dir(&file.table("server", &SERVER_KEYS), overrides.data_dir.clone());
+    let files = files::read_files(&file.table("files", &files::KEYS), &findings, overrides.env, auth);
+    let database = read_database(&file, &findings, overrides, (&files, &data_dir));
+    let config = StorageConfig { data_dir, database, auth, files };
     (config, findings.into_sorted())
 }
 
@@ -79,6 +77,18 @@ fn parse_tables<'a>(source: &'a ConfigSource, findings: &Diagnostics<'_>) -> DeT
         findings.push_at(super::Severity::Error, at, key, error.message());
     }
     if errors.is_empty() { tree.into_inner() } else { DeTable::new() }
+}
+
+fn read_database(
+    file: &ConfigTable<'_>,
+    findings: &Diagnostics<'_>,
+    overrides: &Overrides,
+    (files, data_dir): (&AttachmentSettings, &Path),
+) -> Option<DatabaseConfig> {
+    let files = files.location.clone().unwrap_or_else(|| default_location(data_dir));
+    let context =
+        DatabaseContext { flag: overrides.database_url.as_deref(), environment: overrides.env, files: &files };
+    database::read_database(&file.table("database", &database::KEYS), findings, &context)
 }
 
 fn read_data_dir(server: &ConfigTable<'_>, flag: Option<PathBuf>) -> PathBuf {
@@ -102,7 +112,7 @@ fn read_settings(
     let auth = read_auth_mode(&auth_table);
     let call_rules = call_rules::read_call_rules(&auth_table, &file.free_table("agents"), &definitions);
     definitions.call_rules = Some(call_rules).filter(|_| auth == Some(AuthMode::Keys));
-    let listen = read_listen(&server, findings, overrides.listen);
+    let listen = read_listen(&server, findings, overrides.listen.clone());
     if auth == Some(AuthMode::None) && !listen.ip().is_loopback() {
         findings.push(ConfigError::ExposedWithoutAuth(listen));
     }
@@ -110,14 +120,13 @@ fn read_settings(
     let files = file.table("files", &files::KEYS);
     let store = file.table("store", &STORE_KEYS);
     let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
+    let data_dir = read_data_dir(&server, overrides.data_dir.clone());
+    let attachments = files::read_files(&files, findings, overrides.env, auth);
+    let database = read_database(file, findings, &overrides, (&attachments, &data_dir));
     Config {
         listen,
-        data_dir: read_data_dir(&server, overrides.data_dir),
-        database: database::read_database(
-            &file.table("database", &database::KEYS),
-            findings,
-            overrides.database_url.as_deref(),
-        ),
+        data_dir,
+        database,
         auth,
         hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
         origins: read_checked_list(&server, "origins", is_origin, "an origin such as https://example.com"),
@@ -125,7 +134,7 @@ fn read_settings(
         commit_spacing: ms(&store, "commit_spacing_ms").unwrap_or(SqliteOptions::COMMIT_SPACING),
         disk_reserve_bytes: store.number("disk_reserve_bytes", 0..=u64::MAX).unwrap_or(DISK_RESERVE_BYTES),
         public_url: files::read_public_url(&files),
-        files: files::read_files(&files, findings, overrides.env, auth),
+        files: attachments,
         fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
         http_limits: limits::read_http_limits(&limits, auth),
         retention: retention::read_retention(&file.table("retention", &retention::KEYS)),

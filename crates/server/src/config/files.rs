@@ -34,14 +34,8 @@ pub(super) fn read_files(
     environment: Option<fn(&str) -> Option<String>>,
     auth: AuthMode,
 ) -> AttachmentSettings {
-    let place = read_location(table, findings);
-    let variables = match (&place, environment) {
-        (Some(StorageLocation::Bucket { provider: cloud, .. }), Some(environment)) => {
-            let told = |name: &&str| Some(((*name).to_owned(), environment(name).filter(|value| !value.is_empty())?));
-            cloud.env_vars().iter().filter_map(told).collect()
-        }
-        _ => Vec::new(),
-    };
+    let place = read_location(table, "url", findings);
+    let variables = place.as_ref().map(|place| read_env_vars(place, environment)).unwrap_or_default();
     let seconds = table.number("signed_url_seconds", 1..=SIGNED_URL_SECONDS_MAX);
     let base = AttachmentSettings::default();
     AttachmentSettings {
@@ -69,8 +63,21 @@ pub(super) fn read_public_url(table: &ConfigTable<'_>) -> Option<String> {
     read_checked_text(table, "public_url", is_http_base_url, "an address; write it like https://agents.example")
 }
 
-fn read_location(table: &ConfigTable<'_>, findings: &Diagnostics<'_>) -> Option<StorageLocation> {
-    let item = table.get("url")?;
+/// The variables with the credentials of a bucket.
+pub(super) fn read_env_vars(
+    location: &StorageLocation,
+    environment: Option<fn(&str) -> Option<String>>,
+) -> Vec<(String, String)> {
+    let (StorageLocation::Bucket { provider, .. }, Some(environment)) = (location, environment) else {
+        return Vec::new();
+    };
+    let variable = |name: &&str| Some(((*name).to_owned(), environment(name).filter(|value| !value.is_empty())?));
+    provider.env_vars().iter().filter_map(variable).collect()
+}
+
+/// A folder, relative to the config file, or a bucket.
+pub(super) fn read_location(table: &ConfigTable<'_>, key: &str, findings: &Diagnostics<'_>) -> Option<StorageLocation> {
+    let item = table.get(key)?;
     match StorageLocation::parse(item.text()?) {
         Ok(StorageLocation::Folder(folder)) => {
             Some(StorageLocation::Folder(findings.source.resolve_path(&folder.to_string_lossy())))

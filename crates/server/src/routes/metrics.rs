@@ -28,6 +28,12 @@ pub(crate) async fn handle(
     metrics::counter!("headwater_store_bytes_total").absolute(stats.bytes);
     metrics::counter!("headwater_store_blocks_total").absolute(stats.blocks);
     metrics::counter!("headwater_store_failures_total").absolute(stats.failures);
+    if let Some(stats) = app.store.archive_stats() {
+        metrics::counter!("headwater_archived_runs_total").absolute(stats.runs);
+        metrics::counter!("headwater_archived_bytes_total").absolute(stats.record_bytes);
+        metrics::counter!("headwater_archive_reads_total").absolute(stats.reads);
+        metrics::counter!("headwater_archive_failures_total").absolute(stats.failures);
+    }
     if let Ok(used) = app.store.storage_use().await {
         metrics::gauge!("headwater_log_bytes").set(gauge_value(used.log_bytes));
         metrics::gauge!("headwater_file_bytes").set(gauge_value(used.file_bytes));

@@ -103,6 +103,18 @@ impl Server {
         )
     }
 
+    /// A node with other variables, such as those of a bucket.
+    pub(crate) fn node_with_env(database_url: &str, more: &str, env: &[(&'static str, &str)]) -> Self {
+        let mut env: Vec<_> = env.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        env.push(("HEADWATER_DATABASE_URL", database_url.to_owned()));
+        Self::with_env(&format!("{DEMO}\n{more}\n"), SCENARIOS, env)
+    }
+
+    /// Changes the additions of a node to its config; they take effect at its next start.
+    pub(crate) fn configure_node(&self, more: &str) {
+        std::fs::write(self.path("headwater.toml"), format!("{DEMO}\n{more}\n")).unwrap();
+    }
+
     /// Runs `headwater keys` where the server's data is.
     pub(crate) fn run_keys(&self, args: &[&str]) -> Output {
         self.run_cli_with_env(&[&["keys"], args].concat())

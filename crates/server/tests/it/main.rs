@@ -5,6 +5,7 @@
 mod access;
 mod agent_runs;
 mod approvals;
+mod archive;
 mod attachments;
 mod auth;
 mod bad_input;

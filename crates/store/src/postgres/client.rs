@@ -1,10 +1,12 @@
 //! The database as the commands see it that run beside nodes, such as `headwater verify`: without a lease, so that nobody
 //! takes them for a node, and without migrating a schema that nodes of an older version may use.
 
+use super::archive::{ArchiveOptions, ArchivePlace, SegmentReader, check_place};
 use super::connection::{Params, store_error};
 use super::database_url::DatabaseUrl;
 use super::open_error::PostgresOpenError;
 use super::pool::DatabasePool;
+use super::records::LogReader;
 use super::schema::{self, SchemaState};
 use super::server_check::check_server;
 use crate::space_state::SpaceState;
@@ -27,6 +29,7 @@ const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 #[derive(Debug)]
 pub struct PostgresClient {
     pub(super) pool: DatabasePool,
+    pub(super) segments: Option<Arc<SegmentReader>>,
 }
 
 impl PostgresClient {
@@ -71,7 +74,23 @@ impl PostgresClient {
 
     fn new(url: &DatabaseUrl) -> Result<Self, PostgresOpenError> {
         let pool = DatabasePool::new(url, CONNECTIONS_MAX, Arc::<SpaceState>::default())?;
-        Ok(Self { pool })
+        Ok(Self { pool, segments: None })
+    }
+
+    /// Reads archived records, too.
+    ///
+    /// # Errors
+    /// When the database has archived records in another place.
+    pub async fn with_archive(mut self, place: Option<&ArchivePlace>) -> Result<Self, PostgresOpenError> {
+        check_place(&self.pool, place).await?;
+        let open =
+            |place: &ArchivePlace| SegmentReader::new(Arc::clone(&place.archive), ArchiveOptions::CACHE_BYTES_MAX);
+        self.segments = place.map(|place| Arc::new(open(place)));
+        Ok(self)
+    }
+
+    pub(super) fn log_reader(&self) -> LogReader {
+        LogReader { pool: self.pool.clone(), segments: self.segments.clone() }
     }
 
     async fn check_schema(&self, url: &DatabaseUrl) -> Result<(), PostgresOpenError> {

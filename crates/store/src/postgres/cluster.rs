@@ -155,7 +155,7 @@ impl Cluster for PostgresCluster {
                 pages.push(TailPage { thread: thread.clone(), head, records: Vec::new() });
             }
             let Some(page) = pages.last_mut() else { continue };
-            // A damaged or missing record ends the page: viewers who read the log get the error.
+            // A damaged, missing or archived record ends the page: viewers who read the log get it, or the error.
             if let Some(record) = records::decode_any_record(row)?
                 && record.seq == next
                 && record.has_valid_checksum(&thread)

@@ -3,8 +3,7 @@
 use super::attachment_rows::{SELECT, attachment_row};
 use super::client::PostgresClient;
 use super::connection::{column, opt_u64_column, u64_column};
-use super::pool::DatabasePool;
-use super::records;
+use super::records::LogReader;
 use crate::logged_run::{LoggedRun, SharedLog};
 use async_trait::async_trait;
 use model::ports::{AttachmentRow, PageLimit, StoreResult};
@@ -35,20 +34,20 @@ impl PostgresClient {
             owner: UserId::from(column::<&str>(&row, 1)?),
             has_ended,
             seq_range: seq(3)?.zip(last).filter(|(first, last)| first <= last),
-            log: Box::new(self.pool.clone()),
+            log: Box::new(self.log_reader()),
         }))
     }
 }
 
 #[async_trait]
-impl SharedLog for DatabasePool {
+impl SharedLog for LogReader {
     async fn read_page(&self, owner: &UserId, thread: &ThreadId, range: Range<Seq>) -> StoreResult<Vec<Record>> {
-        Ok(records::read_page(self, (owner, thread), range, PageLimit::WIDE).await?.records)
+        Ok(self.read_page((owner, thread), range, PageLimit::WIDE).await?.records)
     }
 
     async fn find_blob(&self, owner: &UserId, hash: &str) -> StoreResult<Option<AttachmentRow>> {
         let sql = format!("{SELECT} WHERE a.owner = $1 AND a.hash = $2 AND a.bytes IS NOT NULL");
-        let row = self.query_opt(&sql, &[(&owner.as_str(), Type::TEXT), (&hash, Type::TEXT)]).await?;
+        let row = self.pool.query_opt(&sql, &[(&owner.as_str(), Type::TEXT), (&hash, Type::TEXT)]).await?;
         row.as_ref().map(attachment_row).transpose()
     }
 }

@@ -24,7 +24,7 @@ const FORGET_NODES_AFTER: &str = "1 day";
 
 /// Also returns the database's time and the number of nodes.
 const RENEW: &str = "
-    INSERT INTO headwater.nodes VALUES ($1, $2, clock_timestamp(), clock_timestamp() + $3 * interval '1 ms', $4)
+    INSERT INTO headwater.nodes VALUES ($1, $2, clock_timestamp(), clock_timestamp() + $3 * interval '1 ms', $4, $5)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, lease_until = excluded.lease_until
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
               (SELECT count(*) FROM headwater.nodes WHERE lease_until > clock_timestamp() AND id <> $1)";
@@ -131,10 +131,15 @@ impl Renewal {
 
     /// The lease counts from before the request: the database may have been slow to answer.
     async fn renew(&self) -> StoreResult<()> {
-        let Self { pool, options: PostgresOptions { node, host, lease, agents, .. }, state } = self;
+        let Self { pool, options: PostgresOptions { node, host, lease, agents, archive, .. }, state } = self;
         let lease_ms = f64::from(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
-        let params: Params<'_> =
-            &[(&node.as_str(), Type::TEXT), (host, Type::TEXT), (&lease_ms, Type::FLOAT8), (agents, Type::TEXT_ARRAY)];
+        let params: Params<'_> = &[
+            (&node.as_str(), Type::TEXT),
+            (host, Type::TEXT),
+            (&lease_ms, Type::FLOAT8),
+            (agents, Type::TEXT_ARRAY),
+            (&archive.is_some(), Type::BOOL),
+        ];
         let begun = Instant::now();
         let tx = OpenTransaction::begin(pool).await?;
         let asked = Instant::now();

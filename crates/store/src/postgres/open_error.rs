@@ -48,6 +48,13 @@ pub enum PostgresOpenError {
         "the database user may not create the schema `headwater`: {0}; grant CREATE on the database, or create the schema for this user"
     )]
     Denied(String),
+    #[error("the database has archived runs: set [database] archive to the place that has them ({known})")]
+    NoArchive { known: String },
+    #[error(
+        "the archive of the database is {known}, and [database] archive is {configured}: name the same bucket or shared folder on \
+         every node"
+    )]
+    OtherArchive { known: String, configured: String },
     #[error("the database's disk is full: make room on it, then start again")]
     Full,
     #[error("the database failed: {0}")]

@@ -1,5 +1,9 @@
 //! Reading a page of a log, in one statement and therefore one snapshot.
+//!
+//! The statement also finds the segment that has the first record of the page, if that is archived: then the page is read
+//! from the archive, and ends where the segment ends.
 
+use super::archive::{SegmentError, SegmentReader, SegmentRow};
 use super::connection::{column, limit_param, u64_column};
 use super::pool::DatabasePool;
 use bytes::Bytes;
@@ -8,32 +12,87 @@ use model::record::{Record, RecordHeader};
 use model::seq::{Epoch, Seq};
 use model::{TaskId, ThreadId, UserId};
 use std::ops::Range;
+use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 /// The thread's row without records if there are none. A record belongs to the page while those before it are within the
-/// limit; the sizes are known without reading large values.
+/// limit; the sizes are known without reading large values. No record is read if the first one is archived.
 pub(super) const SELECT_PAGE: &str = "
-    SELECT t.head, p.seq, p.at, p.epoch, p.format, p.checksum, p.public, p.private, r.id
+    SELECT t.head, p.seq, p.at, p.epoch, p.format, p.checksum, p.public, p.private, coalesce(r.id, sr.id),
+        s.object, s.first_seq, s.last_seq, s.raw_bytes
     FROM headwater.threads t
     LEFT JOIN LATERAL (
+        SELECT * FROM headwater.segments WHERE thread = t.num AND first_seq <= least($3, 9223372036854775806) + 1
+        ORDER BY first_seq DESC LIMIT 1
+    ) s ON s.last_seq > $3 AND $3 < $4
+    LEFT JOIN headwater.runs sr ON sr.num = s.run
+    LEFT JOIN LATERAL (
         SELECT *, sum(octet_length(public) + coalesce(octet_length(private), 0)) OVER (ORDER BY seq) AS bytes
-        FROM (SELECT * FROM headwater.records WHERE thread = t.num AND seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5) first
+        FROM (SELECT * FROM headwater.records WHERE thread = t.num AND s.object IS NULL AND seq > $3 AND seq <= $4
+              ORDER BY seq LIMIT $5) first
     ) p ON p.bytes - octet_length(p.public) - coalesce(octet_length(p.private), 0) < $6
     LEFT JOIN headwater.runs r ON r.num = p.run
     WHERE t.id = $1 AND t.owner = $2
     ORDER BY p.seq";
 
-/// Reads the records after the start of the range, up to its end. The records before a damaged one are returned; the next
-/// read returns the error.
-pub(super) async fn read_page(
-    pool: &DatabasePool,
-    (owner, thread): (&UserId, &ThreadId),
-    range: Range<Seq>,
-    limit: PageLimit,
-) -> StoreResult<RecordPage> {
-    let query = PageQuery::new((owner, thread), &range, limit);
-    decode_page(&pool.query(SELECT_PAGE, &query.params()).await?, thread, range)
+/// Where records are read.
+#[derive(Clone, Debug)]
+pub(super) struct LogReader {
+    pub(super) pool: DatabasePool,
+    /// `None` without an archive.
+    pub(super) segments: Option<Arc<SegmentReader>>,
+}
+
+/// A page as the database has it.
+pub(super) enum StoredPage {
+    Records(RecordPage),
+    /// The segment has the first record of the page.
+    Archived {
+        head: Seq,
+        segment: SegmentRow,
+    },
+}
+
+impl LogReader {
+    /// Reads the records after the start of the range, up to its end. The records before a damaged one are returned; the next
+    /// read returns the error.
+    pub(super) async fn read_page(
+        &self,
+        (owner, thread): (&UserId, &ThreadId),
+        range: Range<Seq>,
+        limit: PageLimit,
+    ) -> StoreResult<RecordPage> {
+        let mut missing = None;
+        loop {
+            let query = PageQuery::new((owner, thread), &range, limit);
+            let rows = self.pool.query(SELECT_PAGE, &query.params()).await?;
+            let (head, segment) = match decode_page(&rows, thread, range.clone())? {
+                StoredPage::Records(page) => return Ok(page),
+                StoredPage::Archived { head, segment } => (head, segment),
+            };
+            match self.read_segment(thread, &segment, range.clone(), limit).await {
+                Ok(records) => return Ok(RecordPage { records, head }),
+                // The thread may have been deleted after the statement, which the next one tells.
+                Err(SegmentError::Missing) if missing.as_ref() != Some(&segment.object) => {
+                    missing = Some(segment.object);
+                }
+                Err(error) => return Err(error.into_store_error(thread, range.start.next())),
+            }
+        }
+    }
+
+    /// Reads records of a segment that has the one after the start of the range.
+    pub(super) async fn read_segment(
+        &self,
+        thread: &ThreadId,
+        segment: &SegmentRow,
+        range: Range<Seq>,
+        limit: PageLimit,
+    ) -> Result<Vec<Record>, SegmentError> {
+        let reader = self.segments.as_ref().ok_or(SegmentError::NoArchive)?;
+        reader.read_records(thread, segment, range, limit).await
+    }
 }
 
 /// The parameters of [`SELECT_PAGE`].
@@ -75,8 +134,12 @@ pub(super) fn decode_page(
     rows: &[Row],
     thread: &ThreadId,
     Range { start: after, end: until }: Range<Seq>,
-) -> StoreResult<RecordPage> {
-    let head = Seq(u64_column(rows.first().ok_or(StoreError::ThreadNotFound)?, 0)?);
+) -> StoreResult<StoredPage> {
+    let first = rows.first().ok_or(StoreError::ThreadNotFound)?;
+    let head = Seq(u64_column(first, 0)?);
+    if let Some(segment) = decode_segment(first)? {
+        return Ok(StoredPage::Archived { head, segment });
+    }
     let mut page = RecordPage { records: Vec::with_capacity(rows.len()), head };
     let mut next = after.next();
     for row in rows {
@@ -87,7 +150,24 @@ pub(super) fn decode_page(
         next = next.next();
     }
     let is_missing = page.records.is_empty() && next <= head.min(until);
-    if is_missing { Err(StoreError::Corrupt { thread: thread.clone(), seq: next }) } else { Ok(page) }
+    if is_missing {
+        Err(StoreError::Corrupt { thread: thread.clone(), seq: next })
+    } else {
+        Ok(StoredPage::Records(page))
+    }
+}
+
+/// The segment of a row, if it has one.
+fn decode_segment(row: &Row) -> StoreResult<Option<SegmentRow>> {
+    let Some(object) = column::<Option<&str>>(row, 9)? else { return Ok(None) };
+    Ok(Some(SegmentRow {
+        object: object.to_owned(),
+        // Without its run a segment is damaged, which the checksums tell.
+        run: TaskId::from(column::<Option<&str>>(row, 8)?.unwrap_or_default()),
+        first: Seq(u64_column(row, 10)?),
+        last: Seq(u64_column(row, 11)?),
+        raw_bytes: u64_column(row, 12)?,
+    }))
 }
 
 /// Positions beyond those of PostgreSQL do not occur.

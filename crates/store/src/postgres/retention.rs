@@ -82,9 +82,10 @@ impl RetentionWriter for PostgresStore {
         let params: Params<'_> =
             &[(&since.cast_signed(), Type::INT8), (&thread.as_str(), Type::TEXT), (&owner.as_str(), Type::TEXT)];
         let is_idle = tx.query_opt(&sql, params).await?.is_some();
-        let is_deleted = is_idle && delete_thread(&tx, owner, thread).await?;
+        let deleted = if is_idle { delete_thread(&tx, owner, thread).await? } else { None };
         tx.commit().await?;
-        Ok(is_deleted)
+        self.delete_archived(deleted).await;
+        Ok(deleted.is_some())
     }
 
     async fn release_unused_file(&self, owner: &UserId, path: &str, since: Millis) -> StoreResult<bool> {

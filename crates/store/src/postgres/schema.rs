@@ -28,7 +28,8 @@ const SCHEMA_VERSION: &str = "schema_version";
 const COMPATIBLE_VERSION: &str = "compatible_since";
 
 /// `threads.head` and `threads.appends` change with every append, hence the fill factor: without an indexed column among
-/// them the new version of a row fits the same page. A thread is held while the lease of its node is valid.
+/// them the new version of a row fits the same page. A thread is held while the lease of its node is valid. `segments` has the
+/// records that are in the archive and not in `records`; `archive_objects` has the objects that are to be deleted.
 const VERSION_1: &str = r#"
 CREATE TABLE headwater.meta (
     name text PRIMARY KEY, value text NOT NULL
@@ -47,7 +48,7 @@ CREATE SEQUENCE headwater.epochs;
 
 CREATE TABLE headwater.nodes (
     id text COLLATE "C" PRIMARY KEY, host text NOT NULL, started_at timestamptz NOT NULL,
-    lease_until timestamptz NOT NULL, agents text[] NOT NULL
+    lease_until timestamptz NOT NULL, agents text[] NOT NULL, has_archive boolean NOT NULL
 );
 
 CREATE TABLE headwater.threads (
@@ -63,17 +64,29 @@ CREATE INDEX threads_waking ON headwater.threads (wake_at, id) WHERE wake_at IS 
 CREATE TABLE headwater.runs (
     num bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text COLLATE "C" NOT NULL, owner text COLLATE "C" NOT NULL,
     thread bigint NOT NULL, agent text NOT NULL, status text NOT NULL, first_seq bigint, last_seq bigint,
-    created_at bigint NOT NULL, ended_at bigint
+    created_at bigint NOT NULL, ended_at bigint, is_archived boolean NOT NULL DEFAULT false, archive_claim timestamptz
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX runs_of_owner ON headwater.runs (owner, id);
 CREATE INDEX runs_of_thread ON headwater.runs (thread);
 CREATE INDEX runs_open ON headwater.runs (thread) WHERE ended_at IS NULL;
+CREATE INDEX runs_to_archive ON headwater.runs (ended_at)
+    WHERE ended_at IS NOT NULL AND first_seq IS NOT NULL AND NOT is_archived;
 
 CREATE TABLE headwater.records (
     thread bigint NOT NULL, seq bigint NOT NULL, run bigint NOT NULL, at bigint NOT NULL, epoch bigint NOT NULL,
     format smallint NOT NULL, checksum integer NOT NULL, public bytea NOT NULL, private bytea,
     PRIMARY KEY (thread, seq)
 );
+
+CREATE TABLE headwater.segments (
+    thread bigint NOT NULL, first_seq bigint NOT NULL, last_seq bigint NOT NULL, run bigint NOT NULL,
+    raw_bytes bigint NOT NULL, object text COLLATE "C" NOT NULL, PRIMARY KEY (thread, first_seq)
+);
+
+CREATE TABLE headwater.archive_objects (
+    name text COLLATE "C" PRIMARY KEY, due_at timestamptz NOT NULL, is_upload boolean NOT NULL
+);
+CREATE INDEX archive_objects_due ON headwater.archive_objects (due_at);
 
 CREATE TABLE headwater.inbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, thread bigint NOT NULL, at bigint NOT NULL, command text NOT NULL

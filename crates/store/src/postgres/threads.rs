@@ -13,9 +13,13 @@ use tokio_postgres::types::Type;
 
 pub(super) const LOG_BYTES: &str = "SELECT coalesce(sum(log_bytes), 0)::bigint FROM headwater.threads WHERE owner = $1";
 
-/// Deletes the rows that belong to a thread by its number, and the thread.
+/// Deletes the rows that belong to a thread by its number, and the thread. Returns whether the archive has objects of it,
+/// which are noted for deletion.
 const DELETE_ROWS: &str = "
-    WITH records AS (DELETE FROM headwater.records WHERE thread = $1),
+    WITH segments AS (DELETE FROM headwater.segments WHERE thread = $1 RETURNING object),
+         noted AS (INSERT INTO headwater.archive_objects (name, due_at, is_upload)
+                   SELECT object, clock_timestamp(), false FROM segments RETURNING 1),
+         records AS (DELETE FROM headwater.records WHERE thread = $1),
          runs AS (DELETE FROM headwater.runs WHERE thread = $1),
          inbox AS (DELETE FROM headwater.inbox WHERE thread = $1),
          checkpoints AS (DELETE FROM headwater.checkpoints WHERE thread = $1),
@@ -25,7 +29,17 @@ const DELETE_ROWS: &str = "
          recovery_attempts AS (DELETE FROM headwater.recovery_attempts WHERE thread = $1),
          client_results AS (DELETE FROM headwater.client_results WHERE thread = $1),
          shares AS (DELETE FROM headwater.shares WHERE thread = $1)
-    DELETE FROM headwater.threads WHERE num = $1";
+    DELETE FROM headwater.threads WHERE num = $1
+    RETURNING EXISTS (SELECT 1 FROM noted) OR EXISTS
+        (SELECT 1 FROM headwater.archive_objects WHERE name >= $1 || '/' AND name < $1 || '0')";
+
+/// A thread that is deleted when the transaction is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeletedThread {
+    pub(super) num: i64,
+    /// Whether the archive has objects of it.
+    pub(super) has_objects: bool,
+}
 
 #[async_trait]
 impl Threads for PostgresStore {
@@ -60,9 +74,10 @@ impl Threads for PostgresStore {
 impl ThreadWriter for PostgresStore {
     async fn delete_thread(&self, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
         let tx = OpenTransaction::begin_long(&self.pool).await?;
-        let is_deleted = delete_thread(&tx, owner, thread).await?;
+        let deleted = delete_thread(&tx, owner, thread).await?;
         tx.commit().await?;
-        Ok(is_deleted)
+        self.delete_archived(deleted).await;
+        Ok(deleted.is_some())
     }
 
     async fn create_alias(&self, owner: &UserId, row: AliasRow) -> StoreResult<AliasRow> {
@@ -91,6 +106,13 @@ impl ThreadWriter for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Deletes the archived records of a thread whose deletion is committed. What fails now is tried again by the sweep.
+    pub(super) async fn delete_archived(&self, deleted: Option<DeletedThread>) {
+        if let (Some(archiver), Some(DeletedThread { num, has_objects: true })) = (&self.archiver, deleted) {
+            archiver.delete_thread_objects(&self.pool, num).await;
+        }
+    }
+
     /// Fails while new data is refused.
     pub(super) fn check_space(&self) -> StoreResult<()> {
         if self.space.is_full() { Err(StoreError::NoSpace) } else { Ok(()) }
@@ -98,15 +120,19 @@ impl PostgresStore {
 }
 
 /// Deletes a thread with all its rows. Links may exist even if the thread does not.
-pub(super) async fn delete_thread(tx: &OpenTransaction<'_>, owner: &UserId, thread: &ThreadId) -> StoreResult<bool> {
+pub(super) async fn delete_thread(
+    tx: &OpenTransaction<'_>,
+    owner: &UserId,
+    thread: &ThreadId,
+) -> StoreResult<Option<DeletedThread>> {
     attachment_rows::unlink_thread(tx, owner, thread).await?;
     let key: Params<'_> = &[(&thread.as_str(), Type::TEXT), (&owner.as_str(), Type::TEXT)];
     let sql = "SELECT num FROM headwater.threads WHERE id = $1 AND owner = $2 FOR UPDATE";
-    let Some(row) = tx.query_opt(sql, key).await? else { return Ok(false) };
+    let Some(row) = tx.query_opt(sql, key).await? else { return Ok(None) };
     let num: i64 = column(&row, 0)?;
-    tx.execute(DELETE_ROWS, &[(&num, Type::INT8)]).await?;
+    let has_objects = column(&tx.query_one(DELETE_ROWS, &[(&num, Type::INT8)]).await?, 0)?;
     tx.execute("DELETE FROM headwater.aliases WHERE thread = $1 AND owner = $2", key).await?;
-    Ok(true)
+    Ok(Some(DeletedThread { num, has_objects }))
 }
 
 fn thread_row(row: &Row) -> StoreResult<ThreadRow> {

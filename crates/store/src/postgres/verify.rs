@@ -1,17 +1,20 @@
 //! Reads a database for `headwater verify` and lists its files. Nodes may work meanwhile: every thread is read in a snapshot
 //! of its own, and of the other tables each in one statement, so that no change is seen by half.
 
+use super::archive::SegmentError;
 use super::attachment_rows::{attachment_row, owner_and_path};
 use super::client::{PostgresClient, Snapshot};
 use super::connection::{
     Params, bytes_text_column, column, describe, limit_param, opt_u64_column, store_error, u64_column,
 };
-use super::records::{self, PageQuery};
+use super::records::{self, PageQuery, StoredPage};
 use crate::verify::{FileRowProblem, StoredApproval, StoredFiles, StoredRun, ThreadAudit, VerifyReport};
 use futures_util::TryStreamExt as _;
 use model::ports::{PageLimit, StoreError, StoreResult};
+use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::{TaskId, ThreadId, UserId};
+use std::ops::Range;
 use std::pin::pin;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
@@ -23,8 +26,10 @@ const DAMAGE_CLASS: &str = "XX";
 
 const SELECT_THREAD: &str = "
     SELECT t.id, t.owner, t.head, t.appends, t.log_bytes, t.epoch, c.seq,
-        (SELECT min(seq) FROM headwater.records WHERE thread = t.num),
-        (SELECT max(seq) FROM headwater.records WHERE thread = t.num),
+        least((SELECT min(seq) FROM headwater.records WHERE thread = t.num),
+              (SELECT min(first_seq) FROM headwater.segments WHERE thread = t.num)),
+        greatest((SELECT max(seq) FROM headwater.records WHERE thread = t.num),
+                 (SELECT max(last_seq) FROM headwater.segments WHERE thread = t.num)),
         EXISTS (SELECT 1 FROM headwater.checkpoint_runs WHERE thread = t.num),
         ARRAY (SELECT a.hash FROM headwater.attachment_links l
                JOIN headwater.attachments a ON a.owner = l.owner AND a.path = l.path
@@ -125,7 +130,16 @@ impl PostgresClient {
         self.check_threads(report).await?;
         self.check_orphaned_rows(report).await?;
         self.check_rows_of_threads(report).await?;
-        self.check_file_rows(report).await
+        self.check_file_rows(report).await?;
+        self.check_objects(report).await
+    }
+
+    async fn check_objects(&self, report: &mut VerifyReport) -> Result<(), ReadError> {
+        let Some(segments) = &self.segments else { return Ok(()) };
+        for name in segments.find_orphans(&self.pool).await? {
+            report.add_problem(format!("the archive has an object that nobody refers to: {name}"));
+        }
+        Ok(())
     }
 
     async fn check_orphaned_rows(&self, report: &mut VerifyReport) -> Result<(), ReadError> {
@@ -192,7 +206,7 @@ impl PostgresClient {
             for row in threads {
                 last = column(&row, 0)?;
                 let snapshot = Snapshot::begin(&self.pool).await?;
-                check_thread(&snapshot, last, report).await?;
+                self.check_thread(&snapshot, last, report).await?;
                 snapshot.end().await;
             }
         }
@@ -305,42 +319,84 @@ impl StoredThread {
     }
 }
 
-async fn check_thread(snapshot: &Snapshot, num: i64, report: &mut VerifyReport) -> Result<(), ReadError> {
-    let params = [(&num as _, Type::INT8)];
-    let rows = snapshot.query(SELECT_THREAD, &params).await?;
-    // A thread that was deleted after it was listed is not part of the snapshot.
-    let Some(row) = rows.first() else { return Ok(()) };
-    let (thread, owner) = (ThreadId::from(column::<&str>(row, 0)?), UserId::from(column::<&str>(row, 1)?));
-    let stored = StoredThread::decode(row)?;
-    let blobs: Vec<String> = column(row, 10)?;
-    let mut audit = ThreadAudit::new(&thread, Some(blobs.into_iter().collect()), report);
-    while audit.last_seq() < stored.head {
-        let (range, limit) = (audit.last_seq()..stored.head, PageLimit::WIDE);
-        let rows =
-            snapshot.query(records::SELECT_PAGE, &PageQuery::new((&owner, &thread), &range, limit).params()).await?;
-        match records::decode_page(&rows, &thread, range) {
-            Ok(page) => page.records.iter().for_each(|record| audit.check_record(record)),
-            Err(error @ StoreError::Corrupt { .. }) => {
-                report.add_problem(error.to_string());
-                return Ok(());
+impl PostgresClient {
+    async fn check_thread(&self, snapshot: &Snapshot, num: i64, report: &mut VerifyReport) -> Result<(), ReadError> {
+        let params = [(&num as _, Type::INT8)];
+        let rows = snapshot.query(SELECT_THREAD, &params).await?;
+        // A thread that was deleted after it was listed is not part of the snapshot.
+        let Some(row) = rows.first() else { return Ok(()) };
+        let (thread, owner) = (ThreadId::from(column::<&str>(row, 0)?), UserId::from(column::<&str>(row, 1)?));
+        let stored = StoredThread::decode(row)?;
+        let blobs: Vec<String> = column(row, 10)?;
+        let mut audit = ThreadAudit::new(&thread, Some(blobs.into_iter().collect()), report);
+        while audit.last_seq() < stored.head {
+            match self.read_page(snapshot, (&owner, &thread), audit.last_seq()..stored.head).await? {
+                PageCheck::Records(records) => records.iter().for_each(|record| audit.check_record(record)),
+                PageCheck::Damaged(problem) => {
+                    report.add_problem(problem);
+                    return Ok(());
+                }
+                PageCheck::Deleted => return Ok(()),
             }
+        }
+        audit.finish_records();
+        stored.check(&mut audit);
+        let check_run = |row: &Row| {
+            let seq = |index: usize| opt_u64_column(row, index).map(|seq| seq.map(Seq));
+            audit.check_run_row(&StoredRun {
+                id: TaskId::from(column::<&str>(row, 0)?),
+                status: column(row, 1)?,
+                first: seq(2)?,
+                last: seq(3)?,
+                has_ended: column(row, 4)?,
+            });
+            Ok(())
+        };
+        snapshot.for_each_row(SELECT_RUNS, &params, check_run).await
+    }
+
+    async fn read_page(
+        &self,
+        snapshot: &Snapshot,
+        (owner, thread): (&UserId, &ThreadId),
+        range: Range<Seq>,
+    ) -> Result<PageCheck, ReadError> {
+        let (limit, first) = (PageLimit::WIDE, range.start.next());
+        let query = PageQuery::new((owner, thread), &range, limit);
+        let rows = snapshot.query(records::SELECT_PAGE, &query.params()).await?;
+        let segment = match records::decode_page(&rows, thread, range.clone()) {
+            Ok(StoredPage::Records(page)) => return Ok(PageCheck::Records(page.records)),
+            Ok(StoredPage::Archived { segment, .. }) => segment,
+            Err(error @ StoreError::Corrupt { .. }) => return Ok(PageCheck::Damaged(error.to_string())),
             Err(error) => return Err(error.into()),
+        };
+        let error = match self.log_reader().read_segment(thread, &segment, range, limit).await {
+            Ok(records) => return Ok(PageCheck::Records(records)),
+            Err(error) => error,
+        };
+        if error == SegmentError::Missing {
+            // The object may be gone because the thread is, which the snapshot does not tell.
+            let sql = "SELECT 1 FROM headwater.threads WHERE id = $1";
+            if self.pool.query_opt(sql, &[(&thread.as_str(), Type::TEXT)]).await?.is_none() {
+                return Ok(PageCheck::Deleted);
+            }
+        }
+        let what = if error == SegmentError::Missing { "is missing" } else { "is damaged" };
+        match error.into_store_error(thread, first) {
+            error @ StoreError::Corrupt { .. } => {
+                Ok(PageCheck::Damaged(format!("{error} (the object {} {what})", segment.object)))
+            }
+            error => Err(error.into()),
         }
     }
-    audit.finish_records();
-    stored.check(&mut audit);
-    let check_run = |row: &Row| {
-        let seq = |index: usize| opt_u64_column(row, index).map(|seq| seq.map(Seq));
-        audit.check_run_row(&StoredRun {
-            id: TaskId::from(column::<&str>(row, 0)?),
-            status: column(row, 1)?,
-            first: seq(2)?,
-            last: seq(3)?,
-            has_ended: column(row, 4)?,
-        });
-        Ok(())
-    };
-    snapshot.for_each_row(SELECT_RUNS, &params, check_run).await
+}
+
+/// The next records of a thread.
+enum PageCheck {
+    Records(Vec<Record>),
+    Damaged(String),
+    /// The thread was deleted meanwhile.
+    Deleted,
 }
 
 impl Snapshot {

@@ -8,7 +8,7 @@
 //!   format u8 · checksum u32 · unpacked length u32 · lz4( records u32 · record as in a block )*
 //! ```
 
-use super::record_blocks::{COMPRESSION_RATIO_MAX, decode_record, encode_record, read_array, split_bytes};
+use crate::block_coding::{COMPRESSION_RATIO_MAX, decode_record, encode_record, read_array, split_bytes};
 use bytes::Bytes;
 use model::condense::CondenseRecords;
 use model::record::Record;

@@ -3,20 +3,19 @@
 //! A run becomes one or more blocks of about [`BLOCK_BYTES`], so that reading a page decompresses one block. Once a
 //! block is committed, nothing reads its rows in `records`, and `dead_rows` schedules their deletion. Packing copies
 //! checksums without checking them; readers verify them. `condensed_blocks` has a short form of blocks.
-//!
-//! ```text
-//!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
-//! ```
 
 use super::condensed_blocks::BlockToCondense;
 use super::log_size::{self, LogSizeCount};
 use super::record_index::{IndexUpdate, PackRequest, PackScope, RecordIndex};
 use super::record_row;
+use crate::block_coding::{
+    RecordColumns, compress_block, decode_record, decompress_block, read_block_length, record_bytes_in_block,
+};
 use bytes::Bytes;
 use model::TaskId;
 use model::condense::CondenseRecords;
-use model::record::{Record, RecordHeader};
-use model::seq::{Epoch, Millis, Seq};
+use model::record::Record;
+use model::seq::Seq;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::VecDeque;
 
@@ -28,12 +27,6 @@ pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
 pub(crate) const BLOCKS_PER_STEP_MAX: usize = 64;
 /// Maximum number of records per block.
 const BLOCK_RECORDS_MAX: usize = 4096;
-
-const BLOCK_FORMAT: u8 = 1;
-const BLOCK_HEADER_BYTES: usize = 5;
-const RECORD_HEADER_BYTES: usize = 30;
-/// The limit of LZ4. A larger "unpacked length" is damage and must not cause an allocation.
-pub(crate) const COMPRESSION_RATIO_MAX: usize = 256;
 
 pub(crate) struct RecordBlock {
     pub(crate) first: u64,
@@ -79,9 +72,8 @@ impl RecordBlock {
         while let Some(row) = rows.next()? {
             let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
             let (first, last, head): (u64, u64, Vec<u8>) = (number(0)?, number(1)?, row.get(2)?);
-            let length = head.get(1..BLOCK_HEADER_BYTES).and_then(|length| length.try_into().ok());
-            let length = length.map_or(0, |length| u32::from_le_bytes(length) as usize);
-            let bytes = record_bytes(length, last.saturating_add(1).saturating_sub(first));
+            let length = read_block_length(&head).unwrap_or_default();
+            let bytes = record_bytes_in_block(length, last.saturating_add(1).saturating_sub(first));
             let (blocks, sum) = measured.map_or((0, 0), |before| (before.blocks, before.record_bytes));
             measured =
                 Some(MeasuredBlocks { last: Seq(last), blocks: blocks + 1, record_bytes: bytes.saturating_add(sum) });
@@ -91,13 +83,7 @@ impl RecordBlock {
 
     /// Decodes the records from `from` up to the first damaged one; `None` when there are none.
     pub(crate) fn unpack(&self, from: Seq, run: &TaskId) -> Option<Vec<Record>> {
-        let (head, packed) = self.data.split_at_checked(BLOCK_HEADER_BYTES)?;
-        let (format, length) = head.split_first()?;
-        let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
-        if *format != BLOCK_FORMAT || length > packed.len().saturating_mul(COMPRESSION_RATIO_MAX) {
-            return None;
-        }
-        let mut raw = Bytes::from(lz4_flex::block::decompress(packed, length).ok()?);
+        let mut raw = decompress_block(&self.data)?;
         let mut records = Vec::new();
         for seq in self.first..=self.last {
             let Some(record) = decode_record(&mut raw, Seq(seq), run) else { break };
@@ -109,81 +95,9 @@ impl RecordBlock {
     }
 }
 
-/// Splits the next record off the unpacked bytes.
-pub(crate) fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
-    let place = split_bytes(raw, RECORD_HEADER_BYTES)?;
-    let mut place = &place[..];
-    let at = u64::from_le_bytes(read_array(&mut place)?);
-    let epoch = Epoch(u64::from_le_bytes(read_array(&mut place)?));
-    let v = u16::from_le_bytes(read_array(&mut place)?);
-    let check = u32::from_le_bytes(read_array(&mut place)?);
-    let public = u32::from_le_bytes(read_array(&mut place)?) as usize;
-    let private = u32::from_le_bytes(read_array(&mut place)?) as usize;
-    let public = split_bytes(raw, public)?;
-    let private = split_bytes(raw, private)?;
-    Some(Record::from_stored(
-        RecordHeader { seq, at, run: run.clone(), epoch, format: v, checksum: check },
-        public,
-        private,
-    ))
-}
-
-pub(crate) fn split_bytes(raw: &mut Bytes, bytes: usize) -> Option<Bytes> {
-    (bytes <= raw.len()).then(|| raw.split_to(bytes))
-}
-
-pub(crate) fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (number, rest) = bytes.split_first_chunk::<N>()?;
-    *bytes = rest;
-    Some(*number)
-}
-
-/// Appends a record as it is in a block.
-pub(crate) fn encode_record(raw: &mut Vec<u8>, record: &Record) {
-    let columns = RecordColumns {
-        at: record.at,
-        epoch: record.epoch,
-        format: record.format,
-        checksum: record.checksum,
-        public: &record.public,
-        private: &record.private,
-    };
-    columns.encode(raw);
-}
-
-struct RecordColumns<'a> {
-    at: Millis,
-    epoch: Epoch,
-    format: u16,
-    checksum: u32,
-    public: &'a [u8],
-    private: &'a [u8],
-}
-
-impl<'a> RecordColumns<'a> {
-    fn read(row: &'a record_row::RecordRow<'_>) -> rusqlite::Result<Self> {
-        let (at, epoch, format, checksum) = (row.at()?, row.epoch()?, row.v()?, row.checksum()?);
-        Ok(Self { at, epoch, format, checksum, public: row.public()?, private: row.private()? })
-    }
-
-    fn encode(&self, raw: &mut Vec<u8>) {
-        let length = |half: &[u8]| u32::try_from(half.len()).unwrap_or(u32::MAX).to_le_bytes();
-        raw.extend_from_slice(&self.at.to_le_bytes());
-        raw.extend_from_slice(&self.epoch.0.to_le_bytes());
-        raw.extend_from_slice(&self.format.to_le_bytes());
-        raw.extend_from_slice(&self.checksum.to_le_bytes());
-        raw.extend_from_slice(&length(self.public));
-        raw.extend_from_slice(&length(self.private));
-        raw.extend_from_slice(self.public);
-        raw.extend_from_slice(self.private);
-    }
-}
-
-fn compress_block(raw: &[u8]) -> Vec<u8> {
-    let mut data = vec![BLOCK_FORMAT];
-    data.extend_from_slice(&u32::try_from(raw.len()).unwrap_or(u32::MAX).to_le_bytes());
-    data.extend_from_slice(&lz4_flex::block::compress(raw));
-    data
+fn read_columns<'a>(row: &'a record_row::RecordRow<'_>) -> rusqlite::Result<RecordColumns<'a>> {
+    let (at, epoch, format, checksum) = (row.at()?, row.epoch()?, row.v()?, row.checksum()?);
+    Ok(RecordColumns { at, epoch, format, checksum, public: row.public()?, private: row.private()? })
 }
 
 /// What packing needs beside the connection.
@@ -251,11 +165,6 @@ struct WrittenBlock {
     record_bytes: u64,
 }
 
-/// The size of the records in an uncompressed block.
-fn record_bytes(raw_bytes: usize, records: u64) -> u64 {
-    (raw_bytes as u64).saturating_sub(records.saturating_mul(RECORD_HEADER_BYTES as u64))
-}
-
 /// Packs the oldest records of a request into a block.
 fn pack_block(
     conn: &Connection,
@@ -278,7 +187,7 @@ fn pack_block(
             if !fits || raw.len() >= BLOCK_BYTES || *owner.get_or_insert(row.run_num()?) != row.run_num()? {
                 break 'extents;
             }
-            RecordColumns::read(&row)?.encode(&mut raw);
+            read_columns(&row)?.encode(&mut raw);
             next += 1;
         }
         if next != extent.end_seq() {
@@ -292,7 +201,7 @@ fn pack_block(
     let last = next - 1;
     let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
     insert.execute((plan.num, first.cast_signed(), last.cast_signed(), run, compress_block(&raw)))?;
-    let (raw_bytes, record_bytes) = (raw.len(), record_bytes(raw.len(), next - first));
+    let (raw_bytes, record_bytes) = (raw.len(), record_bytes_in_block(raw.len(), next - first));
     if let Some(condense) = context.condense {
         let (thread, raw) = (&request.thread, Bytes::from(raw));
         BlockToCondense { thread, thread_num: plan.num, run, first, last, raw }.write(conn, condense)?;
@@ -303,6 +212,7 @@ fn pack_block(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block_coding::BLOCK_FORMAT;
 
     fn block(raw: &[u8], last: u64) -> RecordBlock {
         RecordBlock { first: 1, last, run: 1, data: compress_block(raw) }

@@ -1,5 +1,6 @@
 //! File rows: both backends agree, restarts clean up, and `verify` detects inconsistencies.
 
+use memory_store::MemoryStore;
 use model::blob;
 use model::content::{ContentPart, ImageBlock, ImageUrl};
 use model::event::{Event, ImageEvent, InputAdded, InputMessage, TaggedImageBlock};
@@ -13,7 +14,7 @@ use model::{ItemId, ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
 use rusqlite::Connection;
 use std::path::Path;
-use store::{MemoryStore, SqliteOptions, SqliteStore, StoredFiles, list_stored_files, verify_data_folder};
+use store::{SqliteOptions, SqliteStore, StoredFiles, list_stored_files, verify_data_folder};
 use store_conformance::attachments::nth_attachment;
 use store_conformance::blobs::{nth_blob, nth_hash};
 use store_conformance::fixtures::{LogWriter, note_event, nth_checkpoint, nth_thread, other_user, test_user};

@@ -1,7 +1,8 @@
 //! The conformance suite, on both backends.
 
+use memory_store::MemoryStore;
 use model_testing::test_seeds;
-use store::{MemoryStore, SqliteOptions, SqliteStore};
+use store::{SqliteOptions, SqliteStore};
 use store_conformance::random_walk::RandomWalk;
 
 fn sqlite() -> (SqliteStore, tempfile::TempDir) {
@@ -10,7 +11,7 @@ fn sqlite() -> (SqliteStore, tempfile::TempDir) {
 }
 
 mod memory {
-    store_conformance::conformance!((store::MemoryStore::new(), ()));
+    store_conformance::conformance!((memory_store::MemoryStore::new(), ()));
 }
 
 mod sqlite {

@@ -1,11 +1,12 @@
 //! How much a user's log holds: exact after crashes, and for folders that are older than the counters.
 
+use memory_store::MemoryStore;
 use model::UserId;
 use model::ports::Threads as _;
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use store::{MemoryStore, SqliteOptions, SqliteStore};
+use store::{SqliteOptions, SqliteStore};
 use store_conformance::fixtures::{LogWriter, nth_run, other_user, test_user};
 use store_conformance::log_quota::a_full_log_accepts_answers_and_nothing_new;
 use store_conformance::random_walk::RandomWalk;

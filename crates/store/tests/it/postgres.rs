@@ -1,5 +1,6 @@
 //! The PostgreSQL store on a real server: the conformance suite, restarts, and agreement with the reference store.
 
+mod archive;
 mod damage;
 mod full_disk;
 mod leases;

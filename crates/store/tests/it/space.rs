@@ -1,5 +1,6 @@
 //! A full disk: the law on both backends, and a real file system of a few megabytes.
 
+use memory_store::MemoryStore;
 use model::ports::{
     AppendOutcome, InboxWriter as _, Journal as _, SpaceWatch as _, StorageSpace, StoreError, SubmitError,
     ThreadWriter as _, Threads as _,
@@ -12,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use store::{DiskSpace, DiskSpaceProbe, MemoryStore, SqliteOptions, SqliteStore, StoreOpenError, verify_data_folder};
+use store::{DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StoreOpenError, verify_data_folder};
 use store_conformance::fixtures::{
     LogWriter, new_thread_submission, nth_run, nth_thread, start_command, test_node, test_user,
 };

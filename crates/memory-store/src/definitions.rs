@@ -1,6 +1,6 @@
 //! Definitions by digest.
 
-use super::MemoryStore;
+use crate::MemoryStore;
 use async_trait::async_trait;
 use model::ports::{DefinitionStore, DefinitionWriter, StoreResult};
 

@@ -1,7 +1,6 @@
 //! Inboxes and runs.
 
-use super::{MemoryStore, MemoryTables, MemoryThread, run_of_start};
-use crate::validation;
+use crate::{MemoryStore, MemoryTables, MemoryThread, run_of_start};
 use async_trait::async_trait;
 use model::command::Command;
 use model::ports::{
@@ -11,6 +10,7 @@ use model::ports::{
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
+use store::validation;
 
 #[async_trait]
 impl Inbox for MemoryStore {

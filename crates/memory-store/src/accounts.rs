@@ -1,11 +1,11 @@
 //! Access keys and daily spending.
 
-use super::MemoryStore;
-use crate::validation;
+use crate::MemoryStore;
 use async_trait::async_trait;
 use model::UserId;
 use model::ports::{AccessKeyRow, Accounts, Day, Spend, StoreResult, UsageLedger};
 use model::seq::Millis;
+use store::validation;
 
 #[async_trait]
 impl Accounts for MemoryStore {

@@ -1,6 +1,6 @@
 //! Threads and their aliases.
 
-use super::{MemoryStore, MemoryTables, MemoryThread};
+use crate::{MemoryStore, MemoryTables, MemoryThread};
 use async_trait::async_trait;
 use model::ports::{
     AliasData, AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreResult, ThreadRow, ThreadWriter,

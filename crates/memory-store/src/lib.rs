@@ -1,4 +1,5 @@
-//! The in-memory store, with the outcomes, order and errors of [`crate::sqlite`]. One lock, never held across an await.
+//! The store in memory, for tests, with the outcomes, order and errors of [`store::SqliteStore`]. One lock, never held across an
+//! await.
 
 mod accounts;
 mod attachments;
@@ -9,8 +10,6 @@ mod retention;
 mod shares;
 mod threads;
 
-use crate::space_state::SpaceState;
-use crate::validation;
 use async_trait::async_trait;
 use model::command::Command;
 use model::condense::{CondenseRecords, condense_records};
@@ -25,6 +24,8 @@ use model::task::TaskStatus;
 use model::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::SpaceState;
+use store::validation;
 
 const INBOX_ROWS_MAX: usize = 1_000;
 

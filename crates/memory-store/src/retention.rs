@@ -1,6 +1,6 @@
 //! What is old enough to be deleted.
 
-use super::{AttachmentEntry, MemoryStore, MemoryTables, MemoryThread};
+use crate::{AttachmentEntry, MemoryStore, MemoryTables, MemoryThread};
 use async_trait::async_trait;
 use model::ports::{Retention, RetentionWriter, StoreResult};
 use model::seq::Millis;
