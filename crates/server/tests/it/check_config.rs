@@ -283,3 +283,25 @@ fn the_documentation_names_every_key() {
         }
     }
 }
+
+#[test]
+fn an_archive_has_a_place_of_its_own() {
+    let check_archive = |tables: &str| check(&format!("{AROUND}{tables}"));
+    for tables in [
+        "[database]\narchive = \"old\"\narchive_after_seconds = 0\n",
+        "[files]\nurl = \"s3://bucket/files\"\n[database]\narchive = \"s3://bucket/archive\"\n",
+    ] {
+        let (said, code) = check_archive(tables);
+        assert_eq!(code, 0, "{tables}: {said}");
+    }
+    for (tables, expected) in [
+        ("[files]\nurl = \"shared\"\n[database]\narchive = \"shared/old\"\n", "the files of users are there, too"),
+        ("[files]\nurl = \"s3://bucket\"\n[database]\narchive = \"s3://bucket/old\"\n", "the files of users are there"),
+        ("[database]\narchive = \"ftp://bucket\"\n", "is not known"),
+        ("[database]\narchive = \"old\"\narchive_after_seconds = 99999999\n", "out of range"),
+        ("[database]\narchive_after_seconds = 60\n", "has no effect without `archive`"),
+    ] {
+        let (said, _) = check_archive(tables);
+        assert!(said.contains("database.archive") && said.contains(expected), "{tables}: {said}");
+    }
+}

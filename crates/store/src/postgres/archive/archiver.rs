@@ -30,10 +30,11 @@ const SEGMENT_RECORDS_MAX: usize = 16_384;
 /// such as one that was not restarted yet with the setting, nothing is archived.
 const CLAIM_RUNS: &str = "
     WITH due AS (
-        SELECT num FROM headwater.runs
+        SELECT num FROM headwater.runs r
         WHERE ended_at IS NOT NULL AND first_seq IS NOT NULL AND NOT is_archived
           AND ended_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $1
           AND (archive_claim IS NULL OR archive_claim <= clock_timestamp())
+          AND EXISTS (SELECT 1 FROM headwater.threads WHERE num = r.thread)
           AND NOT EXISTS (SELECT 1 FROM headwater.nodes WHERE lease_until > clock_timestamp() AND NOT has_archive)
         ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED
     )
