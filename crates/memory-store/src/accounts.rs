@@ -3,9 +3,9 @@
 use crate::MemoryStore;
 use async_trait::async_trait;
 use model::UserId;
+use model::ports::validation;
 use model::ports::{AccessKeyRow, Accounts, Day, Spend, StoreResult, UsageLedger};
 use model::seq::Millis;
-use store::validation;
 
 #[async_trait]
 impl Accounts for MemoryStore {

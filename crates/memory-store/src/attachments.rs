@@ -2,11 +2,11 @@
 
 use crate::{AttachmentEntry, MemoryStore, MemoryTables};
 use async_trait::async_trait;
+use model::ports::validation;
 use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreError, StoreResult};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use std::collections::BTreeSet;
-use store::validation;
 
 #[async_trait]
 impl Attachments for MemoryStore {

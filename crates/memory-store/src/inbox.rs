@@ -3,6 +3,7 @@
 use crate::{MemoryStore, MemoryTables, MemoryThread, run_of_start};
 use async_trait::async_trait;
 use model::command::Command;
+use model::ports::validation;
 use model::ports::{
     ApprovalAnswer, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, Lease, ListPage, RunFilter, RunRow,
     ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError, Submitted, ThreadMode,
@@ -10,7 +11,6 @@ use model::ports::{
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
-use store::validation;
 
 #[async_trait]
 impl Inbox for MemoryStore {

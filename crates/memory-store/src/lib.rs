@@ -13,6 +13,7 @@ mod threads;
 use async_trait::async_trait;
 use model::command::Command;
 use model::condense::{CondenseRecords, condense_records};
+use model::ports::validation;
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
@@ -25,7 +26,6 @@ use model::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::SpaceState;
-use store::validation;
 
 const INBOX_ROWS_MAX: usize = 1_000;
 

@@ -3,11 +3,11 @@
 use crate::MemoryStore;
 use async_trait::async_trait;
 use model::command::ClientToolResult;
+use model::ports::validation;
 use model::ports::{ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreResult};
 use model::seq::Millis;
 use model::{ApprovalKey, ThreadId, UserId};
 use std::cmp::Reverse;
-use store::validation;
 
 #[async_trait]
 impl PendingQuestions for MemoryStore {

@@ -2,10 +2,10 @@
 
 use crate::MemoryStore;
 use async_trait::async_trait;
+use model::ports::validation;
 use model::ports::{ShareRow, ShareWriter, StoreError, StoreResult, ThreadShares};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
-use store::validation;
 
 #[async_trait]
 impl ThreadShares for MemoryStore {

@@ -6,6 +6,7 @@ use crate::config::HttpLimits;
 use crate::credential_sync::CredentialSync;
 use crate::origin_policy::OriginPolicy;
 use crate::problem::Problem;
+use crate::storage_backend::StorageBackend;
 use crate::tickets::TicketTable;
 use gateway::Gateway;
 use gateway::request_limits::RequestLimits;
@@ -14,7 +15,6 @@ use gateway::stream_start::StreamEnd;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::StorageBackend;
 
 pub(crate) type App = Arc<AppInner>;
 

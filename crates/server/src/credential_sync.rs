@@ -4,12 +4,12 @@
 //! created a moment ago on another node: before it is refused, the tables are read again.
 
 use crate::api_keys::ApiKeys;
+use crate::storage_backend::StorageBackend;
 use gateway::Gateway;
 use gateway::shares::Shares;
 use model::ports::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
-use store::StorageBackend;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

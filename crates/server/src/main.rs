@@ -31,6 +31,7 @@ mod shutdown;
 mod sse;
 mod stateless;
 mod storage;
+mod storage_backend;
 mod stream_request;
 mod tickets;
 mod viewer_routes;

@@ -2,6 +2,7 @@
 
 use crate::archive::{location_identity, open_archive};
 use crate::config::{ArchiveConfig, Config, DatabaseConfig};
+use crate::storage_backend::StorageBackend;
 use anyhow::Context as _;
 use engine::SystemClock;
 use files::{StorageLocation, UrlSigner, read_or_create_folder_id};
@@ -12,10 +13,7 @@ use model::NodeId;
 use model::ports::{Clock, Cluster, RecoveryAttempts, SingleNode};
 use std::path::Path;
 use std::sync::Arc;
-use store::{
-    ArchiveOptions, NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore,
-    StorageBackend,
-};
+use store::{ArchiveOptions, NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore};
 
 /// The key of signed URLs: a file of the folder, or a secret of the database.
 pub(crate) const SIGNING_KEY_FILE: &str = "files.key";

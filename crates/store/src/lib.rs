@@ -2,7 +2,6 @@
 //!
 //! - [`sqlite`]: one folder, one process, one writer thread that commits for all threads at once.
 //! - [`postgres`]: one database, any number of nodes.
-//! - [`validation`]: the rules that every store shares, also the one in memory that tests use (crate `memory-store`).
 //! - `block_coding`: compressed blocks of records, which SQLite keeps in its file and PostgreSQL in an archive.
 //! - [`mod@compact`]: `headwater compact`, which rewrites a database without its free space.
 //! - [`postgres::import`]: `headwater import`, which copies a folder into a database.
@@ -19,8 +18,6 @@ mod node_folder;
 pub mod postgres;
 mod space_state;
 pub mod sqlite;
-mod storage_backend;
-pub mod validation;
 pub mod verify;
 
 pub use compact::{CompactError, CompactReport, compact_data_folder};
@@ -36,5 +33,4 @@ pub use sqlite::{
     DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StorageUse, StoreOpenError, WriterStats, find_logged_run,
     has_sqlite_database,
 };
-pub use storage_backend::StorageBackend;
 pub use verify::{StoredFiles, VerifyReport, list_stored_files, verify_data_folder};

@@ -59,11 +59,11 @@ pub use tickets::StoredTicket;
 
 use crate::space_state::SpaceState;
 use crate::sqlite::WriterStats;
-use crate::validation;
 use archive::Archiver;
 use async_trait::async_trait;
 use connection::{OpenTransaction, u64_column};
 use model::condense::{CondenseRecords, condense_records};
+use model::ports::validation;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryWriter, Journal, Lease, OnCommit, PageLimit,
     RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,

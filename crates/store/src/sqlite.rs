@@ -69,12 +69,12 @@ pub(crate) use schema::{
 };
 
 use crate::space_state::SpaceState;
-use crate::validation;
 use async_trait::async_trait;
 use disk_reserve::DiskReserve;
 use free_pages::FreePages;
 use log_size::LogSizeCount;
 use model::condense::{CondenseRecords, condense_records};
+use model::ports::validation;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, OnCommit,
     PageLimit, RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,

@@ -20,6 +20,7 @@ mod retention;
 mod shares;
 mod space;
 mod threads;
+pub mod validation;
 
 pub use accounts::*;
 pub use aliases::*;

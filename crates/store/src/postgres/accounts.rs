@@ -3,10 +3,10 @@
 use super::PostgresStore;
 use super::connection::{Params, column, opt_u64_column, u64_column};
 use super::pool::DatabasePool;
-use crate::validation;
 use async_trait::async_trait;
 use model::UserId;
 use model::limits::CostMicros;
+use model::ports::validation;
 use model::ports::{AccessKeyRow, Accounts, Day, Spend, StoreResult, UsageLedger};
 use model::seq::Millis;
 use model::usage::Usage;

@@ -11,9 +11,9 @@
 
 use super::connection::{BEGIN, is_disconnect};
 use super::group_write::{GroupWrite, insert_new_runs};
-use crate::validation;
 use foldhash::{HashMap, HashSet};
 use futures_util::future::{join, join_all};
+use model::ports::validation;
 use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, DirectoryChange};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;

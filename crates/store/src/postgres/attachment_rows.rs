@@ -4,8 +4,8 @@
 //! concurrency. It precedes the lock of a thread. The lock of a row would need a row, for which a full disk has no room.
 
 use super::connection::{OpenTransaction, Params, bytes_text_column, column, opt_u64_column, u64_column};
-use crate::validation;
 use futures_util::future::try_join;
+use model::ports::validation;
 use model::ports::{AttachmentOutcome, AttachmentRow, StoreResult};
 use model::{ThreadId, UserId};
 use tokio_postgres::Row;

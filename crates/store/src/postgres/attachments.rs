@@ -3,8 +3,8 @@
 use super::PostgresStore;
 use super::attachment_rows::{self, SELECT, attachment_row, find_attachment, find_blob, insert_link, owner_and_path};
 use super::connection::{OpenTransaction, Params, u64_column};
-use crate::validation;
 use async_trait::async_trait;
+use model::ports::validation;
 use model::ports::{AttachmentOutcome, AttachmentRow, AttachmentWriter, Attachments, StoreResult};
 use model::seq::Millis;
 use model::{ThreadId, UserId};

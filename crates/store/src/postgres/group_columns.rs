@@ -1,8 +1,8 @@
 //! The columns of the rows that a group writes: a statement takes an array per column.
 
 use super::append_group::OwnedParams;
-use crate::validation;
 use foldhash::HashMap;
+use model::ports::validation;
 use model::ports::{AppendBatch, ApprovalAnswer, ApprovalRow, Checkpoint, Day, DirectoryChange, Spend};
 use model::record::Record;
 use model::seq::Millis;

@@ -5,8 +5,8 @@ use super::group_columns::{
     AnswerColumns, ApprovalColumns, CheckpointColumns, NewRunColumns, RecordColumns, RunColumns, SpendColumns,
     ThreadColumns,
 };
-use crate::validation;
 use foldhash::HashMap;
+use model::ports::validation;
 use model::ports::{ApprovalAnswer, ApprovalRow, Day, DirectoryChange, Spend};
 use model::seq::Millis;
 use model::{ApprovalKey, NodeId, TaskId, UserId};

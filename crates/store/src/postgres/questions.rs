@@ -2,9 +2,9 @@
 
 use super::PostgresStore;
 use super::connection::{OpenTransaction, Params, column, json_column, limit_param, to_json, u64_column};
-use crate::validation;
 use async_trait::async_trait;
 use model::command::ClientToolResult;
+use model::ports::validation;
 use model::ports::{ApprovalAnswer, ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreResult};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use tokio_postgres::Row;

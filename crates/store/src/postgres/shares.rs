@@ -2,8 +2,8 @@
 
 use super::PostgresStore;
 use super::connection::{OpenTransaction, Params, column, opt_u64_column, u64_column};
-use crate::validation;
 use async_trait::async_trait;
+use model::ports::validation;
 use model::ports::{ShareRow, ShareWriter, StoreError, StoreResult, ThreadShares};
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};

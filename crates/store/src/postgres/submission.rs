@@ -2,8 +2,8 @@
 
 use super::connection::{OpenTransaction, Params, column, to_json, u64_column};
 use super::{PostgresStore, inbox, questions, threads};
-use crate::validation;
 use model::command::{ClientToolResult, Command};
+use model::ports::validation;
 use model::ports::{
     ApprovalAnswer, IdempotencyKey, Lease, StoreError, StoreResult, Submission, SubmitError, Submitted, ThreadMode,
 };

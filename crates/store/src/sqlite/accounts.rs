@@ -2,9 +2,9 @@
 
 use super::SqliteStore;
 use super::columns::{get_opt_u64, get_text, get_u64};
-use crate::validation;
 use async_trait::async_trait;
 use model::UserId;
+use model::ports::validation;
 use model::ports::{AccessKeyRow, Accounts, StoreError, StoreResult};
 use model::seq::Millis;
 use rusqlite::{Connection, Row};

@@ -4,9 +4,9 @@ use super::columns::{from_json_column, get_opt_u64, get_text, get_u64, to_json_c
 use super::transaction::{INSERT_QUEUED_RUN, WriteTransaction};
 use super::write_task::TaskCost;
 use super::{SqliteStore, checkpoints, client_results, log_size, page, questions, record_row};
-use crate::validation;
 use async_trait::async_trait;
 use model::command::{ClientToolResult, Command};
+use model::ports::validation;
 use model::ports::{
     ApprovalAnswer, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
     ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError, Submitted, ThreadMode,

@@ -4,9 +4,9 @@
 
 use super::columns::{from_json_column, get_text, get_u64, page_bounds, to_json_column};
 use super::{SqliteStore, client_results, page};
-use crate::validation;
 use async_trait::async_trait;
 use model::command::ClientToolResult;
+use model::ports::validation;
 use model::ports::{
     AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalFilter, ApprovalRow, DirectoryChange, ListPage,
     PendingQuestions, StoreResult, Submission, SubmitError, Submitted,

@@ -4,16 +4,16 @@
 //! before it is queued), [`check_epoch`] (lease and head), then [`next_run_status`] for every change of a run. Every
 //! run in [`runs_in_batch`] must then belong to the thread. [`closed_approval_result`] checks submitted decisions.
 
-use model::command::{AnswerBody, AnswerCommand, CancelCause, CancelCommand, ClientToolResult, Command};
-use model::defects::Defect;
-use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
-use model::ports::{
+use crate::command::{AnswerBody, AnswerCommand, CancelCause, CancelCommand, ClientToolResult, Command};
+use crate::defects::Defect;
+use crate::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
+use crate::ports::{
     AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, StoreError, Submission, SubmitError,
     Submitted,
 };
-use model::seq::{Epoch, Millis};
-use model::task::TaskStatus;
-use model::{ApprovalKey, Seq, TaskId};
+use crate::seq::{Epoch, Millis};
+use crate::task::TaskStatus;
+use crate::{ApprovalKey, Seq, TaskId};
 use sha2::{Digest as _, Sha256};
 
 /// The reason for rejecting a batch for a missing thread or another owner's.

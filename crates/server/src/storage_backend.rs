@@ -1,13 +1,12 @@
 //! What a server needs of a store, whichever it is.
 
-use crate::postgres::{ArchiveStats, PostgresStore};
-use crate::sqlite::{SqliteStore, StorageUse, WriterStats};
 use async_trait::async_trait;
 use model::ports::{Accounts, Directory, DirectoryWriter, Journal, StoreResult};
+use store::{ArchiveStats, PostgresStore, SqliteStore, StorageUse, WriterStats};
 
 /// A store with all its ports.
 #[async_trait]
-pub trait StorageBackend: Journal + Directory + DirectoryWriter + Accounts {
+pub(crate) trait StorageBackend: Journal + Directory + DirectoryWriter + Accounts {
     /// Counts since the store was opened.
     fn stats(&self) -> WriterStats;
 
