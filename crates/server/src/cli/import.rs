@@ -27,7 +27,7 @@ pub(crate) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let DataDirArgs { config, data_dir, database } = args.folder;
     let source = config.find()?;
     let StorageConfig { data_dir, database, files, .. } =
-        config::load_storage_config(&source, data_dir, database.database_url)?;
+        config::load_storage_config(&source, data_dir.path, database.database_url)?;
     announce_config(&source);
     let Some(database) = database else {
         bail!("no database to import into: name it with --database-url, or in [database] of the config file");

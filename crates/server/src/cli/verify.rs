@@ -212,11 +212,11 @@ impl VerifyTarget {
             true => Ok(()),
             false => bail!("the data folder {} does not exist", dir.display()),
         };
-        let is_folder = data_dir.is_some() && database.database_url.is_none();
-        data_dir.as_deref().filter(|_| is_folder).map_or(Ok(()), check_exists)?;
+        let is_folder = data_dir.is_flag && database.database_url.is_none();
+        data_dir.path.as_deref().filter(|_| is_folder).map_or(Ok(()), check_exists)?;
         let source = config.find()?;
         let StorageConfig { data_dir, database, files, .. } =
-            config::load_storage_config(&source, data_dir, database.database_url)?;
+            config::load_storage_config(&source, data_dir.path, database.database_url)?;
         announce_config(&source);
         let location = files.location.unwrap_or_else(|| default_location(&data_dir));
         let data = match database.filter(|_| !is_folder) {

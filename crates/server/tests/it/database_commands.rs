@@ -65,7 +65,8 @@ fn keys_are_managed_in_the_database_itself() {
     assert_eq!(database.execute("SELECT count(*) FROM headwater.nodes").trim(), "0", "a command is no node");
 }
 
-/// The variable counts like the flag, a folder on the command line precedes the config, and the flag precedes the folder.
+/// The variable of the database counts like its flag, a folder on the command line precedes the config, and the flag of the
+/// database precedes the folder.
 #[test]
 fn the_command_line_says_where_the_data_is() {
     let (database, dir) = (TestDatabase::create(), tempfile::tempdir().unwrap());
@@ -80,10 +81,16 @@ fn the_command_line_says_where_the_data_is() {
     create("flagged", &["--data-dir", "data", "--database-url", &database.url()], "MY_DATABASE");
     create("from-variable", &["--data-dir", "data"], "HEADWATER_DATABASE_URL");
     assert!(!dir.path().join("data").exists());
+    // An image sets the variable of the folder for its server, whose data is in the database of its config.
+    let mut in_image = headwater_command(dir.path());
+    in_image.args(["keys", "create", "--user", "in-image"]).env("MY_DATABASE", database.url());
+    let in_image = in_image.env("HEADWATER_DATA_DIR", dir.path().join("data")).output().unwrap();
+    assert!(in_image.status.success(), "{in_image:?}");
+    assert!(!dir.path().join("data").exists());
     create("in-folder", &["--data-dir", "data"], "MY_DATABASE");
     assert!(dir.path().join("data/headwater.db").exists());
     let users = "SELECT string_agg(owner, ' ' ORDER BY owner) FROM headwater.access_keys";
-    assert_eq!(database.execute(users).trim(), "configured flagged from-variable");
+    assert_eq!(database.execute(users).trim(), "configured flagged from-variable in-image");
 
     database.execute("INSERT INTO headwater.checkpoint_runs VALUES (99, 0, '{}')");
     let verify = |args: &[&str]| {
