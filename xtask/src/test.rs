@@ -266,7 +266,7 @@ fn summary(rows: &[StepRow], sum: &TestCounts, failed: Option<&str>) -> String {
             Some(took) if failed == Some(row.name) => ("FAILED", format_seconds(took)),
             Some(took) => ("passed", format_seconds(took)),
         };
-        let _ = writeln!(text, "{}", format!("{:<10}{word:<9}{took:>9}", row.name).trim_end());
+        let _ = writeln!(text, "{}", format!("{:<14}{word:<9}{took:>9}", row.name).trim_end());
     }
     let total = format_seconds(rows.iter().filter_map(|row| row.took).sum());
     let done = rows.iter().filter(|row| row.took.is_some() && failed != Some(row.name)).count();
@@ -308,9 +308,9 @@ mod tests {
         assert_eq!(
             summary(&rows([Some(1200), Some(300), Some(60_000)]), &sum, None),
             "SKIPPED power_cut: needs root\n\
-             fmt       passed       1.2 s\n\
-             tidy      passed       0.3 s\n\
-             test      passed      60.0 s\n\
+             fmt           passed       1.2 s\n\
+             tidy          passed       0.3 s\n\
+             test          passed      60.0 s\n\
              12 passed, 0 failed, 0 ignored, 1 skipped; 3 of 3 steps passed in 61.5 s\n"
         );
     }
@@ -318,8 +318,8 @@ mod tests {
     #[test]
     fn a_failed_run_names_the_failed_step() {
         let text = summary(&rows([Some(1000), Some(500), None]), &TestCounts::default(), Some("tidy"));
-        assert!(text.contains("tidy      FAILED"), "{text}");
-        assert!(text.contains("test      not run"), "{text}");
+        assert!(text.contains("tidy          FAILED"), "{text}");
+        assert!(text.contains("test          not run"), "{text}");
         let end = "FAILED at tidy: 0 passed, 0 failed, 0 ignored, 0 skipped; 1 of 3 steps passed in 1.5 s\n";
         assert!(text.ends_with(end), "{text}");
     }

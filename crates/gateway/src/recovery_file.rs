@@ -52,17 +52,17 @@ impl RecoveryFile {
 impl RecoveryAttempts for RecoveryFile {
     async fn load(&self) -> StoreResult<BTreeMap<ThreadId, u32>> {
         let file = self.clone();
-        spawn_blocking(move || file.load_blocking()).await.map_err(unavailable_error)
+        spawn_blocking(move || file.load_blocking()).await.map_err(|error| unavailable_error(&error))
     }
 
     async fn save(&self, attempts: &BTreeMap<ThreadId, u32>) -> StoreResult<()> {
         let (file, attempts) = (self.clone(), attempts.clone());
-        let saved = spawn_blocking(move || file.save_blocking(&attempts)).await.map_err(unavailable_error)?;
-        saved.map_err(unavailable_error)
+        let saved = spawn_blocking(move || file.save_blocking(&attempts)).await;
+        saved.map_err(|error| unavailable_error(&error))?.map_err(|error| unavailable_error(&error))
     }
 }
 
-fn unavailable_error(error: impl ToString) -> StoreError {
+fn unavailable_error(error: &impl ToString) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
