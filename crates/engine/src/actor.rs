@@ -29,7 +29,7 @@ pub(crate) enum ActorEnd {
 /// Runs terms until one ends without having to be repeated.
 pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<NewThread>) -> ActorEnd {
     let mut backoff = BACKOFF_MIN;
-    let (mut gives_up, mut panics) = (context.gives_up, 0);
+    let (mut gives_up, mut panics, mut has_run) = (context.gives_up, 0, false);
     loop {
         if !wait_for_space(context).await {
             return ActorEnd::Halted;
@@ -51,6 +51,15 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
                 retry_held_thread(context, until).await;
                 return ActorEnd::Idle;
             }
+            TermEnd::Deleted => {
+                context.mark_progress();
+                // Another node has deleted it while it ran here. A thread that never ran may still be created.
+                if has_run {
+                    context.shared.hub.close(&context.thread);
+                    context.shared.run_waiters.wake_thread(&context.thread);
+                }
+                return ActorEnd::Idle;
+            }
             TermEnd::Halted => return ActorEnd::Halted,
             TermEnd::Panicked => {
                 metrics::counter!("headwater_actor_panics_total").increment(1);
@@ -67,6 +76,7 @@ pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<Ne
                 tracing::warn!(thread = %context.thread, reason, "the thread is folded again");
             }
         }
+        has_run = true;
         metrics::counter!("headwater_terms_lost_total").increment(1);
         tokio::select! {
             () = tokio::time::sleep(backoff) => {}
@@ -132,7 +142,7 @@ async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>, gives_
             end
         }
         Ok(Err(end)) => end,
-        Err(StoreError::ThreadNotFound) => TermEnd::Idle,
+        Err(StoreError::ThreadNotFound) => TermEnd::Deleted,
         Err(error @ StoreError::Corrupt { .. }) => {
             tracing::error!(thread = %context.thread, %error, "the thread is parked");
             TermEnd::Parked

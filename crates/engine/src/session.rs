@@ -54,6 +54,8 @@ pub(crate) struct NewThread {
 pub(crate) enum TermEnd {
     /// Nothing is left to do, or nothing but to wait for people.
     Idle,
+    /// The thread does not exist, or does not any more.
+    Deleted,
     /// The thread must not be executed by this version.
     Parked,
     /// The process stops.

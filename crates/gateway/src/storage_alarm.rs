@@ -76,13 +76,21 @@ pub(crate) async fn reject_when_full(gateway: &Gateway, run: &TaskId) -> Rejecti
 impl Gateway {
     /// Why the server does not accept work although it runs.
     pub fn check_storage(&self) -> Result<(), Rejection> {
-        match self.engine.ports().journal.space() {
-            StorageSpace::Available => Ok(()),
-            StorageSpace::Full => {
-                let detail = "the disk of the data folder is full: new data is refused, reads and deletions work; delete \
-                              threads or other files on this disk, or enlarge it";
-                Err(Rejection::new(ErrorCode::StorageUnavailable, detail))
+        let ports = self.engine.ports();
+        let detail = match (ports.journal.space(), ports.cluster.is_shared()) {
+            (StorageSpace::Available, _) if ports.cluster.holds_leases() => return Ok(()),
+            (StorageSpace::Available, _) => {
+                "the database has not answered or not accepted a change for a while: what runs here may be taken over by other \
+                 nodes; see the log"
             }
-        }
+            (StorageSpace::Full, true) => {
+                "the disk of the database is full: new data is refused, reads and deletions work; delete threads, or enlarge it"
+            }
+            (StorageSpace::Full, false) => {
+                "the disk of the data folder is full: new data is refused, reads and deletions work; delete threads or other \
+                 files on this disk, or enlarge it"
+            }
+        };
+        Err(Rejection::new(ErrorCode::StorageUnavailable, detail))
     }
 }

@@ -131,7 +131,8 @@ async fn open_archive_options(config: ArchiveConfig) -> anyhow::Result<ArchiveOp
     Ok(ArchiveOptions::new(place, after))
 }
 
-/// Whether the files of the cluster are not where this node would store them. The first node decides where they are.
+/// Whether the files of the cluster are not where this node would store them. The first node decides where they are; a node that
+/// is alone may say that they were moved.
 async fn has_foreign_files(config: &Config, store: &PostgresStore) -> anyhow::Result<bool> {
     let location = config.files.location.clone().unwrap_or_else(|| default_location(&config.data_dir));
     let folder_id = match location.clone() {
@@ -145,11 +146,18 @@ async fn has_foreign_files(config: &Config, store: &PostgresStore) -> anyhow::Re
     };
     let place = location_identity(&location, folder_id.as_deref());
     let known = store.shared_secret(FILES_PLACE, place.as_bytes()).await.context("cannot read where files are")?;
-    let is_foreign = known != place.as_bytes();
+    let is_elsewhere = known != place.as_bytes();
+    let is_foreign = is_elsewhere && store.has_other_nodes();
+    if is_elsewhere && !is_foreign {
+        store.replace_shared_secret(FILES_PLACE, place.as_bytes()).await.context("cannot store where files are")?;
+        tracing::warn!(
+            "files are stored in another place than before: files that were stored until now have to be there, too"
+        );
+    }
     if is_foreign {
         tracing::error!(
             "this node does not store files: those of the other nodes are elsewhere; set [files] url to the same bucket or \
-             shared folder on every node"
+             shared folder on every node; to move the files, stop all nodes first"
         );
     } else if config.files.location.is_none() {
         tracing::warn!(

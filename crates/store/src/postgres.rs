@@ -225,6 +225,21 @@ impl PostgresStore {
         row.map_or_else(|| Ok(proposed.to_vec()), |row| connection::column(&row, 0))
     }
 
+    /// Replaces a secret that all nodes share.
+    ///
+    /// # Errors
+    /// When the database cannot be used.
+    pub async fn replace_shared_secret(&self, name: &str, value: &[u8]) -> StoreResult<()> {
+        let sql =
+            "INSERT INTO headwater.secrets VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        self.pool.execute(sql, &[(&name, Type::TEXT), (&value, Type::BYTEA)]).await.map(drop)
+    }
+
+    /// Whether other nodes were there when the lease of this one was renewed last.
+    pub fn has_other_nodes(&self) -> bool {
+        self.lease.state.has_other_nodes()
+    }
+
     /// The other nodes that have other agents than this one.
     ///
     /// # Errors

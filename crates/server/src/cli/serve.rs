@@ -106,15 +106,17 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
         reloader.reload(&app).await;
     }
     tracing::info!(grace_ms = grace.as_millis(), "stopping; a second signal stops at once");
+    // Requests are still answered, with 503 if they would start something: a load balancer learns it from `/readyz`, and nobody
+    // from a connection that breaks.
     app.start_shutdown();
     retention.abort();
-    closing.send_replace(true);
     let deadline = Instant::now() + grace;
     let remaining = || deadline.saturating_duration_since(Instant::now()).max(CLOSE_TIMEOUT_MIN);
     tokio::select! {
         () = app.gateway.engine.stop(grace - grace / CLOSING_SHARE) => {}
         () = signals.next_stop() => app.gateway.engine.stop(Duration::ZERO).await,
     }
+    closing.send_replace(true);
     // Every stream has ended. Connections that are still open have a client that does not read, or an unfinished request.
     if tokio::time::timeout(CONNECTIONS_CLOSE_TIMEOUT.min(remaining() / 2), serving).await.is_err() {
         tracing::debug!("some connections were cut");

@@ -2,7 +2,7 @@
 
 use crate::harness::{Server, TEST_TIMEOUT};
 use crate::viewers::{fetch_log, frame_id, is_terminal_frame, take_frames};
-use postgres_testing::TestDatabase;
+use postgres_testing::{PostgresServer, TestDatabase};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -361,4 +361,121 @@ async fn a_node_with_other_agents_than_the_others_says_so() {
     let log = c.log();
     assert_eq!(log.matches(line).count(), 1, "{log}");
     assert!(log.contains("support") && log.contains("research"), "{log}");
+}
+
+/// Reads a stream to its end, however it ends.
+async fn read_to_end(url: String) -> usize {
+    let mut response = reqwest::get(url).await.unwrap();
+    let mut bytes = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        bytes += chunk.len();
+    }
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_another_node_deletes_ends_its_streams_everywhere() {
+    let cluster = Cluster::start(2, "");
+    cluster.wait_until_joined().await;
+    let [a, b] = &cluster.nodes[..] else { unreachable!() };
+    for input in ["story 500", "slow 300"] {
+        let task = a.start_run(input).await;
+        let path = format!("/v1/tasks/{}", task_id(&task));
+        a.wait_until("the run is in progress", async || b.get(&path).await.json()["seq"].as_u64() > Some(3)).await;
+        let viewers = [a, b].map(|node| tokio::spawn(read_to_end(node.url(&format!("{path}/events")))));
+        let thread = format!("/v1/threads/{}", task["thread_id"].as_str().unwrap());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let deleted = b.request(Method::DELETE, &thread, &[], None).await;
+        assert_eq!(deleted.status, 204, "{}", deleted.text);
+        for viewer in viewers {
+            let read = tokio::time::timeout(TEST_TIMEOUT, viewer).await.expect("its stream ends").unwrap();
+            assert!(read > 0, "{input}");
+        }
+        assert_eq!(a.get(&path).await.status, 404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_alone_may_say_that_the_files_were_moved() {
+    let (database, files) = (TestDatabase::create(), tempfile::tempdir().unwrap());
+    let mut first = Server::node(&database.url(), "");
+    first.signal("-TERM");
+    assert!(first.wait_exit().success());
+    let config = format!("[files]\nurl = \"{}\"\n", files.path().display());
+    let nodes = [(); 2].map(|()| Server::node(&database.url(), &config));
+    assert!(nodes[0].log().contains("files are stored in another place than before"), "{}", nodes[0].log());
+    for node in &nodes {
+        assert!(!node.log().contains("this node does not store files"), "{}", node.log());
+        let body = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n";
+        let headers = [("content-type", "multipart/form-data; boundary=x")];
+        let stored = node.request(Method::POST, "/api/v1/agent/attachments", &headers, Some(body.into())).await;
+        assert!((200..300).contains(&stored.status), "{}", stored.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_its_database_is_not_ready_and_comes_back() {
+    let mut database = tokio::task::spawn_blocking(PostgresServer::start).await.unwrap();
+    let node = Server::node(&database.url("postgres"), "");
+    let is_ready = async |status: u16| node.get("/readyz").await.status == status;
+    assert!(is_ready(200).await);
+    tokio::task::block_in_place(|| database.stop_fast());
+    node.wait_until("the node is not ready", async || is_ready(503).await).await;
+    assert!(node.get("/readyz").await.text.contains("the database"), "{}", node.get("/readyz").await.text);
+    tokio::task::block_in_place(|| database.start_again());
+    node.wait_until("the node is ready again", async || is_ready(200).await).await;
+    let log = node.log();
+    assert_eq!(log.matches("the database cannot be used").count(), 1, "{log}");
+    assert!(log.contains("the database is back") && !log.contains("deadpool"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_read_only_is_written_again() {
+    let database = TestDatabase::create();
+    let node = Server::node(&database.url(), "");
+    let start = async || {
+        let body = json!({"model": "demo", "input": "hello"}).to_string();
+        node.request(Method::POST, "/v1/tasks", &[("content-type", "application/json")], Some(body.into())).await
+    };
+    let known = start().await.json();
+    node.wait_ended(task_id(&known)).await;
+    let set = |value: &str| {
+        let name = database.name();
+        // In another database: in this one nothing can be changed afterwards.
+        postgres_testing::shared().execute(
+            "postgres",
+            &format!(
+                "ALTER DATABASE {name} SET default_transaction_read_only = {value};
+                 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND '{value}' = 'on'"
+            ),
+        )
+    };
+    set("on");
+    node.wait_until("writes are refused", async || start().await.status == 503).await;
+    // Several connections are open by now, all of them read-only.
+    for _ in 0..4 {
+        let reads = std::array::from_fn::<_, 8, _>(|_| node.get("/v1/tasks"));
+        for read in futures_util::future::join_all(reads).await {
+            assert_eq!(read.status, 200, "reads go on: {}", read.text);
+        }
+    }
+    set("off");
+    node.wait_until("writes are accepted", async || start().await.status != 503).await;
+    for _ in 0..8 {
+        let started = start().await;
+        assert!((200..300).contains(&started.status), "{}", started.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_answers_until_its_runs_have_ended() {
+    let mut node = Server::node(&TestDatabase::create().url(), "");
+    node.start_run("slow 300").await;
+    node.signal("-TERM");
+    node.wait_until("the node says that it stops", async || node.get("/readyz").await.status == 503).await;
+    let body = json!({"model": "demo", "input": "hello"}).to_string();
+    let refused =
+        node.request(Method::POST, "/v1/tasks", &[("content-type", "application/json")], Some(body.into())).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("stopping")), "{}", refused.text);
+    assert!(node.wait_exit().success());
 }

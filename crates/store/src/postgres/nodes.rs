@@ -114,15 +114,22 @@ struct Renewal {
 impl Renewal {
     async fn run(self, lease: Duration) {
         let interval = lease / RENEWALS_PER_LEASE;
-        let mut delay = interval;
+        let (mut delay, mut is_failing) = (interval, false);
         loop {
             tokio::time::sleep(delay).await;
             let renewed = tokio::time::timeout(interval, self.renew()).await;
             let no_answer = |_| Err(StoreError::Unavailable("the database does not answer".to_owned()));
             delay = match renewed.unwrap_or_else(no_answer) {
-                Ok(()) => interval,
+                Ok(()) => {
+                    if std::mem::take(&mut is_failing) {
+                        tracing::info!("the database is back: the node's lease is renewed");
+                    }
+                    interval
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "the node's lease cannot be renewed");
+                    if !std::mem::replace(&mut is_failing, true) {
+                        tracing::warn!(%error, "the database cannot be used: the node's lease is not renewed");
+                    }
                     lease / RETRIES_PER_LEASE
                 }
             };

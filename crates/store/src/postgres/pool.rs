@@ -9,6 +9,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, Recycli
 use model::ports::{StorageSpace, StoreError, StoreResult};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Error, Row};
 
 /// How long an operation waits for a connection.
@@ -83,8 +84,12 @@ impl DatabasePool {
         Ok(changed)
     }
 
-    /// Converts an error for the caller of a port. A full disk is noted before the caller learns of it.
+    /// Converts an error for the caller of a port. A full disk is noted before the caller learns of it. A connection keeps the
+    /// access mode with which it was opened, so those that were opened while the database was read-only are closed.
     pub(super) fn store_error(&self, error: &Error) -> StoreError {
+        if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+            self.pool.retain(|_, _| false);
+        }
         let error = store_error(error);
         if error == StoreError::NoSpace {
             self.space.set(StorageSpace::Full);
