@@ -52,6 +52,8 @@ async fn a_request_that_waits_takes_the_place_of_a_stream_in_every_protocol() {
         ("/v1/messages", json!({"model": "demo", "max_tokens": 100, "messages": message})),
         ("/v1/chat/completions", json!({"model": "demo", "messages": message})),
     ];
+    // The model holds after the first three.
+    hw.wait_until("the run has begun", async || hw.count_threads_and_records().await.1 >= 3).await;
     let before = hw.count_threads_and_records().await;
     for (path, body) in &requests {
         let refused = hw.post(path, body.clone()).await;

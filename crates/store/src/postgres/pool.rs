@@ -7,8 +7,8 @@ use super::open_error::PostgresOpenError;
 use crate::space_state::SpaceState;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use model::ports::{StorageSpace, StoreError, StoreResult};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Error, Row};
 
@@ -22,6 +22,9 @@ pub(super) struct DatabasePool {
     pool: Pool,
     space: Arc<SpaceState>,
     tokens: Arc<TokenSource>,
+    /// Connections that were opened before this are closed: a connection keeps the access mode that it was opened with, also if
+    /// the database is read-only no longer.
+    stale_before: Arc<Mutex<Option<Instant>>>,
 }
 
 impl DatabasePool {
@@ -38,15 +41,22 @@ impl DatabasePool {
             Timeouts { wait: Some(WAIT_TIMEOUT), create: Some(CONNECT_TIMEOUT), recycle: Some(WAIT_TIMEOUT) };
         let pool = Pool::builder(manager).max_size(connections_max.max(1)).runtime(Runtime::Tokio1).timeouts(timeouts);
         let pool = pool.build().map_err(|error| PostgresOpenError::Failed(error.to_string()))?;
-        Ok(Self { pool, space, tokens: Arc::new(TokenSource::new()) })
+        Ok(Self { pool, space, tokens: Arc::new(TokenSource::new()), stale_before: Arc::default() })
     }
 
     pub(super) async fn get(&self) -> StoreResult<Object> {
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => self.store_error(&error),
-            PoolError::Timeout(_) => StoreError::Unavailable("the database gives no connection in time".to_owned()),
-            error => StoreError::Unavailable(error.to_string()),
-        })
+        loop {
+            let connection = self.pool.get().await.map_err(|error| match error {
+                PoolError::Backend(error) => self.store_error(&error),
+                PoolError::Timeout(_) => StoreError::Unavailable("the database gives no connection in time".to_owned()),
+                error => StoreError::Unavailable(error.to_string()),
+            })?;
+            let stale_before = *self.stale_before.lock().unwrap_or_else(PoisonError::into_inner);
+            if stale_before.is_none_or(|time| Object::metrics(&connection).created >= time) {
+                return Ok(connection);
+            }
+            drop(Object::take(connection));
+        }
     }
 
     /// Opens a connection and tells why that is not possible.
@@ -84,11 +94,10 @@ impl DatabasePool {
         Ok(changed)
     }
 
-    /// Converts an error for the caller of a port. A full disk is noted before the caller learns of it. A connection keeps the
-    /// access mode with which it was opened, so those that were opened while the database was read-only are closed.
+    /// Converts an error for the caller of a port. A full disk is noted before the caller learns of it.
     pub(super) fn store_error(&self, error: &Error) -> StoreError {
         if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
-            self.pool.retain(|_, _| false);
+            *self.stale_before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         let error = store_error(error);
         if error == StoreError::NoSpace {
