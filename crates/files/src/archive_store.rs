@@ -38,14 +38,25 @@ impl ArchiveStore {
     }
 }
 
+/// How often a put to a folder is tried.
+const FOLDER_ATTEMPTS_MAX: u32 = 16;
+
 #[async_trait]
 impl RecordArchive for ArchiveStore {
     async fn put(&self, name: &str, object: Bytes) -> Result<(), ArchiveError> {
         self.check_name(name).await?;
-        match self.0.objects.put(&self.0.location(name), object.into()).await.map_err(FileStoreError::from) {
-            Ok(_) => Ok(()),
-            Err(FileStoreError::NotFound) => Err(ArchiveError::Unavailable("the location is missing".to_owned())),
-            Err(error) => Err(error.into()),
+        let mut attempt = 1;
+        loop {
+            let stored = self.0.objects.put(&self.0.location(name), object.clone().into()).await;
+            match stored.map_err(FileStoreError::from) {
+                Ok(_) => return Ok(()),
+                // A deletion may have removed the folder of the thread between its creation and its first file.
+                Err(_) if attempt < FOLDER_ATTEMPTS_MAX && matches!(self.0.backend, Backend::Folder(_)) => attempt += 1,
+                Err(FileStoreError::NotFound) => {
+                    return Err(ArchiveError::Unavailable("the location is missing".to_owned()));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
