@@ -1,6 +1,6 @@
 //! The URL of a tool, with placeholders for arguments.
 //!
-//! Arguments come from a model, and possibly from whoever wrote what it read. So an argument stays within the one path
+//! Arguments come from a model, and possibly from the author of a text that it read. So an argument stays within the one path
 //! segment or query value that the operator gave it: it adds no path, query or host and climbs no directory, and in a path
 //! it is not empty, because the URL would then name the whole collection.
 

@@ -1,5 +1,5 @@
-//! The image in an `image_generation_call` item. In the log, its address replaces the bytes; whoever has the bytes puts
-//! them back before the item returns to the service.
+//! The image in an `image_generation_call` item. In the log, its address replaces the bytes; the file store
+//! has the bytes, and they are put back before the item returns to the service.
 
 use crate::json::str_field;
 use serde_json::{Value, json};

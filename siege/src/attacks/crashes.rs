@@ -78,7 +78,7 @@ fn start_streams(context: &AttackContext, outcome: &mut AttackOutcome, count: us
     }
 }
 
-/// Waits until so many runs have been acknowledged since the attack began.
+/// Waits until `count` runs have been acknowledged since the attack began.
 async fn wait_for_started(context: &AttackContext, count: usize) -> anyhow::Result<()> {
     let begun = Instant::now();
     while context.statuses.count(STARTED) < count {

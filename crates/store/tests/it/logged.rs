@@ -29,7 +29,7 @@ async fn records(run: &LoggedRun) -> Vec<Record> {
     all
 }
 
-/// The next records, at most so many.
+/// The next records, at most `limit`.
 pub(crate) async fn read_some(reading: &mut LoggedRecords<'_>, limit: usize) -> Vec<Record> {
     let mut records = Vec::new();
     while records.len() < limit

@@ -67,7 +67,7 @@ fn bytes_read() -> u64 {
     io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// What a start reads after so many packed runs and one that was under way, in bytes. It reads the write-ahead log once, whose
+/// The bytes that a start reads after `runs` packed runs and one that was under way. It reads the write-ahead log once, whose
 /// size depends on what was last written.
 #[cfg(target_os = "linux")]
 async fn bytes_read_at_start(runs: usize) -> u64 {

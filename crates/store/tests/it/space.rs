@@ -83,7 +83,7 @@ impl SmallDisk {
         self.0.join("data")
     }
 
-    /// Leaves about so many bytes.
+    /// Leaves about `left` bytes.
     fn fill_up_to(&self, left: u64) {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(self.0.join("filler")).unwrap();
         while file.write_all(&[7; 4096]).is_ok() {}

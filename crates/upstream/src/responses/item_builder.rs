@@ -225,7 +225,7 @@ impl ResponsesItemBuilder {
         }));
     }
 
-    /// The response is complete, but this item had no end of its own: what came of it is all of it.
+    /// The response is complete, but this item had no end of its own: its deltas are the whole item.
     pub(super) fn finish_implicitly(&mut self, out: &mut Vec<ModelEvent>) {
         self.parts.close_all(self.slot, out);
         if self.progress != ItemProgress::Open {

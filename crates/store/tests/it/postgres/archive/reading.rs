@@ -163,7 +163,7 @@ async fn a_missing_or_damaged_object_is_named_at_its_first_record() {
         assert_eq!(read_all(&fresh, PageLimit::WIDE).await.unwrap_err(), corrupt(first));
         let before = read_page(&fresh, 0, PageLimit::WIDE).await.unwrap();
         assert_eq!(before.records, log[..before.records.len()]);
-        // Whoever restores the object need not restart anything.
+        // A restored object is readable without a restart.
         archive.insert(&name);
         archive.tamper(&name, |_| Some(intact.clone()));
         assert_eq!(read_all(&fresh, PageLimit::WIDE).await.unwrap(), log);
