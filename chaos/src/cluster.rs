@@ -1,5 +1,6 @@
 //! Three nodes on one database, in a folder with their configuration and the effects of their tools.
 
+use crate::archive;
 use crate::database::Database;
 use crate::database_proxy::DatabaseProxy;
 use crate::namespace::NodeNamespace;
@@ -15,6 +16,7 @@ pub(crate) const NODES: usize = 3;
 pub(crate) const TURNS: u32 = 5;
 /// Text deltas of each turn.
 const DELTAS: u32 = 20;
+const ARCHIVE: &str = "archive";
 
 /// How nodes are connected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +55,13 @@ impl Cluster {
         for node in &cluster.nodes {
             node.start(DataFolder::Same).await?;
         }
+        archive::keep_archived_records(&cluster.database).await?;
         Ok(cluster)
+    }
+
+    /// Where the nodes archive runs.
+    pub(crate) fn archive_folder(&self) -> PathBuf {
+        self.folder.path().join(ARCHIVE)
     }
 
     /// A random node whose process runs, in whatever state it is.
@@ -92,6 +100,10 @@ parameters = {{ type = "object", properties.mark.type = "string" }}
     let config = format!(
         r#"[server]
 stop_grace_ms = 1000
+
+[database]
+archive = "{ARCHIVE}"
+archive_after_seconds = 2
 
 [agents.writer]
 model = "mine/writer"

@@ -118,10 +118,12 @@ async fn read_stream(node: &Node, protocol: Protocol, run: &AcknowledgedRun) -> 
     }
 }
 
-/// All records, in the order of the log.
+/// All records, in the order of the log, wherever they are.
 pub(crate) async fn read_records(context: &ChaosContext) -> anyhow::Result<Vec<LoggedRecord>> {
-    let sql = "SELECT t.id, r.seq, r.epoch FROM headwater.records r JOIN headwater.threads t ON t.num = r.thread
-               ORDER BY r.thread, r.seq";
+    let sql = "
+        SELECT t.id, r.seq, r.epoch FROM (
+            SELECT thread, seq, epoch FROM headwater.records UNION ALL SELECT thread, seq, epoch FROM chaos.archived_records
+        ) r JOIN headwater.threads t ON t.num = r.thread ORDER BY r.thread, r.seq";
     let rows = context.database_rows(sql).await?;
     rows.into_iter()
         .map(|row| {

@@ -2,10 +2,11 @@
 //!
 //! The program starts the real binary three times. Users start runs, watch them in every protocol, approve and cancel, each
 //! request at a random node; viewers are cut and go on from their cursors elsewhere. Meanwhile nodes are killed, suspended and
-//! cut off, PostgreSQL crashes, clocks jump, and notifications are lost. Then one checker compares what everybody was told
+//! cut off, PostgreSQL crashes, clocks jump, notifications are lost, and runs that have ended go to an archive. Then one checker compares what everybody was told
 //! with what the nodes have at the end. Every fault is proven to have happened. The program knows the server from outside,
-//! except for four tables of its database.
+//! except for six tables of its database.
 
+mod archive;
 mod checker;
 mod cluster;
 mod context;

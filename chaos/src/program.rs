@@ -1,5 +1,6 @@
 //! One program: start the nodes and the users, inject the faults, wait until everything has ended, and check.
 
+use crate::archive;
 use crate::checker;
 use crate::cluster::{Cluster, NodeNetwork};
 use crate::context::{ChaosContext, ChaosForm};
@@ -134,7 +135,12 @@ async fn check(
     problems.extend(checker::record_problems(&records));
     problems.extend(checker::takeover_problems(&records, &logs, &terms, &windows));
     problems.extend(checker::wait_problems(&waits, &statuses));
+    let (segments, archive_problems) = archive::check_archive(context).await.context("the archive cannot be read")?;
+    problems.extend(archive_problems);
     let mut failures = Vec::new();
+    if segments == 0 {
+        failures.push("nothing was archived".to_owned());
+    }
     let frames: usize = views.iter().map(|view| view.frames.len()).sum();
     let viewers = views.iter().map(|view| view.viewer).collect::<BTreeSet<_>>().len();
     if frames < viewers * FRAMES_PER_VIEWER_MIN || viewers < context.form.viewers {
@@ -151,6 +157,7 @@ async fn check(
         streams: views.len(),
         frames,
         records: records.len(),
+        segments,
         reconnects,
         effects: effects.lines().count(),
         decisions: decisions.len(),

@@ -17,6 +17,8 @@ pub(crate) struct ChaosReport {
     pub(crate) streams: usize,
     pub(crate) frames: usize,
     pub(crate) records: usize,
+    /// Of the archive.
+    pub(crate) segments: usize,
     pub(crate) reconnects: usize,
     pub(crate) effects: usize,
     pub(crate) decisions: usize,
@@ -63,13 +65,14 @@ impl ChaosReport {
         }
         let _ = writeln!(
             text,
-            "\n{} runs, {} viewers in seven protocols with {} frames and {} reconnects, {} records, {} effects of tools and {} \
-             decisions were checked: {}. All runs had ended {:.1} s after the last fault.",
+            "\n{} runs, {} viewers in seven protocols with {} frames and {} reconnects, {} records and {} segments of the archive, {} effects of \
+             tools and {} decisions were checked: {}. All runs had ended {:.1} s after the last fault.",
             self.runs,
             self.viewers,
             self.frames,
             self.reconnects,
             self.records,
+            self.segments,
             self.effects,
             self.decisions,
             match self.problems.len() {
@@ -108,12 +111,14 @@ impl fmt::Display for ChaosReport {
         )?;
         writeln!(
             f,
-            "{} viewers with {} streams, {} frames, {} reconnects; {} records; {} effects; {} decisions; {} cancellations",
+            "{} viewers with {} streams, {} frames, {} reconnects; {} records, {} archived segments; {} effects; {} decisions; \
+             {} cancellations",
             self.viewers,
             self.streams,
             self.frames,
             self.reconnects,
             self.records,
+            self.segments,
             self.effects,
             self.decisions,
             self.cancels

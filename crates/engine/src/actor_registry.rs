@@ -36,6 +36,44 @@ pub(crate) struct ActorRegistry {
 struct LiveActors {
     wakeups: HashMap<ThreadId, Arc<Wakeup>>,
     counts: HashMap<UserId, usize>,
+    /// The starts that are on their way to the store, with their thread if they name one.
+    starting: HashMap<UserId, Vec<Option<ThreadId>>>,
+}
+
+impl LiveActors {
+    /// The number of a user's threads that are being executed or are about to be, without this one.
+    fn count_others(&self, owner: &UserId, thread: Option<&ThreadId>) -> usize {
+        let is_live = thread.is_some_and(|thread| self.wakeups.contains_key(thread));
+        let mut named = HashSet::new();
+        let starting = self.starting.get(owner).into_iter().flatten().filter(|starting| match starting {
+            None => true,
+            Some(starting) => {
+                thread != Some(starting) && !self.wakeups.contains_key(starting) && named.insert(starting)
+            }
+        });
+        starting.count() + self.counts.get(owner).copied().unwrap_or_default() - usize::from(is_live)
+    }
+}
+
+/// Counts as a live thread of its user until it is dropped: when the run has started, or will not.
+#[must_use]
+pub struct StartReservation {
+    registry: Arc<ActorRegistry>,
+    owner: UserId,
+    thread: Option<ThreadId>,
+}
+
+impl Drop for StartReservation {
+    fn drop(&mut self) {
+        let mut actors = lock(&self.registry.actors);
+        if let Some(starting) = actors.starting.get_mut(&self.owner) {
+            let position = starting.iter().position(|thread| *thread == self.thread);
+            position.into_iter().for_each(|position| drop(starting.swap_remove(position)));
+            if starting.is_empty() {
+                actors.starting.remove(&self.owner);
+            }
+        }
+    }
 }
 
 impl ActorRegistry {
@@ -154,11 +192,20 @@ impl ActorRegistry {
         lock(&self.actors).wakeups.len()
     }
 
-    /// The number of a user's threads that are being executed, without this one.
-    pub(crate) fn other_live_threads(&self, owner: &UserId, thread: Option<&ThreadId>) -> usize {
-        let actors = lock(&self.actors);
-        let is_live = thread.is_some_and(|thread| actors.wakeups.contains_key(thread));
-        actors.counts.get(owner).copied().unwrap_or_default() - usize::from(is_live)
+    /// Reserves a place among the `max` threads of a user, unless they are executed or about to be.
+    pub(crate) fn reserve_start(
+        self: &Arc<Self>,
+        owner: &UserId,
+        thread: Option<&ThreadId>,
+        max: usize,
+    ) -> Option<StartReservation> {
+        let mut actors = lock(&self.actors);
+        if actors.count_others(owner, thread) >= max {
+            return None;
+        }
+        actors.starting.entry(owner.clone()).or_default().push(thread.cloned());
+        drop(actors);
+        Some(StartReservation { registry: Arc::clone(self), owner: owner.clone(), thread: thread.cloned() })
     }
 }
 

@@ -9,7 +9,7 @@ mod start;
 pub use commands::{AnswerError, AnsweringRequest};
 pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 
-use crate::actor_registry::ActorRegistry;
+use crate::actor_registry::{ActorRegistry, StartReservation};
 use crate::cluster;
 use crate::ports::Ports;
 use crate::read_records::log_head;
@@ -241,13 +241,19 @@ impl Engine {
         self.registry.live_threads()
     }
 
-    /// The number of a user's threads that are being executed, without this one.
+    /// Reserves a place among the `max` threads of a user that are executed at once, for a run in this thread or a new one.
+    /// `None` if all are taken. The places of other nodes are those that they execute at this moment.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn other_live_threads(&self, user: &UserId, thread: Option<&ThreadId>) -> StoreResult<usize> {
+    pub async fn reserve_start(
+        &self,
+        user: &UserId,
+        thread: Option<&ThreadId>,
+        max: usize,
+    ) -> StoreResult<Option<StartReservation>> {
         let elsewhere = self.registry.shared.ports.cluster.live_threads_elsewhere(user, thread).await?;
-        Ok(elsewhere.saturating_add(self.registry.other_live_threads(user, thread)))
+        Ok(self.registry.reserve_start(user, thread, max.saturating_sub(elsewhere)))
     }
 
     /// Stops the process: no run starts, running ones have `grace` to end, then everything halts where it is.

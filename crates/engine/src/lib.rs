@@ -34,6 +34,7 @@ mod viewer;
 mod wake_schedule;
 mod wakeup;
 
+pub use actor_registry::StartReservation;
 pub use clock::SystemClock;
 pub use documents::NoDocuments;
 pub use engine::{

@@ -6,7 +6,7 @@ use crate::context::Gateway;
 use crate::rejection::{Rejection, truncate_id};
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
-use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
+use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartReservation, StartedRun};
 use model::content::ContentPart;
 use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
@@ -27,26 +27,27 @@ pub async fn start_run(
     check_tool_names(gateway, user, &new).await?;
     check_has_input(gateway, user, &new).await?;
     check_web_file_count(gateway, &new.input)?;
-    check_live_runs(gateway, user, &new).await?;
+    let reserved = reserve_start(gateway, user, &new).await?;
     let (gateway, user) = (gateway.clone(), user.clone());
     run_to_completion(async move {
         let mut images = uploads::generated_images_of_run(&new);
-        match uploads::has_stored_files(uploads::parts_of_run(&mut new).chain(&mut images)) {
+        let started = match uploads::has_stored_files(uploads::parts_of_run(&mut new).chain(&mut images)) {
             true => start_with_uploads(&gateway, &user, new, uploads).await,
             false => submit_run(&gateway, &user, new).await,
-        }
+        };
+        drop(reserved);
+        started
     })
     .await
 }
 
-/// A run in a thread that is being executed is queued, and costs nothing before its turn.
-async fn check_live_runs(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+/// A run in a thread that is being executed is queued, and costs nothing before its turn. `None` for one that was started
+/// already.
+async fn reserve_start(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<Option<StartReservation>, Rejection> {
     let max = gateway.limits.runs_per_user_max;
-    if max == usize::MAX
-        || gateway.engine.other_live_threads(user, new.thread.as_ref()).await? < max
-        || gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some()
-    {
-        return Ok(());
+    let reserved = gateway.engine.reserve_start(user, new.thread.as_ref(), max).await?;
+    if reserved.is_some() || gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
+        return Ok(reserved);
     }
     let detail = format!("{max} of your runs are live, which is the maximum: try again when one has ended or paused");
     Err(Rejection::new(ErrorCode::TooManyRuns, detail))

@@ -2,7 +2,7 @@
 
 use crate::programs::PostgresPrograms;
 use crate::psql::Psql;
-use crate::server_process::{ServerProcess, ServerTls};
+use crate::server_process::{ServerFsync, ServerProcess, ServerTls};
 use crate::wait::wait_until;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,13 +15,14 @@ pub(crate) const ADMIN_DATABASE: &str = "postgres";
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
 const RELOAD_MAX: Duration = Duration::from_secs(30);
 
-/// The server of this test process. It must not be stopped or changed: other tests use it at the same time.
+/// The server of this test process. It must not be stopped or changed: other tests use it at the same time. No test can take
+/// its power away, so its commits do not wait for the disk, whose stalls beside a build would fail tests by their time limits.
 pub fn shared() -> &'static PostgresServer {
     static SHARED: OnceLock<PostgresServer> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "where tests find a server, which is not a setting of the product")]
     SHARED.get_or_init(|| match std::env::var(URL_VARIABLE) {
         Ok(url) => PostgresServer::at_url(&url),
-        Err(_) => PostgresServer::start(),
+        Err(_) => PostgresServer::start_process(ServerTls::Off, ServerFsync::Off),
     })
 }
 
@@ -36,23 +37,25 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
+    /// Its commits are as durable as by default.
+    ///
     /// # Panics
     ///
     /// If the programs of PostgreSQL are missing or do not start.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_process(ServerTls::Off)
+        Self::start_process(ServerTls::Off, ServerFsync::On)
     }
 
     /// Accepts TLS beside plain connections. [`Self::ca_path`] is what clients have to trust.
     #[must_use]
     pub fn start_with_tls() -> Self {
-        Self::start_process(ServerTls::On)
+        Self::start_process(ServerTls::On, ServerFsync::On)
     }
 
-    fn start_process(tls: ServerTls) -> Self {
+    fn start_process(tls: ServerTls, fsync: ServerFsync) -> Self {
         let programs = PostgresPrograms::find();
-        let process = ServerProcess::start(programs.clone(), tls);
+        let process = ServerProcess::start(programs.clone(), tls, fsync);
         let port = process.port();
         let psql = Psql::new(programs, format!("postgres://postgres@127.0.0.1:{port}"));
         Self { psql, port, process: Some(process) }

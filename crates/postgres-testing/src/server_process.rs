@@ -15,11 +15,10 @@ use std::time::Duration;
 const STOP_MAX: Duration = Duration::from_secs(30);
 const AUTHORITY_FILE: &str = "ca.pem";
 
-/// Nothing here makes a commit less durable. The settings are in the file and not on the command line, where `ALTER
+/// The settings are in the file and not on the command line, where `ALTER
 /// SYSTEM` could not change them. Shared memory in files disappears with the folder of a server that was killed.
 /// Just-in-time compilation makes short queries slow and needs a library that may be missing.
 const SETTINGS: &str = "
-fsync = on
 listen_addresses = '127.0.0.1'
 max_connections = 200
 shared_buffers = 64MB
@@ -40,6 +39,23 @@ pub(crate) enum ServerTls {
     On,
 }
 
+/// Whether a commit waits for the disk. Without that it survives a kill of the server all the same, because the kernel has it,
+/// but not a power cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ServerFsync {
+    Off,
+    On,
+}
+
+impl ServerFsync {
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::Off => "fsync = off\n",
+            Self::On => "fsync = on\n",
+        }
+    }
+}
+
 /// Dropping it stops the server and removes its folder.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
@@ -51,11 +67,11 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    pub(crate) fn start(programs: PostgresPrograms, tls: ServerTls) -> Self {
+    pub(crate) fn start(programs: PostgresPrograms, tls: ServerTls, fsync: ServerFsync) -> Self {
         let folder = ServerFolder::create("headwater-postgres-");
         let mut server = Self { programs, port: 0, postmaster: None, folder };
         server.initialise_cluster();
-        server.write_settings(tls);
+        server.write_settings(tls, fsync);
         start_on_free_port(|port| {
             server.port = port;
             server.run()
@@ -73,14 +89,15 @@ impl ServerProcess {
     fn initialise_cluster(&self) {
         let mut initdb = self.programs.command("initdb");
         initdb.args(["--data-checksums", "--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres"]);
-        // Only for initdb itself: the server does sync.
+        // Only for initdb itself.
         initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(self.folder.data());
         let ended = self.folder.spawn(&mut initdb).wait();
         assert!(ended.is_ok_and(|status| status.success()), "initdb failed:\n{}", self.folder.log_tail());
     }
 
-    fn write_settings(&self, tls: ServerTls) {
+    fn write_settings(&self, tls: ServerTls, fsync: ServerFsync) {
         let mut settings = format!("{SETTINGS}unix_socket_directories = '{}'\n", self.folder.path().display());
+        settings.push_str(fsync.setting());
         if tls == ServerTls::On {
             let files = create_server_certificate();
             self.folder.write_private_file(AUTHORITY_FILE, &files.authority);

@@ -16,7 +16,8 @@ fn a_database_answers() {
     assert_eq!(database.execute("SELECT 1, 'ä'; SELECT NULL; SELECT 3"), "1|ä\n\n3");
     let settings = "SELECT current_setting('fsync'), current_setting('data_checksums'), current_setting('lc_collate'), \
                     current_setting('server_encoding')";
-    assert_eq!(database.execute(settings), "on|on|C|UTF8");
+    assert_eq!(database.execute(settings), "off|on|C|UTF8");
+    assert_eq!(PostgresServer::start().execute("postgres", settings), "on|on|C|UTF8");
     assert_eq!(database.url(), shared().url(database.name()));
     assert_eq!(shared().execute(database.name(), "SELECT current_database()"), database.name());
 }

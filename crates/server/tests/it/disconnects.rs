@@ -51,9 +51,9 @@ async fn a_client_that_comes_back_keeps_its_run() {
     let mut stream = hw.open_stream(&format!("/v1/tasks/{task}/events")).await;
     stream.read_until("event: task.started").await;
     drop(stream);
-    hw.wait_until("the run without a client is cancelled", async || status(&hw, &control).await == "cancelled").await;
     assert_eq!(hw.wait_ended(&task).await["status"], "completed");
     assert_eq!(hw.wait_ended(&by_default).await["status"], "completed");
+    hw.wait_until("the run without a client is cancelled", async || status(&hw, &control).await == "cancelled").await;
 }
 
 #[tokio::test]

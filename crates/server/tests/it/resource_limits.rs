@@ -276,6 +276,34 @@ async fn a_user_has_a_limit_of_live_runs_and_others_are_not_affected() {
 }
 
 #[tokio::test]
+async fn runs_that_are_started_at_once_keep_the_limit_of_live_runs() {
+    let hw = Server::with_scenarios_and(TOOL_SCENARIOS, &format!("{KEYS}[limits]\nruns_per_user_max = 3"));
+    let ann = create_key(&hw, "ann");
+    let hold = json!({"model": "demo", "input": "hold"});
+    let sent = futures_util::future::join_all((0..40).map(|_| post_as(&hw, &ann, "/v1/tasks", hold.clone()))).await;
+    let started = sent.iter().filter(|(status, ..)| *status == 202).count();
+    let refused = sent.iter().filter(|(status, ..)| *status == 429).count();
+    assert_eq!((started, refused), (3, 37), "{sent:?}");
+    // Those in one thread wait for each other, so they take one place.
+    let ben = create_key(&hw, "ben");
+    let created = post_as(&hw, &ben, "/v1/tasks", json!({"model": "demo", "input": "hello"})).await;
+    let created: serde_json::Value = serde_json::from_str(&created.2).unwrap();
+    hw.wait_until("the run has ended", async || {
+        let url = hw.url(&format!("/v1/tasks/{}", created["task_id"].as_str().unwrap()));
+        let task = hw.client.get(url).bearer_auth(&ben).send().await.unwrap().text().await.unwrap();
+        task.contains("\"completed\"")
+    })
+    .await;
+    let in_thread = json!({"model": "demo", "input": "hold", "thread_id": created["thread_id"]});
+    let sent = futures_util::future::join_all((0..8).map(|_| post_as(&hw, &ben, "/v1/tasks", in_thread.clone()))).await;
+    assert!(sent.iter().all(|(status, ..)| *status == 202), "{sent:?}");
+    for _ in 0..2 {
+        assert_eq!(post_as(&hw, &ben, "/v1/tasks", hold.clone()).await.0, 202);
+    }
+    assert_eq!(post_as(&hw, &ben, "/v1/tasks", hold.clone()).await.0, 429);
+}
+
+#[tokio::test]
 async fn a_user_has_a_limit_of_requests_per_minute_and_an_address_of_invalid_keys() {
     let hw = Server::demo_with(&format!("{KEYS}[limits]\nrequests_per_user_minute_max = 5"));
     let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
