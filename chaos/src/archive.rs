@@ -6,6 +6,8 @@ use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// By which nodes tell that they have the same folder.
+const FOLDER_ID: &str = ".folder-id";
 /// The nodes delete from the table of records only what they have archived, so that both together are the log.
 const KEEP_DELETED: &str = "
     CREATE SCHEMA chaos;
@@ -52,7 +54,7 @@ fn list_files(folder: &Path, prefix: &str, files: &mut BTreeMap<String, PathBuf>
         let name = format!("{prefix}{}", entry.file_name().display());
         if entry.file_type()?.is_dir() {
             list_files(&entry.path(), &format!("{name}/"), files)?;
-        } else {
+        } else if name != FOLDER_ID {
             // An upload is written under another name first, which is deleted together with the object.
             files.insert(name.trim_end_matches("#1").to_owned(), entry.path());
         }

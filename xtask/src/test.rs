@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
 use crate::process::{FinishedProcess, OutputMode, ProcessOutcome, run_process};
@@ -150,11 +150,20 @@ fn cargo_step(repo: &Repo, effort: TestEffort, arguments: &str) -> anyhow::Resul
 /// The tests that need a separate build: the hub under a scheduler that explores its interleavings.
 const SHUTTLE_ARGUMENTS: &str = "test --locked --package engine --features shuttle --lib";
 
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
+
+/// Twice the cores, because most tests wait: for a clock, a disk or another process.
+#[expect(clippy::disallowed_methods, reason = "a setting of the test runner that a developer may have made")]
+fn test_threads() -> String {
+    std::env::var(THREADS_VARIABLE).unwrap_or_else(|_| (2 * available_parallelism().map_or(1, usize::from)).to_string())
+}
+
 fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     let (mut output, mut failed) = (String::new(), false);
     for arguments in [defects::TEST_ARGUMENTS, SHUTTLE_ARGUMENTS] {
         let mut command = new_command("cargo", repo, effort);
-        let ran = run_process(command.args(arguments.split(' ')).arg("--no-fail-fast"), OutputMode::Show, None)?;
+        command.args(arguments.split(' ')).arg("--no-fail-fast").env(THREADS_VARIABLE, test_threads());
+        let ran = run_process(&mut command, OutputMode::Show, None)?;
         output.push_str(&ran.output);
         failed |= ran.outcome != ProcessOutcome::Success;
     }
