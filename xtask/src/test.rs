@@ -153,16 +153,15 @@ const SHUTTLE_ARGUMENTS: &str = "test --locked --package engine --features shutt
 const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
 /// Twice the cores, because most tests wait: for a clock, a disk or another process.
-#[expect(clippy::disallowed_methods, reason = "a setting of the test runner that a developer may have made")]
-fn test_threads() -> String {
-    std::env::var(THREADS_VARIABLE).unwrap_or_else(|_| (2 * available_parallelism().map_or(1, usize::from)).to_string())
+pub(crate) fn tests_at_once() -> usize {
+    2 * available_parallelism().map_or(1, usize::from)
 }
 
 fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     let (mut output, mut failed) = (String::new(), false);
     for arguments in [defects::TEST_ARGUMENTS, SHUTTLE_ARGUMENTS] {
         let mut command = new_command("cargo", repo, effort);
-        command.args(arguments.split(' ')).arg("--no-fail-fast").env(THREADS_VARIABLE, test_threads());
+        command.args(arguments.split(' ')).arg("--no-fail-fast").env(THREADS_VARIABLE, tests_at_once().to_string());
         let ran = run_process(&mut command, OutputMode::Show, None)?;
         output.push_str(&ran.output);
         failed |= ran.outcome != ProcessOutcome::Success;

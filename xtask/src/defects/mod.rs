@@ -11,10 +11,13 @@ mod table;
 mod test_binaries;
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use anyhow::bail;
+
 use crate::process::{FinishedProcess, OutputMode, run_process};
-use crate::test::StepReport;
+use crate::test::{StepReport, tests_at_once};
 use crate::test_output::TestCounts;
 use crate::workspace::Repo;
 use outcome::DefectVerdict;
@@ -28,14 +31,28 @@ pub(crate) const TEST_ARGUMENTS: &str = "test --locked --workspace --features mo
 const RUN_DURATION_MAX: Duration = Duration::from_secs(3 * 60);
 pub(crate) const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
 
-/// Plants every defect in turn and reports whether its test noticed.
+/// Plants every defect and reports whether its test noticed. Several run at once, because most tests wait.
 pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
     let binaries = TestBinaries::build(repo, TEST_ARGUMENTS)?;
+    let next = AtomicUsize::new(0);
+    let check_until_done = || {
+        let cases = std::iter::from_fn(|| DEFECT_CASES.get(next.fetch_add(1, Ordering::Relaxed)));
+        let checked = cases.map(|defect| {
+            let verdict = check_defect(&binaries, defect)?;
+            println!("defect {:<28}{verdict}", defect.name);
+            Ok((defect, verdict))
+        });
+        checked.collect::<anyhow::Result<Vec<_>>>()
+    };
+    let verdicts: anyhow::Result<Vec<_>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..tests_at_once()).map(|_| scope.spawn(check_until_done)).collect();
+        let joined =
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a defect's thread died")));
+        joined.collect()
+    });
     let mut tally = TestCounts::default();
-    for defect in DEFECT_CASES {
-        let judgement = check_defect(&binaries, defect)?;
-        println!("defect {:<28}{judgement}", defect.name);
-        match judgement {
+    for (defect, verdict) in verdicts?.into_iter().flatten() {
+        match verdict {
             DefectVerdict::Caught => tally.passed += 1,
             DefectVerdict::NotProven(_) => tally.failed += 1,
             DefectVerdict::Skipped(why) => tally.skipped.push(format!("SKIPPED defect {}: {why}", defect.name)),

@@ -209,6 +209,22 @@ async fn a_node_or_a_command_without_the_archive_says_what_to_set() {
     assert_eq!(stream_status(&hw, &task).await, None, "the stream breaks off");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_names_the_one_that_keeps_it_from_archiving() {
+    let (database, folders) = (TestDatabase::create(), Folders::new());
+    let mut without = Server::node(&database.url(), &folders.config(""));
+    let hw = Server::node(&database.url(), &folders.config(&folders.archive().display().to_string()));
+    let task = hw.start_run("hello").await;
+    hw.wait_ended(text(&task, "task_id")).await;
+    let said = "nothing is archived while this node runs";
+    hw.wait_until("it says why", async || hw.log().contains(said)).await;
+    assert_eq!(count(&database, "headwater.segments"), 0);
+    without.signal("-TERM");
+    assert!(without.wait_exit().success());
+    wait_archived(&hw, &database).await;
+    assert_eq!(hw.log().matches(said).count(), 1, "{}", hw.log());
+}
+
 /// The status of a run's stream; `None` if it breaks off.
 async fn stream_status(hw: &Server, task: &Value) -> Option<u16> {
     let mut response =

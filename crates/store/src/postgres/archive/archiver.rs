@@ -42,6 +42,9 @@ const CLAIM_RUNS: &str = "
     FROM due, headwater.threads t WHERE r.num = due.num AND t.num = r.thread
     RETURNING r.num, r.thread, t.id, r.first_seq, r.last_seq";
 
+const FIND_NODE_WITHOUT_ARCHIVE: &str = "
+    SELECT id FROM headwater.nodes WHERE lease_until > clock_timestamp() AND NOT has_archive ORDER BY id LIMIT 1";
+
 /// The columns are those of a page, and the number of the run.
 const SELECT_RECORDS: &str = "
     SELECT NULL, p.seq, p.at, p.epoch, p.format, p.checksum, p.public, p.private, r.id, p.run FROM (
@@ -145,10 +148,11 @@ impl Archiver {
 
     /// Archives and sweeps until the store is closed.
     pub(in super::super) async fn run(self: Arc<Self>) {
+        let mut waits_for = None;
         loop {
             tokio::time::sleep(self.interval).await;
             match self.archive_ended_runs().await {
-                Ok(0) => {}
+                Ok(0) => self.report_waiting(&mut waits_for).await,
                 Ok(runs) => tracing::info!(runs, "archived runs"),
                 Err(error) => tracing::warn!(%error, "runs cannot be archived now: they stay in the database"),
             }
@@ -156,6 +160,17 @@ impl Archiver {
                 tracing::warn!(%error, "deleted objects stay in the archive for now");
             }
         }
+    }
+
+    /// Says once which node has to be restarted with the setting before anything is archived.
+    async fn report_waiting(&self, waits_for: &mut Option<String>) {
+        // An error is reported by the next attempt to archive.
+        let Ok(row) = self.pool.query_opt(FIND_NODE_WITHOUT_ARCHIVE, &[]).await else { return };
+        let node = row.and_then(|row| column::<String>(&row, 0).ok());
+        if let Some(node) = node.as_ref().filter(|node| waits_for.as_ref() != Some(*node)) {
+            tracing::warn!(%node, "nothing is archived while this node runs: its [database] archive is not set");
+        }
+        *waits_for = node;
     }
 
     pub(super) async fn archive_ended_runs(&self) -> StoreResult<u64> {
