@@ -30,6 +30,8 @@ pub enum Defect {
     CommitAcknowledgedEarly,
     /// A tool runs before its start is durable (law 10).
     ToolBeforeDurable,
+    /// A record is deleted from the database and not stored in the archive (law 3).
+    ArchiveSkipsARecord,
 }
 
 impl Defect {
@@ -49,6 +51,7 @@ impl Defect {
             Self::ClaimIgnoresLease => "claim-ignores-lease",
             Self::CommitAcknowledgedEarly => "commit-acknowledged-early",
             Self::ToolBeforeDurable => "tool-before-durable",
+            Self::ArchiveSkipsARecord => "archive-skips-a-record",
         }
     }
 
