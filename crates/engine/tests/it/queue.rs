@@ -175,3 +175,35 @@ async fn rows_that_wait_are_decoded_once() {
     let next = &queued[0];
     test_engine.wait_until(next, |task| task.status == TaskStatus::Running).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_takes_its_place_among_the_live_threads_before_it_is_stored() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let held = test_engine.start_run(None, "held").await;
+        test_engine.wait_for_event(&held.thread, "task.tool.started").await;
+        let idle = test_engine.start_run(None, "hello").await;
+        test_engine.wait_settled(&idle).await;
+        test_engine.wait_for(|| test_engine.engine.live_threads() == 1).await;
+        let reserve = async |thread: Option<&model::ThreadId>| {
+            test_engine.engine.reserve_start(&test_engine.user, thread, 3).await.expect("the store can be read")
+        };
+        let new = reserve(None).await.expect("the second place");
+        // Several starts in one thread wait for each other, so they take one place.
+        let same = [reserve(Some(&idle.thread)).await, reserve(Some(&idle.thread)).await];
+        assert!(same.iter().all(Option::is_some), "{kind:?}");
+        assert!(reserve(None).await.is_none(), "{kind:?}: all places are taken");
+        assert!(reserve(Some(&held.thread)).await.is_some(), "{kind:?}: a run in a live thread is queued");
+        drop(new);
+        let other = reserve(None).await.expect("a start that failed leaves its place");
+        drop(same);
+        // From here its thread is counted, and not the start.
+        let started = test_engine.start_run(None, "held").await;
+        drop(other);
+        assert!(reserve(None).await.is_some(), "{kind:?}: two of three");
+        test_engine.tools.release.add_permits(2);
+        for run in [&held, &started] {
+            assert_eq!(test_engine.wait_settled(run).await.status, TaskStatus::Completed, "{kind:?}");
+        }
+    }
+}
