@@ -148,7 +148,12 @@ fn parse_messages(messages: &[Value]) -> Result<Vec<ClientInput>, InvalidField> 
             Some("tool") => {
                 let call_id = required_str(message, "tool_call_id", &at)?.to_owned();
                 let kind =
-                    InputKind::ToolResult { call_id, content: parse_content_parts(message, &at)?, failed: false };
+                    InputKind::ToolResult {
+                        call_id,
+                        content: parse_content_parts(message, &at)?,
+                        failed: false,
+                        acknowledged_checks: Vec::new(),
+                    };
                 inputs.push(ClientInput { id: None, kind });
             }
             _ => {

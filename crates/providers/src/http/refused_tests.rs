@@ -57,7 +57,8 @@ fn call(kind: UpstreamDialect, number: u32) -> HistoryEntry {
 
 fn result(number: u32) -> HistoryEntry {
     let content = vec![ContentPart::text("42")];
-    HistoryEntry::Result { call_id: format!("call_R{number}").into(), status: ResultStatus::Completed, content }
+    let (call_id, status) = (format!("call_R{number}").into(), ResultStatus::Completed);
+    HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
 }
 
 /// A complete turn with one call. Its items are numbered from `first`.
