@@ -209,7 +209,8 @@ impl DeltaWriter<'_, '_> {
     /// A call for the tool of this name. Without one, the client operates the computer.
     fn new_computer_call(&self, call_id: CallId, agent: Option<String>) -> ToolCall {
         let task = self.writer.run.fold.task(self.task);
-        let is_declared = task.is_some_and(|task| tool_lookup::find_tool(self.writer.run, task, COMPUTER_TOOL).is_some());
+        let is_declared =
+            task.is_some_and(|task| tool_lookup::find_tool(self.writer.run, task, COMPUTER_TOOL).is_some());
         let call = self.new_tool_call(call_id, COMPUTER_TOOL.to_owned(), agent);
         if is_declared { call } else { ToolCall { kind: Some(CallKind::Client), ..call } }
     }

@@ -66,7 +66,8 @@ pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: Re
 fn is_citable(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.task_of_call(call) else { return false };
     let is_foreign = |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted));
-    !task.call(call).is_some_and(|(_, call)| is_foreign(call)) && run.agent_of_task(task).references != ReferencePolicy::Off
+    !task.call(call).is_some_and(|(_, call)| is_foreign(call))
+        && run.agent_of_task(task).references != ReferencePolicy::Off
 }
 
 /// How the reference groups of a result are numbered.

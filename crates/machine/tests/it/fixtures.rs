@@ -94,9 +94,17 @@ pub(crate) fn demo_definitions(tools: impl IntoIterator<Item = Tool>) -> Definit
 pub(crate) enum ModelOutput {
     Text(String),
     Reasoning(String),
-    Call { name: String, arguments: String, provider: Option<String> },
+    Call {
+        name: String,
+        arguments: String,
+        provider: Option<String>,
+    },
     /// The provider asks whether it may call a tool of its own.
-    Approval { name: String, server: String, provider: Option<String> },
+    Approval {
+        name: String,
+        server: String,
+        provider: Option<String>,
+    },
     /// Actions on a computer.
     Computer(String),
 }

@@ -305,7 +305,8 @@ impl GenTask {
             ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
         if by == Initiator::User {
             use ApprovalDecisionKind::{Approve, Edit, Reject};
-            let allowed: &[_] = if call.kind == CallKind::Hosted { &[Approve, Reject] } else { &[Approve, Reject, Edit] };
+            let allowed: &[_] =
+                if call.kind == CallKind::Hosted { &[Approve, Reject] } else { &[Approve, Reject, Edit] };
             decision.kind = ctx.rng.choose(Approve, allowed);
             decision.always = decision.kind == Approve && ctx.rng.chance(20);
             decision.message = ctx.rng.chance(30).then(|| "too risky".to_owned());

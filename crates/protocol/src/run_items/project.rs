@@ -1,14 +1,14 @@
 //! Records → events of an agent loop.
 
 use super::wire::{
-    AgentName, AgentUpdatedEvent, CallOutputItem, Interruption, RawItem, RawResponseEvent,
-    RunEndedEvent, RunError, RunItem, RunItemEvent, RunItemsEvent, RunPausedEvent,
+    AgentName, AgentUpdatedEvent, CallOutputItem, Interruption, RawItem, RawResponseEvent, RunEndedEvent, RunError,
+    RunItem, RunItemEvent, RunItemsEvent, RunPausedEvent,
 };
 use crate::computer_calls::{Screenshot, computer_call_item, screenshot_url};
 use crate::record_frames::{FrameFormat, RecordFrames};
 use crate::responses::{
-    ItemStyle, McpApprovalResponseItem, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink, approval_arguments,
-    is_shown_whole,
+    ItemStyle, McpApprovalResponseItem, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink,
+    approval_arguments, is_shown_whole,
 };
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;

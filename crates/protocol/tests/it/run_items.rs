@@ -259,9 +259,8 @@ fn a_question_of_the_provider_and_its_answer_have_their_own_events() {
         let log = scenario_logs::hosted_approval(decision);
         assert_lines(&log, &[&before[..], &[&paused, "agent demo"], &after[..]].concat());
         let frames = frames_of(&log);
-        let raw = |name: &str| {
-            frames.iter().find(|(_, data)| data["name"] == name).unwrap().1["item"]["raw_item"].clone()
-        };
+        let raw =
+            |name: &str| frames.iter().find(|(_, data)| data["name"] == name).unwrap().1["item"]["raw_item"].clone();
         let question = json!({"type": "mcp_approval_request", "id": "apr_R1", "name": "roll", "server_label": "dice",
             "arguments": "{\"n\":6}"});
         assert_eq!(raw("mcp_approval_requested"), question);
@@ -277,10 +276,13 @@ fn a_question_of_the_provider_and_its_answer_have_their_own_events() {
 fn a_computer_call_for_the_client_has_its_shape_everywhere() {
     let log = scenario_logs::client_computer(r#"{"actions":[{"type":"wait"}]}"#);
     let told = story(&frames_of(&log));
-    assert_eq!(told[1..3], [
-        "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(fc_R1) output_item.done(fc_R1)",
-        "tool_called tool_call_item fc_R1 computer_call by demo",
-    ]);
+    assert_eq!(
+        told[1..3],
+        [
+            "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(fc_R1) output_item.done(fc_R1)",
+            "tool_called tool_call_item fc_R1 computer_call by demo",
+        ]
+    );
     let frames = frames_of(&log);
     let done = frames.iter().find(|(_, data)| data["data"]["type"] == "response.output_item.done").unwrap();
     let called = frames.iter().find(|(_, data)| data["name"] == "tool_called").unwrap();

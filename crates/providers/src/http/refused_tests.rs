@@ -103,6 +103,26 @@ fn a_later_turn_sends_at_once_what_was_accepted_after_the_refusal() {
     }
 }
 
+/// A refused question is not a call of a function: it is left out with its decision, as in the request that was tried again.
+#[test]
+fn a_refused_question_of_the_provider_is_left_out() {
+    let kind = UpstreamDialect::Responses;
+    let item = json!({"type": "mcp_approval_request", "id": "mcpr_2", "name": "look", "server_label": "s",
+        "arguments": "{}"});
+    let question = HistoryEntry::Call {
+        call_id: "call_R2".into(),
+        name: "look".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some("mcpr_2".to_owned()),
+        raw: Some(came(item)),
+    };
+    let history: SharedHistory = vec![user("go"), thought(kind, 1), question, result(2)].into();
+    assert!(body(kind, &history).to_string().contains("mcp_approval_response"));
+    let left = strip_up_to(&history, HERE, newest_entry_id(&history, HERE).unwrap(), kind.refusal_scope());
+    assert_eq!(body(kind, &left), kind.without_reasoning(body(kind, &history)));
+    assert_eq!(body(kind, &left)["input"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn items_newer_than_the_refusal_are_sent_unchanged() {
     for kind in UpstreamDialect::ALL {

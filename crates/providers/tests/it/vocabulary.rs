@@ -129,6 +129,9 @@ fn line(event: &ModelEvent) -> String {
         },
         ModelDelta::Hosted { slot, state, action: None } => format!("{slot} {state}"),
         ModelDelta::Done { slot, raw: None } => format!("{slot}-"),
+        ModelDelta::Done { slot, raw: Some(raw) } => {
+            format!("{slot}- {}", raw.item["type"].as_str().unwrap_or_default())
+        }
         ModelDelta::Usage(usage) => format!("usage {}/{}", usage.input_tokens, usage.output_tokens),
         other => panic!("a scenario cannot give {other:?}"),
     }

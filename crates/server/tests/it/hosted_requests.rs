@@ -179,9 +179,7 @@ async fn responses_answers_questions_of_the_provider() {
     let asked = create_response(&hw, json!({"model": "thrice", "input": "go"})).await;
     let requests: Vec<&Value> = asked["output"].as_array().unwrap().iter().collect();
     assert_eq!(requests.len(), 3, "{asked}");
-    let item = |index: usize, approve: bool| {
-        json!({"type": "mcp_approval_response", "approval_request_id": requests[index]["id"], "approve": approve})
-    };
+    let item = |index: usize, approve: bool| json!({"type": "mcp_approval_response", "approval_request_id": requests[index]["id"], "approve": approve});
     let body = json!({"model": "thrice", "previous_response_id": asked["id"], "input": [item(1, false)]});
     let rest = create_response(&hw, body).await;
     assert_eq!(rest["output"].as_array().unwrap().len(), 2, "{rest}");

@@ -314,8 +314,7 @@ fn with_executed_arguments(mut raw: Value, arguments: &str) -> Value {
 fn with_executed_actions(mut raw: Value, arguments: &str) -> Value {
     let executed: Value = serde_json::from_str(arguments).unwrap_or_default();
     let has_actions = executed.get("action").is_some() || executed.get("actions").is_some();
-    let is_changed =
-        has_actions && hosted_call::computer_actions(&executed) != hosted_call::computer_actions(&raw);
+    let is_changed = has_actions && hosted_call::computer_actions(&executed) != hosted_call::computer_actions(&raw);
     let Some(item) = raw.as_object_mut().filter(|_| is_changed) else { return raw };
     for field in ["action", "actions"] {
         item.remove(field);

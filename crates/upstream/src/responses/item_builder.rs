@@ -3,9 +3,9 @@
 use super::arguments_buffer::ArgumentsBuffer;
 use super::event_kind::ArgumentsKind;
 use super::hosted_call::{self, HostedCallState};
-use crate::history::APPROVAL_REQUEST_TYPE;
 use super::part_sequencer::{PartSequencer, TextPartKind};
 use crate::generated_image::{generated_image, tombstone};
+use crate::history::APPROVAL_REQUEST_TYPE;
 use crate::json::{array_field, non_null_field, offset_field, str_field, u32_field};
 use model::content::Annotation;
 use model::history::RawItem;
@@ -121,8 +121,7 @@ impl ResponsesItemBuilder {
     pub(super) fn emit_started(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         let name = || str_field(item, "name").filter(|name| !name.is_empty());
         let provider_call_id = || self.call_id.clone().or_else(|| self.id.clone());
-        let call =
-            |name: &str| ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id: provider_call_id() };
+        let call = |name: &str| ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id: provider_call_id() };
         let started = match self.kind {
             _ if self.is_started => return,
             ResponsesItemKind::Unsupported => None,
@@ -362,9 +361,8 @@ mod tests {
             mcp_approval_response custom_tool_call custom_tool_call_output";
         let documented: Vec<&str> = documented.split_ascii_whitespace().collect();
         assert_eq!(documented.len(), 28);
-        let is_foreign = |kind: &&str| {
-            ResponsesItemKind::from_json(&json!({ "type": kind })) == ResponsesItemKind::Unsupported
-        };
+        let is_foreign =
+            |kind: &&str| ResponsesItemKind::from_json(&json!({ "type": kind })) == ResponsesItemKind::Unsupported;
         let foreign: Vec<&str> = documented.into_iter().filter(is_foreign).collect();
         let expected = "function_call_output computer_call_output program program_output tool_search_call \
             tool_search_output additional_tools compaction local_shell_call_output shell_call_output \

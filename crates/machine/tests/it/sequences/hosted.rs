@@ -2,8 +2,8 @@
 
 use super::result_of;
 use crate::fixtures::{
-    ModelOutput, always, approval_key, approve, call_id, demo_definitions, edit, model_approval, model_call, model_text,
-    reject, run_id, tool, tool_text,
+    ModelOutput, always, approval_key, approve, call_id, demo_definitions, edit, model_approval, model_call,
+    model_text, reject, run_id, tool, tool_text,
 };
 use crate::sim::{Sim, client_results_answer};
 use machine::{MachineInput, TimerId};
@@ -238,7 +238,10 @@ fn a_tool_named_computer_runs_computer_calls() {
          step.started{2}",
     );
     let last = sim.model_requests.last().unwrap().history.iter().next_back().cloned();
-    assert!(matches!(last, Some(HistoryEntry::Result { acknowledged_checks: None, .. })), "running it acknowledged them");
+    assert!(
+        matches!(last, Some(HistoryEntry::Result { acknowledged_checks: None, .. })),
+        "running it acknowledged them"
+    );
 }
 
 /// A function of that name is another thing: the model made it up, or the client has declared it.

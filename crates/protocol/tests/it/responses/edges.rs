@@ -380,7 +380,8 @@ fn a_screenshot_is_an_input_item_with_the_checks_that_the_client_acknowledged() 
     event.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
     log.add(event);
     let item = json!({"type": "tool_result", "id": "fco_R1", "call_id": "call_R1", "status": "completed"});
-    let private = PrivatePayload { acknowledged_checks: Some(vec![json!({"id": "sc_1"})]), ..PrivatePayload::default() };
+    let private =
+        PrivatePayload { acknowledged_checks: Some(vec![json!({"id": "sc_1"})]), ..PrivatePayload::default() };
     log.with(json!({"type": "task.output_item.done", "output_index": at, "item": item}), private);
     let mut inputs = InputItems::default();
     let items: Vec<Value> = log.records.iter().flat_map(|record| inputs.read_record(record)).collect();

@@ -60,8 +60,7 @@ fn decisions_follow_their_questions() {
     ];
     let sent = sent_to(ORIGIN, history.clone());
     let yes = json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true});
-    let no =
-        json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_2", "approve": false, "reason": "not twice"});
+    let no = json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_2", "approve": false, "reason": "not twice"});
     assert_eq!(sent[1]["type"], "reasoning");
     assert_eq!(sent.as_array().unwrap()[2..], [question("mcpr_1"), question("mcpr_2"), yes, no]);
     // The same without reasoning: a question needs its id in any case.
@@ -101,7 +100,8 @@ fn a_question_that_cannot_be_sent_back_is_left_out_with_its_decision() {
         let sent = sent_to(ORIGIN, history);
         assert_eq!(sent.as_array().unwrap().len(), 1, "{sent}");
     }
-    let history = vec![user(), asked(1, "mcpr_1", question("mcpr_1")), decided(1, ResultStatus::Completed, "Approved.")];
+    let history =
+        vec![user(), asked(1, "mcpr_1", question("mcpr_1")), decided(1, ResultStatus::Completed, "Approved.")];
     let target = RequestTarget { model: "gpt-5", origin: ORIGIN, store: false };
     let again = responses::without_reasoning(responses::build_request(&turn(history, &[]), &target));
     assert_eq!(again["input"].as_array().unwrap().len(), 1, "{again}");
