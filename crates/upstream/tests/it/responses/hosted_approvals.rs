@@ -33,7 +33,7 @@ fn decided(number: u32, status: ResultStatus, text: &str) -> HistoryEntry {
     HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
 }
 
-fn reasoning(content: Value) -> HistoryEntry {
+fn reasoning(content: &Value) -> HistoryEntry {
     let item = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": content});
     HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(item) }
 }
@@ -52,7 +52,7 @@ fn sent_to(origin: &str, history: Vec<HistoryEntry>) -> Value {
 fn decisions_follow_their_questions() {
     let history = vec![
         user(),
-        reasoning(json!("gAAA")),
+        reasoning(&json!("gAAA")),
         asked(1, "mcpr_1", question("mcpr_1")),
         asked(2, "mcpr_2", question("mcpr_2")),
         decided(1, ResultStatus::Completed, "Approved."),
@@ -90,7 +90,7 @@ fn another_provider_gets_neither_the_question_nor_the_decision() {
 fn a_question_that_cannot_be_sent_back_is_left_out_with_its_decision() {
     let no_reasoning = vec![
         user(),
-        reasoning(Value::Null),
+        reasoning(&Value::Null),
         asked(1, "mcpr_1", question("mcpr_1")),
         decided(1, ResultStatus::Completed, "Approved."),
     ];
