@@ -26,6 +26,10 @@ const DIFFERS = {
   // An SDK passes on missing and unknown stop reasons. We map them, because the run loop depends on them.
   'chat/no-finish-reason': { stop: null },
   'messages/unknown': { stop: 'bored' },
+  // An SDK leaves it to its user what a computer call and a request for approval wait for. Here the run waits for it.
+  'responses/computer-action': { stop: 'stop' },
+  'responses/computer-actions': { stop: 'stop' },
+  'responses/mcp': { stop: 'stop' },
   // Python can hold half a character. It cannot be written as UTF-8, so we replace it.
   'messages/lone-surrogate': { text: 'broken \ud83d emoji' },
 };

@@ -4,7 +4,7 @@ use crate::ports::Ports;
 use crate::read_records::for_each_condensed_record;
 use model::fold::RunFold;
 use model::ports::{Checkpoint, StoreError};
-use model::record::RECORD_FORMAT;
+use model::record::RECORD_FORMAT_MAX;
 use model::thread::{PastRun, ThreadFold, ThreadReplay};
 use model::{Seq, ThreadId, UserId};
 use std::ops::ControlFlow;
@@ -67,7 +67,7 @@ pub(crate) async fn load_thread(
     if replay.thread.seq < head {
         for_each_condensed_record(&*ports.journal, owner, thread, replay.thread.seq, head, |record| {
             run_bytes += record.size_bytes();
-            has_newer_format |= record.format > RECORD_FORMAT;
+            has_newer_format |= record.format > RECORD_FORMAT_MAX;
             replay.push(record);
             ControlFlow::<()>::Continue(())
         })

@@ -7,7 +7,7 @@ use crate::run_to_completion::run_to_completion;
 use crate::start_run::check_request_size;
 use heavy_work::run_heavy;
 use model::error::ErrorCode;
-use model::event::{ApprovalDecision, Initiator};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::id::is_valid_id;
 use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
@@ -78,8 +78,12 @@ async fn check_arguments(
     decision: &ApprovalDecision,
     field: &str,
 ) -> Result<(), Rejection> {
-    let Some(arguments) = decision.args.clone() else { return Ok(()) };
     let name = &approval.action.name;
+    if decision.kind == ApprovalDecisionKind::Edit && approval.action.editable == Some(false) {
+        let detail = format!("`{name}` cannot be edited: the provider runs it as it asked. Approve or reject it.");
+        return Err(Rejection::new(ErrorCode::InvalidArguments, detail));
+    }
+    let Some(arguments) = decision.args.clone() else { return Ok(()) };
     let definitions = gateway.engine.ports().definitions.get();
     let Some(tool) = definitions.tools.get(name) else { return Ok(()) };
     let (schemas, parameters) = (gateway.engine.schemas().clone(), tool.spec.parameters.clone());
@@ -99,7 +103,6 @@ mod tests {
     use super::*;
     use model::CallId;
     use model::event::ActionRequest;
-    use model::json::ExactValue;
 
     /// Before the time-out's own decision is recorded, the outcome is open.
     #[test]
@@ -111,7 +114,7 @@ mod tests {
             run_id: run.clone(),
             task_id: run,
             call_id: CallId::from("call_1"),
-            action: ActionRequest { name: "order".to_owned(), args: ExactValue::Null },
+            action: ActionRequest { name: "order".to_owned(), ..ActionRequest::default() },
             requested_at: 1,
             expires_at: 2,
             answer: None,

@@ -117,6 +117,9 @@ pub struct ApprovalObject<'a> {
     decided_at: Option<Millis>,
     decided_by: Option<Initiator>,
     decision: Option<&'a ApprovalDecision>,
+    /// `false` if the decision cannot be `edit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    editable: Option<bool>,
     /// When the tool's default decision takes effect.
     expires_at: Millis,
     key: &'a ApprovalKey,
@@ -124,6 +127,9 @@ pub struct ApprovalObject<'a> {
     name: &'a str,
     requested_at: Millis,
     run_id: &'a TaskId,
+    /// The MCP server that has the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_label: Option<&'a str>,
     status: ApprovalStatus,
     /// The task that made the call.
     task_id: &'a TaskId,
@@ -154,11 +160,13 @@ impl<'a> From<&'a ApprovalRow> for ApprovalObject<'a> {
             decided_at: answer.map(|answer| answer.at),
             decided_by: answer.map(|answer| answer.by),
             decision: answer.map(|answer| &answer.decision),
+            editable: row.action.editable,
             expires_at: row.expires_at,
             key: &row.key,
             name: &row.action.name,
             requested_at: row.requested_at,
             run_id: &row.run_id,
+            server_label: row.action.server_label.as_deref(),
             status,
             task_id: &row.task_id,
             thread_id: &row.thread_id,

@@ -277,14 +277,15 @@ fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Ve
                     push_unique_answer(&mut answers, AnswerBody::Approval { key, decision, by }, is_same_approval)?;
                 }
             }
-            InputKind::ToolResult { call_id, content, failed } => {
+            InputKind::ToolResult { call_id, content, failed, acknowledged_checks } => {
                 let is_call = |pending: &PendingRequest| {
                     pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id
                 };
                 if pending.iter().any(is_call) {
                     let error = failed.then(|| ErrorInfo::new(ErrorCode::ToolFailed, "the client's tool failed"));
                     let call_id = CallId::from(call_id.as_str());
-                    let result = ClientToolResult { call_id, content: content.clone(), error };
+                    let (content, acknowledged_checks) = (content.clone(), acknowledged_checks.clone());
+                    let result = ClientToolResult { call_id, content, error, acknowledged_checks };
                     push_unique_answer(&mut results, result, |one, other| one.call_id == other.call_id)?;
                 }
             }

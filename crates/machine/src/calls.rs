@@ -114,8 +114,46 @@ fn call_action(run: &RunState, task: &TaskFold, fold: &ItemFold, call: &ToolCall
         CallState::Finished | CallState::Running => None,
         CallState::SubAgentRunning => task_tree::has_sub_agent_ended(run, call).then_some(CallAction::FinishSubAgent),
         CallState::AwaitingApproval => cancelling.then_some(CallAction::WithdrawApproval),
+        CallState::Decided(answer) if is_hosted(call) => Some(hosted_decision_action(task, call, answer)),
         CallState::Decided(answer) => action_after_decision(run, task, call, answer),
+        CallState::New if is_hosted(call) => action_for_hosted_call(run, task, call),
         CallState::New => action_for_new_call(run, task, call),
+    }
+}
+
+fn is_hosted(call: &ToolCall) -> bool {
+    call.kind == Some(CallKind::Hosted)
+}
+
+/// The provider asks whether it may call a tool of its own. The arguments are for that tool: they are not validated here.
+fn action_for_hosted_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Option<CallAction> {
+    if let Some(action) = action_for_duplicate(task, call) {
+        return action;
+    }
+    Some(match run.standing_decision(task, call) {
+        Some(answer) => hosted_decision_action(task, call, answer),
+        None if run.is_cancelling(task) => cancelled_action(),
+        None => {
+            let tool = Box::new(tool_lookup::hosted_tool(call));
+            CallAction::RequestApproval(tool, call.arguments.clone().unwrap_or_default())
+        }
+    })
+}
+
+/// Nothing runs here: the decision is the result, and the next model turn tells it to the provider.
+fn hosted_decision_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved) -> CallAction {
+    match first_decision(answer) {
+        (ApprovalDecisionKind::Approve, _) => {
+            let message_content = vec![ContentPart::text("Approved.")];
+            let output = ToolOutput { message_content, ..ToolOutput::default() };
+            CallAction::SetResult(ResultStatus::Completed, Box::new(output))
+        }
+        (ApprovalDecisionKind::Reject, message) => rejection_action(task, call, answer, message),
+        // Requests with an edit are refused; one that came in another way must not run what nobody approved.
+        (ApprovalDecisionKind::Edit, _) => {
+            let error = ErrorInfo::new(ErrorCode::Rejected, "The arguments of this call cannot be changed.");
+            CallAction::SetResult(ResultStatus::Rejected, Box::new(error_output(error)))
+        }
     }
 }
 
@@ -198,7 +236,7 @@ fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Opti
         ApprovalPolicy::Always => true,
         ApprovalPolicy::When(rule) => rule.requires_approval(&ExactValue::parse(&arguments).unwrap_or_default()),
     };
-    let standing = run.standing_decision(task, &call.name).filter(|_| needs_approval);
+    let standing = run.standing_decision(task, call).filter(|_| needs_approval);
     if let Some(answer) = standing.filter(|answer| first_decision(answer).0 == ApprovalDecisionKind::Reject) {
         return Some(rejection_action(task, call, answer, first_decision(answer).1));
     }

@@ -16,10 +16,11 @@ use model::event::{
     AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ItemEvent, ProviderEvent, StopReason,
     SummaryDelta, SummaryEvent, TaggedImageBlock,
 };
+use model::fold::TaskFold;
 use model::item::Block;
 use model::item::{
-    ApprovalGate, CallKind, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, SummaryPart,
-    ToolCall,
+    ApprovalGate, COMPUTER_TOOL, CallKind, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role,
+    SummaryPart, ToolCall,
 };
 use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelTurnEnd};
@@ -159,12 +160,22 @@ impl DeltaWriter<'_, '_> {
                 private = Some(PrivatePayload { provider_call_id, ..PrivatePayload::default() });
                 Item::ToolCall(self.new_tool_call(CallId::numbered(&suffix, number), name, agent))
             }
+            ModelItemKind::ComputerCall { provider_call_id } => {
+                private = Some(PrivatePayload { provider_call_id, ..PrivatePayload::default() });
+                Item::ToolCall(self.new_computer_call(CallId::numbered(&suffix, number), agent))
+            }
+            ModelItemKind::HostedApproval { name, server_label, provider_call_id } => {
+                private = Some(PrivatePayload { provider_call_id, ..PrivatePayload::default() });
+                let (kind, gate) = (Some(CallKind::Hosted), Some(ApprovalGate::Always));
+                let call = new_call(CallId::numbered(&suffix, number), name, agent);
+                Item::ToolCall(ToolCall { kind, gate, server_label: Some(server_label), ..call })
+            }
             ModelItemKind::HostedCall { name, action } => Item::HostedCall(HostedCall {
                 id: id("hc"),
                 name,
                 block_list: Some(Vec::new()),
                 state: None,
-                action,
+                action: action.map(|action| with_own_approval_key(fold, action)),
                 status,
                 reason: None,
                 agent,
@@ -189,19 +200,19 @@ impl DeltaWriter<'_, '_> {
     fn new_tool_call(&self, call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
         let tool =
             self.writer.run.fold.task(self.task).and_then(|task| tool_lookup::find_tool(self.writer.run, task, &name));
-        ToolCall {
-            id: call_id.item_id("fc"),
-            call_id,
-            kind: Some(tool.as_ref().map_or(CallKind::Tool, Tool::call_kind)),
-            original_arguments: None,
-            gate: Some(tool.as_ref().map_or(ApprovalGate::Never, Tool::approval_gate)),
-            display_name: tool.and_then(|tool| tool.display_name),
-            name,
-            arguments: Some(String::new()),
-            status: Some(ItemStatus::InProgress),
-            reason: None,
-            agent,
-        }
+        let kind = Some(tool.as_ref().map_or(CallKind::Tool, Tool::call_kind));
+        let gate = Some(tool.as_ref().map_or(ApprovalGate::Never, Tool::approval_gate));
+        let display_name = tool.and_then(|tool| tool.display_name);
+        ToolCall { kind, gate, display_name, ..new_call(call_id, name, agent) }
+    }
+
+    /// A call for the tool of this name. Without one, the client operates the computer.
+    fn new_computer_call(&self, call_id: CallId, agent: Option<String>) -> ToolCall {
+        let task = self.writer.run.fold.task(self.task);
+        let is_declared =
+            task.is_some_and(|task| tool_lookup::find_tool(self.writer.run, task, COMPUTER_TOOL).is_some());
+        let call = self.new_tool_call(call_id, COMPUTER_TOOL.to_owned(), agent);
+        if is_declared { call } else { ToolCall { kind: Some(CallKind::Client), ..call } }
     }
 
     /// The part of a slot, opened when it is new. `None` when it is done already or its item cannot have such a part.
@@ -339,8 +350,38 @@ impl DeltaWriter<'_, '_> {
         let task_id = self.task.clone();
         let fold = self.writer.run.item(self.task, output_index);
         if fold.is_some_and(|fold| matches!(fold.item, Item::HostedCall(_))) {
+            let task = self.writer.run.fold.task(self.task);
+            let action = action.map(|action| task.map_or(action.clone(), |task| with_own_approval_key(task, action)));
             let event = HostedCallUpdated { task_id, item_id, output_index, state, action };
             self.writer.emit(Event::HostedCallUpdated(event));
         }
     }
+}
+
+/// A call in progress, without what its tool decides.
+fn new_call(call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
+    ToolCall {
+        id: call_id.item_id("fc"),
+        call_id,
+        name,
+        arguments: Some(String::new()),
+        original_arguments: None,
+        kind: None,
+        display_name: None,
+        gate: None,
+        status: Some(ItemStatus::InProgress),
+        reason: None,
+        agent,
+        server_label: None,
+    }
+}
+
+/// A hosted call names the request that approved it by the provider's id. People know that request by its key.
+fn with_own_approval_key(task: &TaskFold, mut action: Value) -> Value {
+    if let Some(Value::String(id)) = action.get_mut("approval_request_id")
+        && let Some((_, call)) = task.calls().find(|(fold, _)| fold.provider_call_id.as_deref() == Some(id.as_str()))
+    {
+        *id = call.call_id.approval_key().to_string();
+    }
+    action
 }

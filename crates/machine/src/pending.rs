@@ -25,7 +25,10 @@ use model::{ApprovalKey, CallId, TaskId};
 
 /// Asks people whether a call may run.
 pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: &str) {
-    let Some(task_id) = writer.run.task_of_call(call).map(|task| task.id.clone()) else { return };
+    let Some(task) = writer.run.task_of_call(call) else { return };
+    let (task_id, item) = (task.id.clone(), task.call(call).map(|(_, item)| item));
+    let server_label = item.and_then(|item| item.server_label.clone());
+    let editable = item.filter(|item| item.kind == Some(CallKind::Hosted)).map(|_| false);
     let key = call.approval_key();
     let args = ExactValue::parse(arguments).unwrap_or_default();
     let expires_at = writer.out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
@@ -33,7 +36,7 @@ pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: 
         task_id,
         key: key.clone(),
         call_id: call.clone(),
-        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args }],
+        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args, server_label, editable }],
         review_configs: vec![ReviewConfig { require_approval: true }],
         timeout_seconds: tool.approval_timeout_seconds,
         expires_at,
@@ -69,11 +72,11 @@ pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>
     for (key, decision, by) in decisions {
         resolve_approval(writer, &key, decision, by);
     }
-    for ClientToolResult { call_id, content, error } in results {
+    for ClientToolResult { call_id, content, error, acknowledged_checks } in results {
         // Sent twice in one batch: the first one counts.
         if is_waiting_for_client(writer.run, &call_id) {
             let output = ToolOutput { message_content: content, error, ..ToolOutput::default() };
-            tool_result::finish_call(writer, &call_id, output);
+            tool_result::finish_client_call(writer, &call_id, output, acknowledged_checks);
         }
     }
     if let Some(agent) = requested.filter(|agent| before.as_ref() != Some(agent)) {
@@ -95,7 +98,9 @@ fn switch_agent(writer: &mut RunWriter<'_>, agent: String) {
 /// answer, so that one place alone decides who was first.
 pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand> {
     let (task, call) = find_open_approval(run, key)?;
-    let tool = task.call(&call).and_then(|(_, call)| tool_lookup::find_tool(run, task, &call.name));
+    // A tool of the provider may have the name of one of ours.
+    let call = task.call(&call).map(|(_, call)| call).filter(|call| call.kind != Some(CallKind::Hosted));
+    let tool = call.and_then(|call| tool_lookup::find_tool(run, task, &call.name));
     let kind = match tool.map(|tool| tool.approval_on_timeout) {
         Some(ApprovalOnTimeout::Approve) => ApprovalDecisionKind::Approve,
         Some(ApprovalOnTimeout::Reject) | None => ApprovalDecisionKind::Reject,

@@ -3,7 +3,8 @@
 use crate::turn_state::ModelTurn;
 use model::definition::{Agent, Definitions};
 use model::event::{ApprovalResolved, TaskCancelling};
-use model::fold::{ItemFold, RunFold, StepFold, TaskFold};
+use model::fold::{ItemFold, RunFold, StandingKey, StepFold, TaskFold};
+use model::item::ToolCall;
 use model::model_turn::ModelRequest;
 use model::ports::Spend;
 use model::reference::shown_references;
@@ -66,9 +67,10 @@ impl RunState {
         self.pending_cancel(task).is_some()
     }
 
-    /// The last decision about this tool that holds for the task's agent for the rest of the run.
-    pub(crate) fn standing_decision(&self, task: &TaskFold, tool: &str) -> Option<&ApprovalResolved> {
-        self.fold.standing_decisions.get(&(task.agent.clone(), tool.to_owned()))
+    /// The last decision about the tool of this call that holds for the task's agent for the rest of the run.
+    pub(crate) fn standing_decision(&self, task: &TaskFold, call: &ToolCall) -> Option<&ApprovalResolved> {
+        let (agent, server_label, tool) = (task.agent.clone(), call.server_label.clone(), call.name.clone());
+        self.fold.standing_decisions.get(&StandingKey { agent, server_label, tool })
     }
 
     /// The last record of the run.

@@ -2,11 +2,12 @@
 
 use crate::state::RunState;
 use model::CallId;
-use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::definition::{ApprovalPolicy, Tool, ToolExecutor, ToolSpec};
 use model::error::ErrorCode;
 use model::event::ClientTool;
 use model::fold::TaskFold;
-use model::item::{CallKind, ToolCall};
+use model::item::{COMPUTER_TOOL, CallKind, ToolCall};
+use model::json::JsonObject;
 use model::tool::ToolOutput;
 
 /// The tool that a call names, or the error result for the model.
@@ -16,7 +17,7 @@ pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> 
         let is_client = call.kind == Some(CallKind::Client);
         task.retired_client_tools.iter().find(|tool| is_client && tool.name == call.name).map(client_tool)
     };
-    find_tool(run, task, &call.name).or_else(retired).ok_or_else(|| {
+    find_tool(run, task, &call.name).or_else(retired).or_else(|| undeclared_computer(call)).ok_or_else(|| {
         let agent = run.agent_of_task(task);
         let names: Vec<String> = tool_specs(run, task).into_iter().map(|spec| spec.name).collect();
         let message = match names.as_slice() {
@@ -32,6 +33,23 @@ pub(crate) fn find_tool(run: &RunState, task: &TaskFold, name: &str) -> Option<T
     run.definitions
         .resolve_tool(&run.agent_of_task(task), name)
         .or_else(|| task.client_tools.iter().find(|tool| tool.name == name).map(client_tool))
+}
+
+/// Without a tool of that name, the client operates the computer. It declares none: the operator's options do.
+fn undeclared_computer(call: &ToolCall) -> Option<Tool> {
+    let is_clients = call.kind == Some(CallKind::Client) && call.name == COMPUTER_TOOL;
+    is_clients.then(|| Tool::new(spec_of_call(call), ToolExecutor::Client))
+}
+
+/// The tool that a provider asks to call. It is not run here; the defaults of approvals apply to it.
+pub(crate) fn hosted_tool(call: &ToolCall) -> Tool {
+    Tool { approval: ApprovalPolicy::Always, ..Tool::new(spec_of_call(call), ToolExecutor::Client) }
+}
+
+/// The declaration of a tool whose arguments nobody has declared.
+fn spec_of_call(call: &ToolCall) -> ToolSpec {
+    let parameters = serde_json::Value::Object(JsonObject::new());
+    ToolSpec { name: call.name.clone(), description: String::new(), parameters }
 }
 
 fn client_tool(declared: &ClientTool) -> Tool {

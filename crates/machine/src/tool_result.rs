@@ -9,16 +9,39 @@ use model::definition::ReferencePolicy;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, ItemEvent};
 use model::item::Block;
-use model::item::{CallKind, Item, ResultStatus, ToolResult};
+use model::item::{COMPUTER_TOOL, CallKind, Item, ResultStatus, ToolCall, ToolResult};
 use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
 use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::{CallId, reference};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Answers a call with the output of its tool. `drive` decides whether the model is called next.
 pub(crate) fn finish_call(writer: &mut RunWriter<'_>, call: &CallId, output: ToolOutput) {
-    let limit = tool_lookup::tool_output_bytes_max(writer.run, call);
+    let (status, output) = bounded_output(writer.run, call, output);
+    write_result(writer, call, status, output);
+}
+
+/// Answers a call with what the client sent. Only a computer call has safety checks, and their acknowledgement is recorded
+/// even if there is none: nobody else may give it.
+pub(crate) fn finish_client_call(
+    writer: &mut RunWriter<'_>,
+    call: &CallId,
+    output: ToolOutput,
+    acknowledged_checks: Vec<Value>,
+) {
+    let (status, output) = bounded_output(writer.run, call, output);
+    let item = writer.run.task_of_call(call).and_then(|task| task.call(call));
+    let is_computer = item.is_some_and(|(_, item)| item.name == COMPUTER_TOOL);
+    let checks = Some(acknowledged_checks).filter(|checks| is_computer && json_size(checks) <= DONE_REPEAT_BYTES_MAX);
+    let private = PrivatePayload { acknowledged_checks: checks, ..PrivatePayload::default() };
+    write_result_with_private(writer, call, (status, output), CitationGroups::None, private);
+}
+
+/// The output and its status, or the error of one that is too large.
+fn bounded_output(run: &RunState, call: &CallId, output: ToolOutput) -> (ResultStatus, ToolOutput) {
+    let limit = tool_lookup::tool_output_bytes_max(run, call);
     // Blocks are logged in pieces, but the record that ends the result has to hold everything else.
     let rest = json_size(&(&output.summary, &output.artifact, &output.ui_hints, &output.error));
     let output = if json_size(&output) > limit || rest > DONE_REPEAT_BYTES_MAX {
@@ -29,8 +52,7 @@ pub(crate) fn finish_call(writer: &mut RunWriter<'_>, call: &CallId, output: Too
     } else {
         output
     };
-    let status = if output.error.is_some() { ResultStatus::Failed } else { ResultStatus::Completed };
-    write_result(writer, call, status, output);
+    (if output.error.is_some() { ResultStatus::Failed } else { ResultStatus::Completed }, output)
 }
 
 /// Answers a call with a result of this status. It can be cited unless it is an error.
@@ -40,11 +62,12 @@ pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: Re
     write_numbered_result(writer, call, status, output, groups);
 }
 
-/// Whether the agent cites results of this call. Those of the client's own tools it does not.
+/// Whether the agent cites results of this call. Those of the client's own tools it does not, nor decisions.
 fn is_citable(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.task_of_call(call) else { return false };
-    let is_client = task.call(call).is_some_and(|(_, call)| call.kind == Some(CallKind::Client));
-    !is_client && run.agent_of_task(task).references != ReferencePolicy::Off
+    let is_foreign = |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted));
+    !task.call(call).is_some_and(|(_, call)| is_foreign(call))
+        && run.agent_of_task(task).references != ReferencePolicy::Off
 }
 
 /// How the reference groups of a result are numbered.
@@ -63,6 +86,16 @@ pub(crate) fn write_numbered_result(
     status: ResultStatus,
     output: ToolOutput,
     groups: CitationGroups,
+) {
+    write_result_with_private(writer, call, (status, output), groups, PrivatePayload::default());
+}
+
+fn write_result_with_private(
+    writer: &mut RunWriter<'_>,
+    call: &CallId,
+    (status, output): (ResultStatus, ToolOutput),
+    groups: CitationGroups,
+    private: PrivatePayload,
 ) {
     let Some(task) = writer.run.task_of_call(call) else { return };
     let task_id = task.id.clone();
@@ -94,7 +127,7 @@ pub(crate) fn write_numbered_result(
     // Content that does not fit a record is rebuilt from the blocks when the model needs it.
     let content = Some(content).filter(|content| json_size(content) <= RECORD_BYTES_MAX / 2);
     let done = ItemEvent { task_id, output_index, item: Item::ToolResult(result) };
-    writer.emit_with_private(Event::ItemDone(done), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+    writer.emit_with_private(Event::ItemDone(done), Some(PrivatePayload { content, ..private }));
 }
 
 /// A result in progress, without content.

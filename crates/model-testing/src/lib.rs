@@ -46,11 +46,21 @@ pub struct LogOptions {
     pub long_text_percent: u32,
     /// A run that has not ended after this many moves is cancelled.
     pub moves_max: u32,
+    /// Whether providers ask for approval of their own tools. Logs of earlier versions have none of that.
+    pub hosted_approvals: bool,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { runs_max: 4, steps_max: 4, depth_max: 3, children_max: 4, long_text_percent: 1, moves_max: 3000 }
+        Self {
+            runs_max: 4,
+            steps_max: 4,
+            depth_max: 3,
+            children_max: 4,
+            long_text_percent: 1,
+            moves_max: 3000,
+            hosted_approvals: true,
+        }
     }
 }
 
@@ -58,7 +68,21 @@ impl LogOptions {
     /// For tests whose time is quadratic in the length of the log.
     #[must_use]
     pub const fn small() -> Self {
-        Self { runs_max: 2, steps_max: 2, depth_max: 2, children_max: 2, long_text_percent: 0, moves_max: 500 }
+        Self {
+            runs_max: 2,
+            steps_max: 2,
+            depth_max: 2,
+            children_max: 2,
+            long_text_percent: 0,
+            moves_max: 500,
+            hosted_approvals: true,
+        }
+    }
+
+    /// Logs that earlier versions could have written.
+    #[must_use]
+    pub const fn without_hosted_approvals(self) -> Self {
+        Self { hosted_approvals: false, ..self }
     }
 }
 

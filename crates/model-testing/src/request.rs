@@ -65,7 +65,12 @@ fn random_prior_history(rng: &mut Rng, references: &mut u32) -> PriorHistory {
             raw: None,
         });
         let content = vec![ContentPart::text(random_text(rng, 0, 6))];
-        entries.push(HistoryEntry::Result { call_id, status: ResultStatus::Completed, content });
+        entries.push(HistoryEntry::Result {
+            call_id,
+            status: ResultStatus::Completed,
+            content,
+            acknowledged_checks: None,
+        });
         *references = references.saturating_add(rng.between(0, 2));
     }
     entries.push(HistoryEntry::Assistant {

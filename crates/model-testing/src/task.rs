@@ -311,6 +311,7 @@ impl GenTask {
                     status,
                     reason,
                     agent,
+                    server_label: turn_plan::server_label(kind),
                 })
             }
         };

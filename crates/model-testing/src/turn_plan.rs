@@ -159,11 +159,12 @@ fn image_steps(rng: &mut Rng, group: Option<u32>) -> Vec<ItemStep> {
 }
 
 fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
-    use CallKind::{Agent, Client, Handoff, Tool};
+    use CallKind::{Agent, Client, Handoff, Hosted, Tool};
     let kind = match log.rng.below(10) {
         _ if kinds == [Handoff] => Handoff,
         0..=3 if kinds.contains(&Agent) => Agent,
         4 => Client,
+        5 if log.options.hosted_approvals => Hosted,
         _ => Tool,
     };
     let (name, arguments) = match kind {
@@ -171,6 +172,7 @@ fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
         Agent => ("ask_for_help", json!({"name": "WeatherAgent", "prompt": random_text(&mut log.rng, 0, 6)})),
         Handoff => ("transfer_to_specialist", json!({})),
         Client => ("pick", json!({"colours": ["red", "green"]})),
+        Hosted => ("search", json!({"query": random_text(&mut log.rng, 0, 6)})),
     };
     let gate = match kind {
         Tool | Agent => log.rng.choose(
@@ -178,6 +180,7 @@ fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
             &[ApprovalGate::Never, ApprovalGate::Never, ApprovalGate::Maybe, ApprovalGate::Always],
         ),
         Handoff | Client => ApprovalGate::Never,
+        Hosted => ApprovalGate::Always,
     };
     let mut text = arguments.to_string();
     if log.rng.chance(log.options.long_text_percent) {
@@ -187,6 +190,11 @@ fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
         split_randomly(&mut log.rng, &text).into_iter().map(ItemStep::ArgumentsDelta).collect();
     out.push_back(ItemStep::ArgumentsDone);
     ItemPlan { item: PlannedItem::Call { name, kind, gate }, steps: out }
+}
+
+/// The server of a tool that the provider runs.
+pub(super) fn server_label(kind: CallKind) -> Option<String> {
+    (kind == CallKind::Hosted).then(|| "docs".to_owned())
 }
 
 /// The output of a tool, with up to two reference groups.

@@ -143,6 +143,9 @@ pub struct ClientToolResult {
     /// What the model reads.
     pub content: Vec<ContentPart>,
     pub error: Option<ErrorInfo>,
+    /// The safety checks of a computer call that somebody has acknowledged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acknowledged_checks: Vec<Value>,
 }
 
 impl<'de> Deserialize<'de> for Command {

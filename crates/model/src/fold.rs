@@ -35,12 +35,21 @@ pub struct RunFold {
     pub id_count: u32,
     /// The highest reference group that a result of this run opened, or zero.
     pub reference_count: u32,
-    /// Approval decisions that hold for the rest of the run, by the agent that asked and the tool.
-    pub standing_decisions: BTreeMap<(String, String), ApprovalResolved>,
+    /// Approval decisions that hold for the rest of the run.
+    pub standing_decisions: BTreeMap<StandingKey, ApprovalResolved>,
     /// The shared state, once this run has changed it.
     pub state: Option<Value>,
     /// Records that could not be applied. A run with any is not executed further.
     pub fold_errors: u32,
+}
+
+/// What a decision about later calls holds for: the agent that asked, and the tool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StandingKey {
+    pub agent: String,
+    /// Of the MCP server that has the tool.
+    pub server_label: Option<String>,
+    pub tool: String,
 }
 
 /// The record does not fit the state.
@@ -115,7 +124,11 @@ impl RunFold {
             && resolved.decisions.iter().any(|decision| decision.always)
             && let Some((request, _)) = task.approvals.iter().find(|(request, _)| request.key == resolved.key)
         {
-            let tools = request.action_requests.iter().map(|action| (task.agent.clone(), action.name.clone()));
+            let tools = request.action_requests.iter().map(|action| StandingKey {
+                agent: task.agent.clone(),
+                server_label: action.server_label.clone(),
+                tool: action.name.clone(),
+            });
             self.standing_decisions.extend(tools.map(|tool| (tool, resolved.clone())));
         }
         if state.is_some() {

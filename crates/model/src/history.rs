@@ -122,6 +122,8 @@ pub enum HistoryEntry {
         call_id: CallId,
         status: ResultStatus,
         content: Vec<ContentPart>,
+        /// The safety checks of a computer call that the client acknowledged; `None` if the server ran the call.
+        acknowledged_checks: Option<Vec<Value>>,
     },
 }
 

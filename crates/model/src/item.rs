@@ -106,7 +106,12 @@ pub struct ToolCall {
     pub status: Option<ItemStatus>,
     pub reason: Option<IncompleteReason>,
     pub agent: Option<String>,
+    /// The MCP server that has the tool, by the name that it was declared with.
+    pub server_label: Option<String>,
 }
+
+/// The name of the calls with which a model operates a computer.
+pub const COMPUTER_TOOL: &str = "computer";
 
 /// What executes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -116,6 +121,8 @@ pub enum CallKind {
     Agent,
     Handoff,
     Client,
+    /// The provider, which asks for approval first: the result is the decision, and the provider runs the tool.
+    Hosted,
 }
 
 /// Whether a person must approve a call, as far as is known before its arguments are.

@@ -126,6 +126,16 @@ pub enum ModelItemKind {
         name: String,
         provider_call_id: Option<String>,
     },
+    /// Actions on a computer, which a tool of that name or the client performs.
+    ComputerCall {
+        provider_call_id: Option<String>,
+    },
+    /// The provider asks whether it may call a tool of an MCP server.
+    HostedApproval {
+        name: String,
+        server_label: String,
+        provider_call_id: Option<String>,
+    },
     /// A tool that the provider runs.
     HostedCall {
         name: String,

@@ -11,6 +11,7 @@ use crate::definition::OnCrash;
 use crate::event::Event;
 use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{TaskId, ThreadId};
+use crate::item::{CallKind, Item};
 use crate::json::write_json;
 use crate::model_settings::ModelSettings;
 use crate::seq::{Epoch, Millis, Seq};
@@ -21,8 +22,11 @@ use serde_json::Value;
 use serde_with::skip_serializing_none;
 use std::sync::OnceLock;
 
-/// The format that this version writes. A thread with records of a higher format is not executed.
+/// The format of nearly all records.
 pub const RECORD_FORMAT: u16 = 1;
+/// The highest format that this version reads. A thread with records of a higher one is not executed. What earlier versions
+/// cannot read is written with it (`record_format`), and nothing else.
+pub const RECORD_FORMAT_MAX: u16 = 2;
 
 /// An event with its position and time that is not logged yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +73,9 @@ pub struct PrivatePayload {
     /// What the request that resumed the run says about the rest of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<RequestUpdate>>,
+    /// The safety checks of a computer call that the client acknowledged.
+    #[serde(rename = "acknowledged")]
+    pub acknowledged_checks: Option<Vec<Value>>,
 }
 
 /// A logged event. Clones share the bytes and decode the event again on demand.
@@ -99,7 +106,7 @@ impl Record {
             at: draft.at,
             run: run.clone(),
             epoch,
-            format: RECORD_FORMAT,
+            format: record_format(&draft.event),
             checksum: 0,
             public: to_json_bytes(&draft.event),
             private: draft.private.map_or_else(Bytes::new, |private| to_json_bytes(&private)),
@@ -218,6 +225,16 @@ pub struct RecordHeader {
     pub epoch: Epoch,
     pub format: u16,
     pub checksum: u32,
+}
+
+/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` for an
+/// unknown event, and would park the thread.
+fn record_format(event: &Event) -> u16 {
+    let (Event::ItemAdded(e) | Event::ItemDone(e)) = event else { return RECORD_FORMAT };
+    match &e.item {
+        Item::ToolCall(call) if call.kind == Some(CallKind::Hosted) => RECORD_FORMAT_MAX,
+        _ => RECORD_FORMAT,
+    }
 }
 
 /// Our types always serialise: keys are strings and numbers finite. If that were ever untrue, the empty text would be a

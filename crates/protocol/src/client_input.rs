@@ -8,6 +8,7 @@ use model::content::{ContentPart, ImageDetail};
 use model::history::{HistoryEntry, PriorHistory};
 use model::item::ResultStatus;
 use model::{ItemId, TaskId};
+use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientInput {
@@ -34,6 +35,8 @@ pub enum InputKind {
         call_id: String,
         content: Vec<ContentPart>,
         failed: bool,
+        /// The safety checks of a computer call that somebody has acknowledged.
+        acknowledged_checks: Vec<Value>,
     },
     /// The answer to a pending approval request, or history.
     ApprovalDecision {
@@ -103,10 +106,11 @@ fn history_entry((index, input): (usize, &ClientInput)) -> Option<HistoryEntry> 
             provider_call_id: None,
             raw: None,
         },
-        InputKind::ToolResult { call_id, content, failed } => HistoryEntry::Result {
+        InputKind::ToolResult { call_id, content, failed, .. } => HistoryEntry::Result {
             call_id: CallId::from(call_id.as_str()),
             status: if *failed { ResultStatus::Failed } else { ResultStatus::Completed },
             content: content.clone(),
+            acknowledged_checks: None,
         },
         InputKind::ApprovalDecision { .. } | InputKind::ItemReference => return None,
     })

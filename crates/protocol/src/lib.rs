@@ -3,7 +3,7 @@
 //! One module per protocol, all of the same shape: `wire` has the frames as types, `project` turns records into frames,
 //! `request` turns requests into inputs. [`task`] is the native protocol. They share [`run_reader`] (a run, event by
 //! event, with short forms expanded), [`record_frames`] (the frames of one record and their cursors), `run_end` (how
-//! runs end and what each protocol calls it), `hosted_calls` (tools that the provider ran), `event_groups` (events that
+//! runs end and what each protocol calls it), `hosted_calls` (tools that the provider ran), `computer_calls` (actions on a computer), `event_groups` (events that
 //! most matches skip), `request_fields` (request bodies) and [`client_input`] (inputs with a history, in one form).
 //!
 //! Everything here is pure: no tokio, no sockets, no clock. The crate `sse` encodes event streams; the crate `upstream`
@@ -13,6 +13,7 @@ pub mod agent_runs;
 pub mod blocks;
 pub mod chat;
 pub mod client_input;
+mod computer_calls;
 mod event_groups;
 mod hosted_calls;
 pub mod messages;

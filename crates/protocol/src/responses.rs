@@ -9,8 +9,8 @@ mod request;
 mod wire;
 
 pub use input_items::InputItems;
-pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseHead, ResponsesSink, approval_arguments};
+pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseHead, ResponsesSink, approval_arguments, is_shown_whole};
 pub use project::{PendingResponse, PendingStatus, ResponsesProjection};
 pub use request::{ResponsesRequest, check_metadata, parse_conversation_items, parse_responses_request};
-pub(crate) use wire::ResponsesEvent;
 pub use wire::SERVER_LABEL;
+pub(crate) use wire::{McpApprovalResponseItem, ResponsesEvent};

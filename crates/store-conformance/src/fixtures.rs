@@ -97,7 +97,11 @@ pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow 
         run_id: run.clone(),
         task_id: run.clone(),
         call_id,
-        action: ActionRequest { name: "trade".to_owned(), args: serde_json::json!({"shares": n}).into() },
+        action: ActionRequest {
+            name: "trade".to_owned(),
+            args: serde_json::json!({"shares": n}).into(),
+            ..ActionRequest::default()
+        },
         requested_at: 3_000 + u64::from(n),
         expires_at: 1_000_000,
         answer: None,

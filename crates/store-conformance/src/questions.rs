@@ -408,7 +408,12 @@ pub async fn a_decision_makes_a_paused_thread_claimable(journal: &dyn Journal, d
 
 /// A result as a client sends it.
 fn client_result(call: &CallId, text: &str) -> ClientToolResult {
-    ClientToolResult { call_id: call.clone(), content: vec![ContentPart::text(text)], error: None }
+    ClientToolResult {
+        call_id: call.clone(),
+        content: vec![ContentPart::text(text)],
+        error: None,
+        acknowledged_checks: Vec::new(),
+    }
 }
 
 fn results_submission(question: &ApprovalRow, results: &[ClientToolResult]) -> Submission {

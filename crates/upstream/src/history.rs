@@ -13,6 +13,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+/// The type of an item with which a provider asks whether it may call a tool of an MCP server.
+pub(crate) const APPROVAL_REQUEST_TYPE: &str = "mcp_approval_request";
 /// Precedes an image that a model generated.
 const IMAGE_CAPTION: &str = "[A picture that was drawn in this conversation:]";
 /// Image formats by the first characters of their base64.
@@ -63,15 +65,43 @@ pub(crate) struct PromptResult<'a> {
     pub(crate) status: ResultStatus,
     /// At least one part, none of them blank.
     pub(crate) content: Vec<ContentPart>,
+    /// The safety checks of a computer call that the client acknowledged; `None` if the server ran the call.
+    pub(crate) acknowledged_checks: Option<&'a [Value]>,
 }
 
+/// The history without requests for approval of hosted tools, and without their decisions.
 pub(crate) fn normalize_history<'a>(
     history: impl IntoIterator<Item = &'a HistoryEntry>,
     origin: &str,
 ) -> Vec<PromptItem<'a>> {
+    normalize(history, origin, HostedApprovals::Omitted)
+}
+
+/// The history with the requests of this origin for approval of hosted tools: calls whose results are the decisions.
+pub(crate) fn normalize_history_with_approvals<'a>(
+    history: impl IntoIterator<Item = &'a HistoryEntry>,
+    origin: &str,
+) -> Vec<PromptItem<'a>> {
+    normalize(history, origin, HostedApprovals::OfOrigin)
+}
+
+/// Which requests for approval of hosted tools a history keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum HostedApprovals {
+    #[default]
+    Omitted,
+    OfOrigin,
+}
+
+fn normalize<'a>(
+    history: impl IntoIterator<Item = &'a HistoryEntry>,
+    origin: &str,
+    hosted_approvals: HostedApprovals,
+) -> Vec<PromptItem<'a>> {
     let history: Vec<&'a HistoryEntry> = history.into_iter().collect();
     let mut normalizer = HistoryNormalizer {
         origin,
+        hosted_approvals,
         wire_ids: wire_call_ids(&history, origin),
         results: first_results(&history),
         ..HistoryNormalizer::default()
@@ -105,14 +135,28 @@ fn wire_call_ids<'a>(history: &[&'a HistoryEntry], origin: &str) -> HashMap<&'a 
     history.iter().copied().filter_map(ids_of).map(wire_id).collect()
 }
 
-fn first_results<'a>(history: &[&'a HistoryEntry]) -> HashMap<&'a CallId, (ResultStatus, &'a [ContentPart])> {
+/// A result in the history.
+#[derive(Clone, Copy)]
+struct GivenResult<'a> {
+    status: ResultStatus,
+    content: &'a [ContentPart],
+    acknowledged_checks: Option<&'a [Value]>,
+}
+
+fn first_results<'a>(history: &[&'a HistoryEntry]) -> HashMap<&'a CallId, GivenResult<'a>> {
     let mut results = HashMap::new();
     for entry in history {
-        if let HistoryEntry::Result { call_id, status, content } = entry {
-            results.entry(call_id).or_insert((*status, content.as_slice()));
+        if let HistoryEntry::Result { call_id, status, content, acknowledged_checks } = entry {
+            let (status, acknowledged_checks) = (*status, acknowledged_checks.as_deref());
+            results.entry(call_id).or_insert(GivenResult { status, content, acknowledged_checks });
         }
     }
     results
+}
+
+/// Whether a provider asked with this item, whichever provider it was.
+fn is_approval_request(raw: Option<&RawItem>) -> bool {
+    raw.and_then(|raw| raw.item.get("type")).and_then(Value::as_str) == Some(APPROVAL_REQUEST_TYPE)
 }
 
 fn raw_if_from_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
@@ -129,8 +173,9 @@ fn generated_image_part(item: &Value) -> Option<ContentPart> {
 #[derive(Default)]
 struct HistoryNormalizer<'a, 'o> {
     origin: &'o str,
+    hosted_approvals: HostedApprovals,
     wire_ids: HashMap<&'a CallId, &'a str>,
-    results: HashMap<&'a CallId, (ResultStatus, &'a [ContentPart])>,
+    results: HashMap<&'a CallId, GivenResult<'a>>,
     seen_calls: HashSet<&'a CallId>,
     unanswered_calls: Vec<(&'a CallId, PromptCall<'a>)>,
     generated_images: Vec<ContentPart>,
@@ -169,7 +214,7 @@ impl<'a> HistoryNormalizer<'a, '_> {
             }
             HistoryEntry::Call { call_id, name, arguments, raw, .. } => {
                 // A repeated call is one call.
-                if self.seen_calls.insert(call_id) {
+                if self.is_sendable_call(raw.as_ref()) && self.seen_calls.insert(call_id) {
                     let id = self.wire_ids.get(call_id).copied().unwrap_or(call_id.as_str());
                     let call = PromptCall { id, name, arguments, raw: raw_if_from_origin(raw.as_ref(), self.origin) };
                     self.out.push(PromptItem::Call(call.clone()));
@@ -178,6 +223,12 @@ impl<'a> HistoryNormalizer<'a, '_> {
             }
             HistoryEntry::Result { .. } => self.push_results(),
         }
+    }
+
+    /// A request for approval means nothing to another provider, and nothing ran: it is no call there.
+    fn is_sendable_call(&self, raw: Option<&RawItem>) -> bool {
+        let is_own = raw_if_from_origin(raw, self.origin).is_some();
+        !is_approval_request(raw) || (is_own && self.hosted_approvals == HostedApprovals::OfOrigin)
     }
 
     /// Adds a user message. Providers accept no images in assistant messages, so generated images go here.
@@ -193,12 +244,13 @@ impl<'a> HistoryNormalizer<'a, '_> {
     fn push_results(&mut self) {
         for (call_id, call) in std::mem::take(&mut self.unanswered_calls) {
             let found = self.results.get(call_id).copied();
-            let (status, content) = found.unwrap_or((ResultStatus::Unknown, &[]));
+            let unknown = GivenResult { status: ResultStatus::Unknown, content: &[], acknowledged_checks: None };
+            let GivenResult { status, content, acknowledged_checks } = found.unwrap_or(unknown);
             let mut content: Vec<ContentPart> = content.iter().filter(|part| !is_blank_part(part)).cloned().collect();
             if content.is_empty() {
                 content.push(ContentPart::text(if found.is_some() { EMPTY_RESULT } else { INTERRUPTED_RESULT }));
             }
-            self.out.push(PromptItem::Result(PromptResult { call, status, content }));
+            self.out.push(PromptItem::Result(PromptResult { call, status, content, acknowledged_checks }));
         }
     }
 }
@@ -225,7 +277,8 @@ mod tests {
 
     fn result(id: &str, text: &str) -> HistoryEntry {
         let content = vec![ContentPart::text(text)];
-        HistoryEntry::Result { call_id: CallId::from(id), status: ResultStatus::Completed, content }
+        let (status, acknowledged_checks) = (ResultStatus::Completed, None);
+        HistoryEntry::Result { call_id: CallId::from(id), status, content, acknowledged_checks }
     }
 
     fn user(text: &str) -> HistoryEntry {

@@ -15,7 +15,7 @@ use model::ports::{
     AppendBatch, BoxFuture, BoxStream, ClaimOutcome, Clock, Journal, ModelClient, OnCommit, PageLimit, RecordPage,
     SpaceWatch, StorageSpace, StoreResult,
 };
-use model::record::RECORD_FORMAT;
+use model::record::RECORD_FORMAT_MAX;
 use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{NodeId, Seq, ThreadId, UserId};
@@ -194,7 +194,7 @@ impl Journal for Later {
         limit: PageLimit,
     ) -> StoreResult<RecordPage> {
         let mut page = self.0.read_page(owner, thread, after, limit).await?;
-        page.records.iter_mut().for_each(|record| record.format = RECORD_FORMAT + 1);
+        page.records.iter_mut().for_each(|record| record.format = RECORD_FORMAT_MAX + 1);
         Ok(page)
     }
 }

@@ -311,7 +311,12 @@ impl TestEngine {
         call: &CallId,
         text: &str,
     ) -> Result<(), engine::AnswerError> {
-        let result = ClientToolResult { call_id: call.clone(), content: text_parts(text), error: None };
+        let result = ClientToolResult {
+            call_id: call.clone(),
+            content: text_parts(text),
+            error: None,
+            acknowledged_checks: Vec::new(),
+        };
         self.engine.submit_client_results(&self.user, &self.run_row(task).await, vec![result], None).await
     }
 
@@ -325,6 +330,7 @@ impl TestEngine {
             call_id: (*call).clone(),
             content: text_parts("this one"),
             error: None,
+            acknowledged_checks: Vec::new(),
         };
         let results = calls.iter().map(result).collect();
         self.engine.submit_client_results(&self.user, &self.run_row(task).await, results, idempotency).await

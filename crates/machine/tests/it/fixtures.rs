@@ -94,7 +94,23 @@ pub(crate) fn demo_definitions(tools: impl IntoIterator<Item = Tool>) -> Definit
 pub(crate) enum ModelOutput {
     Text(String),
     Reasoning(String),
-    Call { name: String, arguments: String, provider: Option<String> },
+    Call {
+        name: String,
+        arguments: String,
+        provider: Option<String>,
+    },
+    /// The provider asks whether it may call a tool of its own.
+    Approval {
+        name: String,
+        server: String,
+        provider: Option<String>,
+    },
+    /// Actions on a computer.
+    Computer(String),
+}
+
+pub(crate) fn model_approval(server: &str, name: &str, provider: &str) -> ModelOutput {
+    ModelOutput::Approval { name: name.to_owned(), server: server.to_owned(), provider: Some(provider.to_owned()) }
 }
 
 pub(crate) fn model_text(words: &str) -> ModelOutput {

@@ -119,7 +119,8 @@ mod tests {
 
     fn gets(label: &str) -> HistoryEntry {
         let content = vec![ContentPart::text("ok")];
-        HistoryEntry::Result { call_id: call_id(label), status: ResultStatus::Completed, content }
+        let (call_id, status) = (call_id(label), ResultStatus::Completed);
+        HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
     }
 
     #[test]

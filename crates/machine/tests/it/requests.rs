@@ -116,7 +116,12 @@ fn prior_history() -> PriorHistory {
         HistoryEntry::System { text: "Be kind.".to_owned() },
         HistoryEntry::User { content: vec![ContentPart::text("hi")] },
         call,
-        HistoryEntry::Result { call_id, status: ResultStatus::Completed, content: vec![ContentPart::text("seen")] },
+        HistoryEntry::Result {
+            call_id,
+            status: ResultStatus::Completed,
+            content: vec![ContentPart::text("seen")],
+            acknowledged_checks: None,
+        },
         HistoryEntry::Assistant { id: ItemId::from("msg_elsewhere"), text: "Hello.".to_owned(), raw: None },
     ];
     PriorHistory { entries, reference_count: 7 }

@@ -261,6 +261,13 @@ impl RandomWorld {
         match self.rng.below(10) {
             0..2 => ModelOutput::Text(self.rng.choose("So it is.[^1] ", &["é🦀", "[^", "2] and [^2]"]).to_owned()),
             2 => ModelOutput::Reasoning("hm".to_owned()),
+            3 if self.rng.chance(30) => {
+                let provider = self.rng.choose(None, &[Some("q1"), Some("q2"), Some("q3")]).map(str::to_owned);
+                // One has the name of a tool that needs no approval.
+                let name = self.rng.choose("search", &["plain"]).to_owned();
+                ModelOutput::Approval { name, server: self.rng.choose("docs", &["wiki"]).to_owned(), provider }
+            }
+            3 if self.rng.chance(20) => ModelOutput::Computer(r#"{"actions":[]}"#.to_owned()),
             _ => {
                 let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, "{}", "{}"];
                 let bad = [r#"{"n":"x"}"#, "{", "[]"];

@@ -9,6 +9,7 @@ mod clients;
 mod crashes;
 mod files;
 mod handoffs;
+mod hosted;
 mod limits;
 mod results;
 mod retries;

@@ -10,7 +10,7 @@ use model::content::{ContentPart, FileRef};
 use model::definition::Definitions;
 use model::error::ErrorInfo;
 use model::event::{ApprovalDecision, CancelMode, ClientTool, DisplayMode, Initiator, StopReason};
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, RawItem};
 use model::json::ExactObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
 use model::ports::{FileReadOutcome, FileReadRequest};
@@ -19,6 +19,7 @@ use model::thread::{ThreadFold, ThreadReplay};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::usage::Usage;
 use model::{CallId, Epoch, Millis, Record, TaskId, ThreadId, UserId};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -407,6 +408,19 @@ pub(crate) fn output_deltas(slot: u32, bit: &ModelOutput) -> Vec<ModelDelta> {
             let started = ModelDelta::Started { slot, item };
             vec![started, piece(first), piece(second), ModelDelta::Done { slot, raw: None }]
         }
+        ModelOutput::Approval { name, server: server_label, provider: provider_call_id } => {
+            let item = json!({"type": "mcp_approval_request", "id": provider_call_id, "name": name});
+            let raw = Some(RawItem { origin: "here".to_owned(), item });
+            let item = ModelItemKind::HostedApproval { name, server_label, provider_call_id };
+            let text = r#"{"q":1}"#.to_owned();
+            let started = ModelDelta::Started { slot, item };
+            vec![started, ModelDelta::Arguments { slot, text }, ModelDelta::Done { slot, raw }]
+        }
+        ModelOutput::Computer(text) => {
+            let item = ModelItemKind::ComputerCall { provider_call_id: None };
+            let started = ModelDelta::Started { slot, item };
+            vec![started, ModelDelta::Arguments { slot, text }, ModelDelta::Done { slot, raw: None }]
+        }
     }
 }
 
@@ -468,7 +482,8 @@ pub(crate) fn approval_answer(key: model::ApprovalKey, decision: ApprovalDecisio
 }
 
 pub(crate) fn client_result_answer(call_id: CallId, words: &str) -> AnswerCommand {
-    client_results_answer(vec![ClientToolResult { call_id, content: vec![ContentPart::text(words)], error: None }])
+    let (content, error, acknowledged_checks) = (vec![ContentPart::text(words)], None, Vec::new());
+    client_results_answer(vec![ClientToolResult { call_id, content, error, acknowledged_checks }])
 }
 
 /// Everything that one request of the client carries.

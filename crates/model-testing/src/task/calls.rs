@@ -87,6 +87,7 @@ impl GenTask {
                 CallKind::Tool | CallKind::Agent => self.start_call(ctx, index),
                 CallKind::Client => call.state = GenCallState::AwaitingClient,
                 CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
+                CallKind::Hosted => self.request_approval(ctx, index),
             }
         }
     }
@@ -100,7 +101,12 @@ impl GenTask {
             task_id: self.id.clone(),
             key: call.id.approval_key(),
             call_id: call.id.clone(),
-            action_requests: vec![ActionRequest { name: call.name.clone(), args }],
+            action_requests: vec![ActionRequest {
+                name: call.name.clone(),
+                args,
+                server_label: turn_plan::server_label(call.kind),
+                editable: (call.kind == CallKind::Hosted).then_some(false),
+            }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
             expires_at,
@@ -299,7 +305,9 @@ impl GenTask {
             ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
         if by == Initiator::User {
             use ApprovalDecisionKind::{Approve, Edit, Reject};
-            decision.kind = ctx.rng.choose(Approve, &[Approve, Reject, Edit]);
+            let allowed: &[_] =
+                if call.kind == CallKind::Hosted { &[Approve, Reject] } else { &[Approve, Reject, Edit] };
+            decision.kind = ctx.rng.choose(Approve, allowed);
             decision.always = decision.kind == Approve && ctx.rng.chance(20);
             decision.message = ctx.rng.chance(30).then(|| "too risky".to_owned());
         }
@@ -333,7 +341,11 @@ impl GenTask {
         }
         if self.phase == GenPhase::Waiting {
             for index in self.call_indexes(|call| matches!(call.state, GenCallState::Ready)) {
-                self.start_call(ctx, index);
+                // The provider runs what was approved.
+                match self.calls.get(index).map(|call| call.kind) {
+                    Some(CallKind::Hosted) => self.finish_call(ctx, index, ResultStatus::Completed, None),
+                    _ => self.start_call(ctx, index),
+                }
             }
         }
     }

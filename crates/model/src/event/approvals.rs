@@ -23,11 +23,16 @@ pub struct ApprovalRequested {
 }
 
 /// A tool call to review.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ActionRequest {
     /// The name of the tool.
     pub name: String,
     pub args: ExactValue,
+    /// The MCP server that has the tool.
+    pub server_label: Option<String>,
+    /// `false` if the decision cannot be `edit`: the provider runs the call as it asked for it.
+    pub editable: Option<bool>,
 }
 
 /// How an action request is to be reviewed.

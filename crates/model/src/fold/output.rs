@@ -83,6 +83,7 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayloa
         superseded: false,
         content: None,
         raw: None,
+        acknowledged_checks: None,
         provider_call_id: private.and_then(|private| private.provider_call_id.clone()),
         started: None,
         attempts: 0,
@@ -114,6 +115,7 @@ fn item_done(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayload
     if let Some(private) = private {
         fold.content.clone_from(&private.content);
         fold.raw.clone_from(&private.raw);
+        fold.acknowledged_checks.clone_from(&private.acknowledged_checks);
     }
     Ok(())
 }
@@ -131,6 +133,7 @@ fn restore_omitted_fields(done: &mut Item, before: Item) {
             fill_if_none(&mut done.display_name, before.display_name);
             fill_if_none(&mut done.gate, before.gate);
             fill_if_none(&mut done.agent, before.agent);
+            fill_if_none(&mut done.server_label, before.server_label);
         }
         (Item::ToolResult(done), Item::ToolResult(before)) => {
             fill_if_none(&mut done.block_list, before.block_list);

@@ -21,6 +21,7 @@ use crate::reference;
 use crate::seq::Millis;
 use crate::task::TaskStatus;
 use crate::usage::Usage;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +103,8 @@ pub struct ItemFold {
     pub content: Option<Vec<ContentPart>>,
     /// The upstream item, unchanged.
     pub raw: Option<RawItem>,
+    /// The safety checks of a computer call that the client acknowledged with its result.
+    pub acknowledged_checks: Option<Vec<Value>>,
     pub provider_call_id: Option<String>,
     /// Set while the tool may be running; reset when a person is asked about it after a crash.
     pub started: Option<StartedTool>,

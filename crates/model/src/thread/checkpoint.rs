@@ -2,7 +2,7 @@
 //! once. So the end of a run costs the same in a thread of ten turns and of ten thousand.
 
 use super::{PastRun, ThreadFold, ThreadReplay};
-use crate::record::RECORD_FORMAT;
+use crate::record::RECORD_FORMAT_MAX;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl ThreadReplay {
             // Older versions stored all runs in the body. They get their rows with the next checkpoint.
             Some((serde_json::from_str::<ThreadFold>(body).ok()?, 0))
         });
-        let (thread, stored_runs) = found.filter(|(thread, _)| thread.format <= RECORD_FORMAT).unwrap_or_default();
+        let (thread, stored_runs) = found.filter(|(thread, _)| thread.format <= RECORD_FORMAT_MAX).unwrap_or_default();
         Self { thread, run: None, stored_runs }
     }
 }

@@ -9,7 +9,7 @@ use crate::event::StopReason;
 use crate::fold::{ItemFold, TaskFold};
 use crate::history::HistoryEntry;
 use crate::id::CallId;
-use crate::item::{Block, Item, ResultStatus};
+use crate::item::{Block, CallKind, Item, ResultStatus};
 use crate::limits::FILE_ESTIMATE_CHARS_MAX;
 
 /// What an image costs in an estimate of tokens, in characters of text.
@@ -95,6 +95,8 @@ fn push_item_entries(out: &mut Vec<HistoryEntry>, calls: &mut Vec<CallId>, fold:
             }
             out.extend(images());
         }
+        // What the provider asked means something to that provider only, and not without what it sent.
+        Item::ToolCall(call) if call.kind == Some(CallKind::Hosted) && fold.raw.is_none() => {}
         Item::ToolCall(call) if is_complete && fold.arguments_complete => {
             calls.push(call.call_id.clone());
             out.push(HistoryEntry::Call {
@@ -138,5 +140,6 @@ fn result_entry(task: &TaskFold, call_id: &CallId) -> Option<HistoryEntry> {
     let (_, fold) = task.result(call_id)?;
     let Item::ToolResult(result) = &fold.item else { return None };
     let status = result.status.unwrap_or(ResultStatus::Completed);
-    Some(HistoryEntry::Result { call_id: call_id.clone(), status, content: fold.result_content() })
+    let (content, acknowledged_checks) = (fold.result_content(), fold.acknowledged_checks.clone());
+    Some(HistoryEntry::Result { call_id: call_id.clone(), status, content, acknowledged_checks })
 }

@@ -162,8 +162,8 @@ fn the_generated_logs_contain_every_kind_of_failure() {
     wanted.extend(
         [Stop, ToolCalls, MaxTokens, ContentFilter, Error, Cancelled, Lost].map(|stop| format!("step ends: {stop:?}")),
     );
-    use CallKind::{Agent, Client, Handoff, Tool};
-    wanted.extend([Tool, Agent, Handoff, Client].map(|kind| format!("call of kind {kind:?}")));
+    use CallKind::{Agent, Client, Handoff, Hosted, Tool};
+    wanted.extend([Tool, Agent, Handoff, Client, Hosted].map(|kind| format!("call of kind {kind:?}")));
     use ResultStatus::{Completed, Failed, Incomplete, Rejected, Unknown};
     wanted.extend([Completed, Failed, Rejected, Incomplete, Unknown].map(|status| format!("result is {status:?}")));
     use FileStatus::{Completed as Read, Failed as Unreadable, Processing as ReadAgain};

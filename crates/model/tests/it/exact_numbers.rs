@@ -42,7 +42,11 @@ fn events(args: &ExactValue, metadata: &ExactObject, created: &Event) -> [Event;
             task_id: task_id.clone(),
             key: key.clone(),
             call_id,
-            action_requests: vec![ActionRequest { name: "pay".to_owned(), args: args.clone() }],
+            action_requests: vec![ActionRequest {
+                name: "pay".to_owned(),
+                args: args.clone(),
+                ..ActionRequest::default()
+            }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 1,
             expires_at: 2,

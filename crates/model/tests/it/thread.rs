@@ -7,7 +7,7 @@ use model::event::{HistoryCompacted, RunHidden, TaskStarted};
 use model::fold::RunFold;
 use model::history::RawItem;
 use model::history::{HistoryEntry, PriorHistory};
-use model::record::RECORD_FORMAT;
+use model::record::RECORD_FORMAT_MAX;
 use model::thread::{CompactedHistory, PastRun, ThreadFold, ThreadReplay, estimate_tokens, history_entries};
 use model::{Epoch, Event, ItemId, PrivatePayload, Record, RecordDraft, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ fn a_checkpoint_round_trips_and_an_unreadable_one_is_ignored() {
     assert_eq!((&read.thread, read.stored_runs), (&kept, 4));
     assert_eq!(ThreadReplay::from_checkpoint("nonsense", []).thread, ThreadFold::default());
     // A later version may have stored more than this one reads: this version falls back to the records.
-    let later = ThreadFold { format: RECORD_FORMAT + 1, ..kept };
+    let later = ThreadFold { format: RECORD_FORMAT_MAX + 1, ..kept };
     let read = stored_and_read(&later);
     assert_eq!((read.thread, read.stored_runs), (ThreadFold::default(), 0));
 }

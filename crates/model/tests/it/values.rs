@@ -77,7 +77,12 @@ fn users_and_tools_produce_parts() {
     let content = vec![ContentPart::text("words")];
     let mut given = [
         HistoryEntry::User { content: content.clone() },
-        HistoryEntry::Result { call_id: "call_1".into(), status: ResultStatus::Completed, content: content.clone() },
+        HistoryEntry::Result {
+            call_id: "call_1".into(),
+            status: ResultStatus::Completed,
+            content: content.clone(),
+            acknowledged_checks: None,
+        },
     ];
     for entry in &mut given {
         assert_eq!(entry.parts(), content);

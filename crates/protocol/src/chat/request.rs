@@ -147,8 +147,12 @@ fn parse_messages(messages: &[Value]) -> Result<Vec<ClientInput>, InvalidField> 
             Some("assistant") => open_calls = parse_assistant_message(message, &at, &mut inputs)?,
             Some("tool") => {
                 let call_id = required_str(message, "tool_call_id", &at)?.to_owned();
-                let kind =
-                    InputKind::ToolResult { call_id, content: parse_content_parts(message, &at)?, failed: false };
+                let kind = InputKind::ToolResult {
+                    call_id,
+                    content: parse_content_parts(message, &at)?,
+                    failed: false,
+                    acknowledged_checks: Vec::new(),
+                };
                 inputs.push(ClientInput { id: None, kind });
             }
             _ => {

@@ -4,6 +4,7 @@ use super::wire::{
     FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, McpApprovalResponseItem, MessageItem,
     PartObject,
 };
+use crate::computer_calls::{ComputerCallOutputItem, Screenshot, is_client_computer_call, screenshot_url};
 use crate::event_groups::{item_progress_events, native_only_events, terminal_events};
 use crate::record_frames::to_json_value;
 use crate::run_reader::RunReader;
@@ -56,7 +57,7 @@ impl InputItems {
                     items.push(to_json_value(&approval_response_item(resolved)));
                 }
             }
-            Event::ItemDone(done) => items.extend(client_result_item(run, &done.task_id, done.output_index)),
+            Event::ItemDone(done) => items.extend(client_result_item(run, &done.task_id, done.output_index, record)),
             // Exhaustive on purpose: a new event is either placed above or skipped here by name.
             native_only_events!()
             | item_progress_events!()
@@ -114,7 +115,7 @@ fn history_item(suffix: &str, index: usize, entry: &HistoryEntry) -> Option<Valu
             status: "completed",
             item_type: "function_call",
         }),
-        HistoryEntry::Result { call_id, content, status } => {
+        HistoryEntry::Result { call_id, content, status, .. } => {
             let id = known_or_new_id("fco", call_id.item_id("fco").as_str());
             function_output_item(id.into(), call_id.as_str(), content, *status)
         }
@@ -162,12 +163,25 @@ fn approval_response_item(resolved: &ApprovalResolved) -> ItemObject<'_> {
 }
 
 /// The result of a tool that the client ran.
-fn client_result_item(run: &RunFold, task: &TaskId, output_index: u32) -> Option<Value> {
+fn client_result_item(run: &RunFold, task: &TaskId, output_index: u32, record: &Record) -> Option<Value> {
     let task = run.task(task)?;
     let Item::ToolResult(result) = &task.items.get(output_index as usize)?.item else { return None };
     let (_, call) = task.call(&result.call_id)?;
     if call.kind != Some(CallKind::Client) {
         return None;
+    }
+    if is_client_computer_call(task, call)
+        && let Some(url) = screenshot_url(result)
+    {
+        let acknowledged = record.private().and_then(|private| private.acknowledged_checks);
+        return Some(to_json_value(&ItemObject::ComputerCallOutput(Box::new(ComputerCallOutputItem {
+            acknowledged_safety_checks: acknowledged.unwrap_or_default(),
+            call_id: result.call_id.as_str(),
+            id: result.call_id.item_id("fco").to_string(),
+            output: Screenshot::new(url),
+            status: "completed",
+            item_type: "computer_call_output",
+        }))));
     }
     let content = [ContentPart::text(plain_text(result.block_list.as_deref().unwrap_or_default()))];
     let status = result.status.unwrap_or(ResultStatus::Completed);

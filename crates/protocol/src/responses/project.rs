@@ -13,6 +13,7 @@ mod item_events;
 mod object;
 
 pub(crate) use builder::{ItemStyle, ResponseBuilder, ResponsesSink};
+pub(crate) use calls::is_shown_whole;
 pub(crate) use item::approval_arguments;
 pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;

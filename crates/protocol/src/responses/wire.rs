@@ -5,9 +5,10 @@
 
 mod items;
 
+pub(crate) use items::McpApprovalResponseItem;
 pub(super) use items::{
     AnnotationObject, FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, McpApprovalRequestItem,
-    McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
+    McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
 use model::json::{ExactObject, ExactValue, JsonObject};

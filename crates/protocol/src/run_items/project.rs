@@ -1,18 +1,22 @@
 //! Records → events of an agent loop.
 
 use super::wire::{
-    AgentName, AgentUpdatedEvent, CallOutputItem, ComputerCallItem, Interruption, RawItem, RawResponseEvent,
-    RunEndedEvent, RunError, RunItem, RunItemEvent, RunItemsEvent, RunPausedEvent, Screenshot,
+    AgentName, AgentUpdatedEvent, CallOutputItem, Interruption, RawItem, RawResponseEvent, RunEndedEvent, RunError,
+    RunItem, RunItemEvent, RunItemsEvent, RunPausedEvent,
 };
+use crate::computer_calls::{Screenshot, computer_call_item, screenshot_url};
 use crate::record_frames::{FrameFormat, RecordFrames};
-use crate::responses::{ItemStyle, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink, approval_arguments};
+use crate::responses::{
+    ItemStyle, McpApprovalResponseItem, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink,
+    approval_arguments, is_shown_whole,
+};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use crate::tool_results::result_text;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, PendingKind, PendingRequest, StepDone, StopReason};
 use model::fold::{RunFold, TaskFold};
-use model::item::{Block, CallKind, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
+use model::item::{COMPUTER_TOOL, CallKind, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
 use model::ports::{Frames, Projection};
 use model::task::TaskStatus;
 use model::{Record, TaskId, ThreadId};
@@ -22,8 +26,6 @@ use serde_json::value::RawValue;
 
 /// The name of this projection in cursors.
 pub const RUN_ITEMS_PROJECTION: &str = "run-items";
-
-const COMPUTER_TOOL: &str = "computer";
 
 /// A run, or all runs of a thread, as run items.
 #[derive(Clone, Debug)]
@@ -110,6 +112,7 @@ impl TurnProjector<'_> {
             Event::ItemAdded(e) => {
                 let style = match &e.item {
                     Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => ItemStyle::Plain,
+                    Item::ToolCall(call) if is_shown_whole(root, call) => return,
                     Item::ToolCall(_) => ItemStyle::Function,
                     Item::ToolResult(_) | Item::FileProcessing(_) => return,
                 };
@@ -169,7 +172,10 @@ impl TurnProjector<'_> {
         }
         let mut raw_item = None;
         self.update_response(|response, out| {
-            raw_item = response.on_item_done(run, output_index, out).map(ToOwned::to_owned);
+            raw_item = match &fold.item {
+                Item::ToolCall(call) if is_shown_whole(root, call) => response.add_whole_call(call, out),
+                _ => response.on_item_done(run, output_index, out).map(ToOwned::to_owned),
+            };
         });
         if let Some(raw_item) = raw_item {
             self.push_item_created(root, &fold.item, &raw_item);
@@ -204,17 +210,18 @@ impl TurnProjector<'_> {
             Item::Reasoning(_) => ("reasoning_item_created", "reasoning_item"),
             Item::Message(_) => ("message_output_created", "message_output_item"),
             Item::ToolCall(call) if call.kind == Some(CallKind::Handoff) => ("handoff_requested", "handoff_call_item"),
+            Item::ToolCall(call) if call.kind == Some(CallKind::Hosted) => {
+                ("mcp_approval_requested", "mcp_approval_request_item")
+            }
             Item::HostedCall(call) if call.name == "mcp_list_tools" => ("mcp_list_tools", "mcp_list_tools_item"),
             Item::ToolCall(_) | Item::HostedCall(_) | Item::ToolResult(_) | Item::FileProcessing(_) => {
                 ("tool_called", "tool_call_item")
             }
         };
-        let arguments = match item {
-            Item::ToolCall(call) if name == "tool_called" => computer_arguments(call).map(|parsed| (call, parsed)),
+        let computer_call = match item {
+            Item::ToolCall(call) if name == "tool_called" => computer_call_item(call),
             _ => None,
         };
-        let no_checks = Value::Array(Vec::new());
-        let computer_call = arguments.as_ref().and_then(|(call, parsed)| computer_call_item(call, parsed, &no_checks));
         let raw_item = computer_call.map_or(RawItem::Response(raw_item), RawItem::ComputerCall);
         let agent = AgentName { name: agent.as_deref().unwrap_or(&root.agent) };
         self.push_run_item(name, RunItem { agent, arguments: None, output: None, raw_item, item_type });
@@ -226,6 +233,9 @@ impl TurnProjector<'_> {
         let status = result.status.unwrap_or(ResultStatus::Completed);
         if status == ResultStatus::Incomplete {
             return;
+        }
+        if call.kind == Some(CallKind::Hosted) {
+            return self.push_approval_response(root, call, result, status);
         }
         let (name, item_type) = match call.kind {
             Some(CallKind::Handoff) if status == ResultStatus::Completed => ("handoff_occured", "handoff_output_item"),
@@ -247,6 +257,24 @@ impl TurnProjector<'_> {
         let agent = AgentName { name: result.agent.as_deref().or(call.agent.as_deref()).unwrap_or(&root.agent) };
         let arguments = call.original_arguments.as_ref().and(call.arguments.as_deref());
         self.push_run_item(name, RunItem { agent, arguments, output: Some(output), raw_item, item_type });
+    }
+
+    /// Reports the answer to a question of the provider, whoever gave it.
+    fn push_approval_response(&mut self, root: &TaskFold, call: &ToolCall, result: &ToolResult, status: ResultStatus) {
+        let (key, approve) = (call.call_id.approval_key(), status == ResultStatus::Completed);
+        let raw_item = RawItem::ApprovalResponse(McpApprovalResponseItem {
+            approval_request_id: key.as_str(),
+            approve,
+            id: key.as_str().replacen("apr_", "aprr_", 1),
+            reason: result.error.as_ref().map(|error| error.message.as_str()).filter(|_| !approve),
+            item_type: "mcp_approval_response",
+        });
+        let agent = AgentName { name: call.agent.as_deref().unwrap_or(&root.agent) };
+        let item_type = "mcp_approval_response_item";
+        self.push_run_item(
+            "mcp_approval_response",
+            RunItem { agent, arguments: None, output: None, raw_item, item_type },
+        );
     }
 
     fn push_run_item(&mut self, name: &'static str, item: RunItem<'_>) {
@@ -281,41 +309,6 @@ fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: Resu
     reason.filter(|_| status != ResultStatus::Completed).unwrap_or_else(|| result_text(run, root, result))
 }
 
-fn computer_arguments(call: &ToolCall) -> Option<Value> {
-    if call.name != COMPUTER_TOOL {
-        return None;
-    }
-    serde_json::from_str(call.arguments.as_deref()?).ok()
-}
-
-fn computer_call_item<'a>(
-    call: &'a ToolCall,
-    arguments: &'a Value,
-    no_checks: &'a Value,
-) -> Option<ComputerCallItem<'a>> {
-    let actions = arguments.get("actions")?.as_array()?.as_slice();
-    let (action, actions) = match actions {
-        [action] => (Some(action), None),
-        actions => (None, Some(actions)),
-    };
-    Some(ComputerCallItem {
-        action,
-        actions,
-        call_id: call.call_id.as_str(),
-        id: call.id.as_str(),
-        pending_safety_checks: arguments.get("pending_safety_checks").unwrap_or(no_checks),
-        status: "completed",
-        item_type: "computer_call",
-    })
-}
-
-fn screenshot_url(result: &ToolResult) -> Option<&str> {
-    result.block_list.iter().flatten().rev().find_map(|block| match block {
-        Block::Image(image) => Some(image.image_url.url.as_str()),
-        _ => None,
-    })
-}
-
 fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Interruption<'a>> {
     let task = run.task(&pending.task_id)?;
     let (_, call) = task.call(&pending.call_id)?;
@@ -328,6 +321,7 @@ fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Int
         arguments,
         call_id: call.call_id.as_str(),
         key: pending.key.as_ref().map(|key| key.as_str()),
+        server_label: call.server_label.as_deref(),
         task_id: task.id.as_str(),
         tool_name: &call.name,
     })

@@ -2,11 +2,10 @@
 //!
 //! Members are declared in alphabetical order, which is the order that clients have always been sent.
 
-use crate::responses::ResponsesEvent;
+use crate::computer_calls::{ComputerCallItem, Screenshot};
+use crate::responses::{McpApprovalResponseItem, ResponsesEvent};
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_with::skip_serializing_none;
 
 /// One event of the stream.
 #[derive(Serialize)]
@@ -60,6 +59,7 @@ pub(super) enum RawItem<'a> {
     ComputerCall(ComputerCallItem<'a>),
     FunctionCallOutput(CallOutputItem<'a, &'a str>),
     ComputerCallOutput(CallOutputItem<'a, Screenshot<'a>>),
+    ApprovalResponse(McpApprovalResponseItem<'a>),
 }
 
 impl Serialize for RawItem<'_> {
@@ -69,22 +69,9 @@ impl Serialize for RawItem<'_> {
             Self::ComputerCall(item) => item.serialize(serializer),
             Self::FunctionCallOutput(item) => item.serialize(serializer),
             Self::ComputerCallOutput(item) => item.serialize(serializer),
+            Self::ApprovalResponse(item) => item.serialize(serializer),
         }
     }
-}
-
-/// A call of the computer tool: one action by itself, several as a list.
-#[skip_serializing_none]
-#[derive(Serialize)]
-pub(super) struct ComputerCallItem<'a> {
-    pub(super) action: Option<&'a Value>,
-    pub(super) actions: Option<&'a [Value]>,
-    pub(super) call_id: &'a str,
-    pub(super) id: &'a str,
-    pub(super) pending_safety_checks: &'a Value,
-    pub(super) status: &'static str,
-    #[serde(rename = "type")]
-    pub(super) item_type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -93,19 +80,6 @@ pub(super) struct CallOutputItem<'a, T> {
     pub(super) output: T,
     #[serde(rename = "type")]
     pub(super) item_type: &'static str,
-}
-
-#[derive(Serialize)]
-pub(super) struct Screenshot<'a> {
-    image_url: &'a str,
-    #[serde(rename = "type")]
-    output_type: &'static str,
-}
-
-impl<'a> Screenshot<'a> {
-    pub(super) const fn new(image_url: &'a str) -> Self {
-        Self { image_url, output_type: "computer_screenshot" }
-    }
 }
 
 /// The run waits for approvals or for the client's tools.
@@ -122,6 +96,9 @@ pub(super) struct Interruption<'a> {
     pub(super) arguments: String,
     pub(super) call_id: &'a str,
     pub(super) key: Option<&'a str>,
+    /// The MCP server that has the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server_label: Option<&'a str>,
     pub(super) task_id: &'a str,
     pub(super) tool_name: &'a str,
 }

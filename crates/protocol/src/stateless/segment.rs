@@ -15,7 +15,7 @@ use crate::run_reader::RunReader;
 use model::content::{Annotation, TextBlock};
 use model::event::{Event, PendingKind, PendingRequest, TaskPaused};
 use model::fold::{RunFold, TaskFold};
-use model::item::{CallKind, Item, ResultStatus};
+use model::item::{CallKind, Item, ResultStatus, ToolCall, ToolResult};
 use model::usage::Usage;
 use model::{CallId, Millis, Record, TaskId};
 use std::collections::HashSet;
@@ -294,8 +294,8 @@ impl Segment {
     fn on_item_done(&mut self, root: &TaskFold, item: usize) {
         match root.items.get(item).map(|fold| &fold.item) {
             Some(Item::ToolResult(result)) => {
-                let is_clients = root.call(&result.call_id).is_none_or(|(_, call)| call.kind == Some(CallKind::Client));
-                if !is_clients {
+                let is_sent = root.call(&result.call_id).is_some_and(|(_, call)| is_server_result(call, result));
+                if is_sent {
                     self.add_server_call(root, &result.call_id, None);
                     self.add_part(SegmentPart::ServerResult { item });
                 }
@@ -317,7 +317,8 @@ impl Segment {
         };
         let arguments = started_with.map_or_else(|| part_text::call_arguments(call), str::to_owned);
         let (name, arguments) = (call.name.clone(), part_text::parse_arguments_object(&arguments));
-        self.add_part(SegmentPart::ServerCall { id: call_id.to_string(), name, server: None, arguments });
+        let server = call.server_label.clone();
+        self.add_part(SegmentPart::ServerCall { id: call_id.to_string(), name, server, arguments });
     }
 
     /// Adds a block of a message. Blocks of results are sent with their result.
@@ -376,6 +377,16 @@ impl Segment {
             }
             self.next_part = self.next_part.saturating_add(1);
         }
+    }
+}
+
+/// Whether the result of a call is sent: not that of the client's own call, and not the approval of a call that the provider
+/// runs and shows next.
+fn is_server_result(call: &ToolCall, result: &ToolResult) -> bool {
+    match call.kind {
+        Some(CallKind::Client) => false,
+        Some(CallKind::Hosted) => result.status != Some(ResultStatus::Completed),
+        Some(CallKind::Tool | CallKind::Agent | CallKind::Handoff) | None => true,
     }
 }
 

@@ -5,6 +5,8 @@
 
 use super::client_tool::DeclaredClientTool;
 use crate::client_input::InvalidField;
+use crate::computer_calls::SAFETY_CHECKS_MAX;
+use crate::record_frames::to_json_value;
 use model::CallId;
 use model::command::ClientToolResult;
 use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
@@ -15,7 +17,8 @@ use model::json::{ExactObject, ExactValue};
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -127,6 +130,18 @@ pub struct SubmittedToolResult {
     content: TaskInput,
     /// The tool failed. Without `content`, the model reads this.
     error: Option<String>,
+    /// The `pending_safety_checks` of a computer call that somebody has acknowledged.
+    #[serde(default)]
+    acknowledged_safety_checks: Vec<SafetyCheck>,
+}
+
+/// A safety check of a computer call, as the call has it.
+#[skip_serializing_none]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct SafetyCheck {
+    id: String,
+    code: Option<String>,
+    message: Option<String>,
 }
 
 /// Validates the results and converts them.
@@ -135,7 +150,7 @@ pub fn parse_tool_results(
     parts_max: usize,
 ) -> Result<Vec<ClientToolResult>, InvalidField> {
     let mut call_ids = HashSet::new();
-    let parse = |SubmittedToolResult { call_id, content, error }| {
+    let parse = |SubmittedToolResult { call_id, content, error, acknowledged_safety_checks: checks }| {
         if !is_valid_id(&call_id) {
             return Err(InvalidField::new("call_id", "must be the id of a call"));
         }
@@ -147,8 +162,13 @@ pub fn parse_tool_results(
         if let (Some(error), []) = (&error, content.as_slice()) {
             content.push(ContentPart::text(error));
         }
+        if checks.len() > SAFETY_CHECKS_MAX {
+            let reason = format!("{} checks; the maximum is {SAFETY_CHECKS_MAX}", checks.len());
+            return Err(InvalidField::new("acknowledged_safety_checks", reason));
+        }
+        let acknowledged_checks = checks.iter().map(to_json_value).collect();
         let error = error.map(|error| ErrorInfo::new(ErrorCode::ClientError, error));
-        Ok(ClientToolResult { call_id: CallId::from(call_id), content, error })
+        Ok(ClientToolResult { call_id: CallId::from(call_id), content, error, acknowledged_checks })
     };
     results.into_iter().map(parse).collect()
 }

@@ -34,7 +34,7 @@ struct NamedLog {
 
 fn logs() -> Vec<NamedLog> {
     let random = |name: &str, options: LogOptions, seed: u64| {
-        let (thread, records) = generate_thread_log(seed, options);
+        let (thread, records) = generate_thread_log(seed, options.without_hosted_approvals());
         NamedLog { name: format!("{name}-{seed}"), thread, records }
     };
     let mut logs: Vec<NamedLog> = DEFAULT_SEEDS.map(|seed| random("small", LogOptions::small(), seed)).collect();
@@ -64,6 +64,9 @@ fn logs() -> Vec<NamedLog> {
         ("image", scenario_logs::image()),
         ("hosted", hosted_tools()),
         ("computer", computer()),
+        ("hosted-approval", scenario_logs::hosted_approval("approve")),
+        ("hosted-rejection", scenario_logs::hosted_approval("reject")),
+        ("client-computer", scenario_logs::client_computer(r#"{"action":{"type":"click"}}"#)),
     ];
     logs.extend(scenarios.into_iter().map(|(name, log)| NamedLog {
         name: name.to_owned(),

@@ -218,10 +218,9 @@ fn a_hosted_tool_call_has_its_own_shape() {
 #[test]
 fn a_computer_call_has_actions_and_returns_a_screenshot() {
     let screen = json!([text("clicked"), {"type": "image", "image_url": {"url": "/v1/blobs/cd34"}}]);
-    for (actions, key) in
-        [(json!([{"type": "wait"}]), "action"), (json!([{"type": "wait"}, {"type": "wait"}]), "actions")]
-    {
-        let arguments = json!({"actions": actions, "pending_safety_checks": []}).to_string();
+    let wait = json!({"type": "wait"});
+    for (key, value) in [("action", wait.clone()), ("actions", json!([wait])), ("actions", json!([wait, wait]))] {
+        let arguments = json!({key: value, "pending_safety_checks": []}).to_string();
         let mut log = Log::new();
         log.step().call(1, "computer", ["tool", "never"], &[&arguments]).step_done("tool_calls");
         log.started(1, &arguments).result(1, screen.clone());
@@ -230,12 +229,65 @@ fn a_computer_call_has_actions_and_returns_a_screenshot() {
         let item = |name: &str| frames.iter().find(|(_, data)| data["name"] == name).unwrap().1["item"].clone();
         let call = &item("tool_called")["raw_item"];
         assert_eq!((&call["type"], &call["call_id"]), (&json!("computer_call"), &json!("call_R1")));
-        assert!(call.get(key).is_some(), "{call}");
+        let other = if key == "action" { "actions" } else { "action" };
+        assert_eq!((call.get(key), call.get(other)), (Some(&value), None), "in the shape that came");
         let output = item("tool_output");
         let shot = json!({"type": "computer_screenshot", "image_url": "/v1/blobs/cd34"});
         let raw = json!({"type": "computer_call_output", "call_id": "call_R1", "output": shot});
         assert_eq!((&output["raw_item"], &output["output"]), (&raw, &json!("/v1/blobs/cd34")));
     }
+}
+
+#[test]
+fn a_question_of_the_provider_and_its_answer_have_their_own_events() {
+    let before = [
+        "agent demo",
+        "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(apr_R1) output_item.done(apr_R1)",
+        "mcp_approval_requested mcp_approval_request_item apr_R1 mcp_approval_request by demo",
+        "raw completed(resp_R_s1)",
+    ];
+    let asked = json!({"agent": {"name": "demo"}, "key": "apr_R1", "call_id": "call_R1", "task_id": "task_R", "tool_name": "roll", "arguments": "{\"n\":6}", "server_label": "dice"});
+    let paused = json!({"type": "run_paused", "reason": "approval", "interruptions": [asked]}).to_string();
+    let after = [
+        "mcp_approval_response mcp_approval_response_item aprr_R1 mcp_approval_response by demo",
+        "raw created(resp_R_s2) in_progress(resp_R_s2) output_item.added(msg_R2) output_item.done(msg_R2)",
+        "message_output_created message_output_item msg_R2 message by demo",
+        "raw completed(resp_R_s2)",
+        ENDED,
+    ];
+    for decision in ["approve", "reject"] {
+        let log = scenario_logs::hosted_approval(decision);
+        assert_lines(&log, &[&before[..], &[&paused, "agent demo"], &after[..]].concat());
+        let frames = frames_of(&log);
+        let raw =
+            |name: &str| frames.iter().find(|(_, data)| data["name"] == name).unwrap().1["item"]["raw_item"].clone();
+        let question = json!({"type": "mcp_approval_request", "id": "apr_R1", "name": "roll", "server_label": "dice",
+            "arguments": "{\"n\":6}"});
+        assert_eq!(raw("mcp_approval_requested"), question);
+        let reason = (decision == "reject").then_some("not today");
+        let answer = json!({"type": "mcp_approval_response", "id": "aprr_R1", "approval_request_id": "apr_R1",
+            "approve": decision == "approve", "reason": reason});
+        assert_eq!(raw("mcp_approval_response"), answer);
+    }
+}
+
+/// Also in the raw frames, where a call of a configured tool is a function call.
+#[test]
+fn a_computer_call_for_the_client_has_its_shape_everywhere() {
+    let log = scenario_logs::client_computer(r#"{"actions":[{"type":"wait"}]}"#);
+    let told = story(&frames_of(&log));
+    assert_eq!(
+        told[1..3],
+        [
+            "raw created(resp_R_s1) in_progress(resp_R_s1) output_item.added(fc_R1) output_item.done(fc_R1)",
+            "tool_called tool_call_item fc_R1 computer_call by demo",
+        ]
+    );
+    let frames = frames_of(&log);
+    let done = frames.iter().find(|(_, data)| data["data"]["type"] == "response.output_item.done").unwrap();
+    let called = frames.iter().find(|(_, data)| data["name"] == "tool_called").unwrap();
+    assert_eq!(done.1["data"]["item"], called.1["item"]["raw_item"]);
+    assert_eq!(called.1["item"]["raw_item"]["actions"], json!([{"type": "wait"}]));
 }
 
 #[test]
@@ -284,7 +336,9 @@ fn random_runs_show_every_complete_item_once_and_end_once() {
 
 fn named(raw: &Value) -> String {
     let id = raw["id"].as_str().map(str::to_owned);
-    id.unwrap_or_else(|| raw["call_id"].as_str().unwrap().replace("call_", "fco_"))
+    let id = id.unwrap_or_else(|| raw["call_id"].as_str().unwrap().replace("call_", "fco_"));
+    // A question has the id of its approval, and an answer one like it.
+    id.replace("apr_", "fc_").replace("aprr_", "fco_")
 }
 
 /// The item that an event declares complete.

@@ -15,6 +15,9 @@ const MARKS_MAX: usize = 4096;
 /// What is left of a refused item: the id of its call and the phase of its message. Without its type, the item is never
 /// sent back verbatim.
 const KEPT_FIELDS: [&str; 2] = ["id", "phase"];
+/// A request for approval keeps its type, without which it would become a call of a function. It is not sent back without
+/// its name.
+const APPROVAL_REQUEST_TYPE: &str = "mcp_approval_request";
 
 #[derive(Debug, Default)]
 pub(super) struct RefusedHistory(Mutex<RefusalMarks>);
@@ -106,7 +109,10 @@ fn strip_up_to(history: &SharedHistory, origin: &str, mark: &str, scope: Refusal
 
 fn strip_raw_item(item: &mut Value) {
     match item {
-        Value::Object(fields) => fields.retain(|name, _| KEPT_FIELDS.contains(&name.as_str())),
+        Value::Object(fields) => {
+            let is_question = fields.get("type").and_then(Value::as_str) == Some(APPROVAL_REQUEST_TYPE);
+            fields.retain(|name, _| KEPT_FIELDS.contains(&name.as_str()) || (is_question && name == "type"));
+        }
         other => *other = Value::Null,
     }
 }

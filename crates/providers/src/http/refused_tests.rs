@@ -57,7 +57,8 @@ fn call(kind: UpstreamDialect, number: u32) -> HistoryEntry {
 
 fn result(number: u32) -> HistoryEntry {
     let content = vec![ContentPart::text("42")];
-    HistoryEntry::Result { call_id: format!("call_R{number}").into(), status: ResultStatus::Completed, content }
+    let (call_id, status) = (format!("call_R{number}").into(), ResultStatus::Completed);
+    HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
 }
 
 /// A complete turn with one call. Its items are numbered from `first`.
@@ -100,6 +101,26 @@ fn a_later_turn_sends_at_once_what_was_accepted_after_the_refusal() {
         assert_eq!(body(kind, &left), kind.without_reasoning(body(kind, &history)), "{kind:?}");
         assert!(body(kind, &history).to_string().contains("blob"), "{kind:?}: there was nothing to leave out");
     }
+}
+
+/// A refused question is not a call of a function: it is left out with its decision, as in the request that was tried again.
+#[test]
+fn a_refused_question_of_the_provider_is_left_out() {
+    let kind = UpstreamDialect::Responses;
+    let item = json!({"type": "mcp_approval_request", "id": "mcpr_2", "name": "look", "server_label": "s",
+        "arguments": "{}"});
+    let question = HistoryEntry::Call {
+        call_id: "call_R2".into(),
+        name: "look".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some("mcpr_2".to_owned()),
+        raw: Some(came(item)),
+    };
+    let history: SharedHistory = vec![user("go"), thought(kind, 1), question, result(2)].into();
+    assert!(body(kind, &history).to_string().contains("mcp_approval_response"));
+    let left = strip_up_to(&history, HERE, newest_entry_id(&history, HERE).unwrap(), kind.refusal_scope());
+    assert_eq!(body(kind, &left), kind.without_reasoning(body(kind, &history)));
+    assert_eq!(body(kind, &left)["input"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use toml::de::DeTable;
 type ParseResult<T> = Result<T, ScenarioError>;
 
 /// A step has exactly one of these.
-const STEP_KEYS: &[&str] = &["text", "reasoning", "call", "hosted", "pause_ms", "error"];
+const STEP_KEYS: &[&str] = &["text", "reasoning", "call", "hosted", "approval", "computer", "pause_ms", "error"];
 const STOP_VALUES: &[&str] = &["stop", "max_tokens", "content_filter"];
 const CONDITION_KEYS: &[&str] = &["status", "tool"];
 const STATUS_VALUES: &[&str] = &["completed", "failed", "rejected", "incomplete", "unknown"];
@@ -278,6 +278,17 @@ fn parse_step(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
                 ItemStart::Hosted(parse_non_empty(&field)?),
                 StepDeltas::Hosted { states, images },
             )
+        }
+        "approval" => {
+            fields.deny_unknown_keys(&["approval", "server", "arguments", "every_ms"])?;
+            let arguments = fields.optional("arguments", |field| parse_pieces(field, names))?;
+            let arguments = arguments.unwrap_or_else(|| vec![Template::compile("{}", names)]);
+            let (name, server_label) = (parse_non_empty(&field)?, parse_non_empty(&fields.require("server")?)?);
+            parse_emit(fields, names, ItemStart::Approval { name, server_label }, StepDeltas::Arguments(arguments))
+        }
+        "computer" => {
+            fields.deny_unknown_keys(&["computer", "every_ms"])?;
+            parse_emit(fields, names, ItemStart::Computer, StepDeltas::Arguments(parse_pieces(&field, names)?))
         }
         "pause_ms" => {
             fields.deny_unknown_keys(&["pause_ms"])?;

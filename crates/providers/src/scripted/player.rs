@@ -8,13 +8,18 @@ use super::scenario::{EmitStep, ItemStart, ScenarioStep, StepDeltas};
 use super::select::{SelectedTurn, StepTiming};
 use super::template::{ClockUs, Template, TemplateEscaping};
 use futures_core::Stream;
+use model::history::RawItem;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelTurnEnd};
 use model::usage::Usage;
+use serde_json::json;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The origin of its items, which nobody gets back.
+const RAW_ORIGIN: &str = "scripted";
 
 pub(super) struct ScriptedStream {
     selected: SelectedTurn,
@@ -160,7 +165,7 @@ impl PlaybackState {
             return None;
         }
         self.advance();
-        delta_step(ModelDelta::Done { slot: step.slot, raw: None })
+        delta_step(ModelDelta::Done { slot: step.slot, raw: raw_of_step(step) })
     }
 
     /// The delta with the number `deltas_sent`, counted from 1.
@@ -237,7 +242,19 @@ fn item_of_start(start: &ItemStart, selected: &SelectedTurn, clock: &ClockUs) ->
             let name = selected.render(name, 1, clock, TemplateEscaping::Plain);
             ModelItemKind::ToolCall { name, provider_call_id: None }
         }
+        ItemStart::Approval { name, server_label } => {
+            let (name, server_label) = (name.clone(), server_label.clone());
+            ModelItemKind::HostedApproval { name, server_label, provider_call_id: None }
+        }
+        ItemStart::Computer => ModelItemKind::ComputerCall { provider_call_id: None },
     }
+}
+
+/// What a provider would get back. Only a request for approval is nothing without it: the history leaves it out.
+fn raw_of_step(step: &EmitStep) -> Option<RawItem> {
+    let Some(ItemStart::Approval { name, server_label }) = &step.starts else { return None };
+    let item = json!({ "type": "mcp_approval_request", "name": name, "server_label": server_label });
+    Some(RawItem { origin: RAW_ORIGIN.to_owned(), item })
 }
 
 /// Every image but the last is partial.

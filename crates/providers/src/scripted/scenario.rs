@@ -116,6 +116,13 @@ pub(super) enum ItemStart {
     Reasoning,
     Call(Template),
     Hosted(String),
+    /// The provider asks whether it may call a tool of an MCP server.
+    Approval {
+        name: String,
+        server_label: String,
+    },
+    /// Actions on a computer.
+    Computer,
 }
 
 /// The deltas of a step; no list is empty, but for one of a hosted call's two.

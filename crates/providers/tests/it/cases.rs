@@ -116,7 +116,8 @@ async fn the_result_placeholder_has_no_reference_markers() {
     };
     let marks = [model::reference::REFERENCE_MANAGER_TAG];
     let content = vec![text("<item>", &marks), text("a", &[]), text("b", &[]), text("</item>", &marks)];
-    let given = HistoryEntry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content };
+    let (call_id, status) = ("call_R1".into(), ResultStatus::Completed);
+    let given = HistoryEntry::Result { call_id, status, content, acknowledged_checks: None };
     assert_eq!(played(&order(), [user("go"), call("order"), given]).await[1], "0 done: a\nb");
 }
 
@@ -184,7 +185,7 @@ fn transfer(call_id: &str, status: ResultStatus) -> [HistoryEntry; 2] {
         raw: None,
     };
     let content = vec![ContentPart::text(r#"{"assistant":"expert"}"#)];
-    [call, HistoryEntry::Result { call_id: call_id.into(), status, content }]
+    [call, HistoryEntry::Result { call_id: call_id.into(), status, content, acknowledged_checks: None }]
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ fn invalid_matches_and_defaults_are_refused() {
 
 #[test]
 fn invalid_steps_are_refused() {
-    const KINDS: &str = "a step has exactly one of `text`, `reasoning`, `call`, `hosted`, `pause_ms` or `error`";
+    const KINDS: &str = "a step has exactly one of `text`, `reasoning`, `call`, `hosted`, `approval`, `computer`, `pause_ms` or `error`";
     let cases = [
         ("{}", format!("{KINDS}; this one has none")),
         (r#"{ txt = "a" }"#, format!("{KINDS}; this one has `txt`")),
@@ -108,6 +108,9 @@ fn invalid_steps_are_refused() {
             "unknown key `repeat`; expected `call`, `arguments` or `every_ms`".to_owned(),
         ),
         (r#"{ call = "" }"#, "`call` must not be empty".to_owned()),
+        (r#"{ approval = "a" }"#, "`server` is missing".to_owned()),
+        (r#"{ approval = "", server = "s" }"#, "`approval` must not be empty".to_owned()),
+        (r#"{ computer = [] }"#, "`computer` must not be empty".to_owned()),
         (
             r#"{ text = "a", repeat = true }"#,
             "`repeat` must be a whole number or one placeholder, not `true` or `false`".to_owned(),

@@ -55,6 +55,26 @@ async fn a_hosted_call_has_states_partial_images_and_the_image() {
 }
 
 #[tokio::test]
+async fn a_question_and_a_computer_call_have_arguments_and_stop_for_others() {
+    let models = steps(
+        r#"{ approval = "roll", server = "dice", arguments = '{"n":6}' }, { computer = '{"actions":[]}' }, { approval = "b", server = "s" }"#,
+    );
+    let wanted = [
+        "0+ approval dice/roll",
+        "0 {\"n\":6}",
+        "0- mcp_approval_request",
+        "1+ computer",
+        "1 {\"actions\":[]}",
+        "1-",
+        "2+ approval s/b",
+        "2 {}",
+        "2- mcp_approval_request",
+        "end ToolCalls 1/6",
+    ];
+    assert_eq!(played(&models, [user("hi")]).await, wanted);
+}
+
+#[tokio::test]
 async fn an_error_interrupts_the_open_item_and_ends_the_turn() {
     let models = steps(r#"{ text = "mid" }, { error = { code = "overloaded", message = "later", retryable = true } }"#);
     let wanted = ["0+ message", "0 mid", "failed overloaded retryable: later"];

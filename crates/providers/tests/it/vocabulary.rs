@@ -45,12 +45,14 @@ pub(crate) fn call(name: &str) -> HistoryEntry {
 pub(crate) fn result(reference: Option<u32>) -> HistoryEntry {
     let part = |text: &str| ContentPart::Text { text: text.to_owned(), id: reference, tags: Vec::new() };
     let content = vec![part("<referencable-item>"), part("15C"), part("</referencable-item>")];
-    HistoryEntry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content }
+    let (call_id, status) = ("call_R1".into(), ResultStatus::Completed);
+    HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
 }
 
 /// A tool result with this status and text.
 pub(crate) fn ended(status: ResultStatus, text: &str) -> HistoryEntry {
-    HistoryEntry::Result { call_id: "call_R1".into(), status, content: vec![ContentPart::text(text)] }
+    let (call_id, content) = ("call_R1".into(), vec![ContentPart::text(text)]);
+    HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
 }
 
 /// A request to this model with these tools.
@@ -127,6 +129,9 @@ fn line(event: &ModelEvent) -> String {
         },
         ModelDelta::Hosted { slot, state, action: None } => format!("{slot} {state}"),
         ModelDelta::Done { slot, raw: None } => format!("{slot}-"),
+        ModelDelta::Done { slot, raw: Some(raw) } => {
+            format!("{slot}- {}", raw.item["type"].as_str().unwrap_or_default())
+        }
         ModelDelta::Usage(usage) => format!("usage {}/{}", usage.input_tokens, usage.output_tokens),
         other => panic!("a scenario cannot give {other:?}"),
     }
@@ -137,6 +142,10 @@ fn item_name(item: &ModelItemKind) -> String {
         ModelItemKind::Reasoning => "reasoning".to_owned(),
         ModelItemKind::Message { phase: None } => "message".to_owned(),
         ModelItemKind::ToolCall { name, provider_call_id: None } => format!("call {name}"),
+        ModelItemKind::ComputerCall { provider_call_id: None } => "computer".to_owned(),
+        ModelItemKind::HostedApproval { name, server_label, provider_call_id: None } => {
+            format!("approval {server_label}/{name}")
+        }
         ModelItemKind::HostedCall { name, .. } => format!("hosted {name}"),
         other => panic!("a scenario cannot begin {other:?}"),
     }

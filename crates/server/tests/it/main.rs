@@ -38,6 +38,7 @@ mod full_disk;
 mod gateway;
 mod guard;
 mod harness;
+mod hosted_requests;
 mod hostile_schemas;
 mod idempotency;
 mod input_images;

@@ -3,7 +3,7 @@
 use super::{VerifyReport, blob_urls};
 use model::event::Event;
 use model::fold::RunFold;
-use model::record::{RECORD_FORMAT, Record};
+use model::record::{RECORD_FORMAT_MAX, Record};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId};
@@ -83,7 +83,7 @@ impl<'a> ThreadAudit<'a> {
         self.report.records += 1;
         self.last = record.seq;
         self.bytes = self.bytes.saturating_add(record.size_bytes() as u64);
-        self.has_newer_format |= record.format > RECORD_FORMAT;
+        self.has_newer_format |= record.format > RECORD_FORMAT_MAX;
         if record.epoch < self.epoch {
             self.report_record(record.seq, "has an epoch that had ended before it");
         }

@@ -58,7 +58,7 @@ fn asks(id: &str, name: &str, arguments: &str) -> HistoryEntry {
 
 fn gets(id: &str, content: Vec<ContentPart>) -> HistoryEntry {
     let call_id = CallId::from(format!("call_{id}").as_str());
-    HistoryEntry::Result { call_id, status: ResultStatus::Completed, content }
+    HistoryEntry::Result { call_id, status: ResultStatus::Completed, content, acknowledged_checks: None }
 }
 
 #[test]

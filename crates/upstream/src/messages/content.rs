@@ -169,8 +169,10 @@ mod tests {
     #[test]
     fn a_failed_result_is_text_only() {
         let called = PromptCall { id: "c", name: "t", arguments: "", raw: None };
-        let told =
-            |status| PromptResult { call: called.clone(), status, content: vec![ContentPart::image("https://x/a")] };
+        let told = |status| {
+            let (call, content) = (called.clone(), vec![ContentPart::image("https://x/a")]);
+            PromptResult { call, status, content, acknowledged_checks: None }
+        };
         let whole = tool_result_block(&told(ResultStatus::Completed));
         assert_eq!(whole["content"][0]["type"], "image");
         assert_eq!(whole.get("is_error"), None);

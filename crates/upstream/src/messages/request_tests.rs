@@ -79,7 +79,8 @@ fn asks(id: &str) -> HistoryEntry {
 }
 
 fn gets(id: &str, status: ResultStatus, content: Vec<ContentPart>) -> HistoryEntry {
-    HistoryEntry::Result { call_id: CallId::from(format!("call_{id}").as_str()), status, content }
+    let call_id = CallId::from(format!("call_{id}").as_str());
+    HistoryEntry::Result { call_id, status, content, acknowledged_checks: None }
 }
 
 fn fine(id: &str) -> HistoryEntry {

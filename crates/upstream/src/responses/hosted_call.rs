@@ -1,4 +1,4 @@
-//! Calls of tools that the service runs itself, or wants the client to run.
+//! Calls of tools that the service runs itself, and what those have that the service wants others to run or to approve.
 
 use crate::generated_image::is_image_url;
 use crate::json;
@@ -8,23 +8,20 @@ use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::{Value, json};
 
 /// Item type on the wire, tool name in the log.
-const HOSTED_TYPES: [(&str, &str); 11] = [
+const HOSTED_TYPES: [(&str, &str); 9] = [
     ("web_search_call", "web_search"),
     ("file_search_call", "file_search"),
     ("code_interpreter_call", "code_interpreter"),
     ("image_generation_call", "image_generation"),
-    ("computer_call", "computer"),
     ("mcp_call", "mcp"),
     ("mcp_list_tools", "mcp_list_tools"),
-    ("mcp_approval_request", "mcp_approval_request"),
     ("local_shell_call", "local_shell"),
     ("shell_call", "shell"),
     ("apply_patch_call", "apply_patch"),
 ];
 
 /// Calls that wait for an output which this client never sends: they are shown, but not sent back.
-const NOT_RESENDABLE_TYPES: [&str; 5] =
-    ["computer_call", "mcp_approval_request", "local_shell_call", "shell_call", "apply_patch_call"];
+const NOT_RESENDABLE_TYPES: [&str; 3] = ["local_shell_call", "shell_call", "apply_patch_call"];
 
 /// Fields that every item has, or that are shown otherwise.
 const HIDDEN_FIELDS: [&str; 6] = ["type", "id", "call_id", "status", "created_by", "result"];
@@ -232,12 +229,22 @@ pub(super) fn image_data_url(base64: &str, format: Option<&str>) -> String {
     format!("data:image/{};base64,{base64}", format.filter(is_plain).unwrap_or("png"))
 }
 
-/// The arguments of a computer call for our tool: both of its shapes become an array of actions.
+/// The arguments of a computer call in the shape that came: one `action`, or a list of `actions`.
 pub(super) fn computer_arguments(item: &Value) -> String {
-    let one = json::non_null_field(item, "action").map(std::slice::from_ref).unwrap_or_default();
+    let checks = json::array_field(item, "pending_safety_checks");
     let many = json::array_field(item, "actions");
-    let actions = if many.is_empty() { one } else { many };
-    json!({ "actions": actions, "pending_safety_checks": json::array_field(item, "pending_safety_checks") }).to_string()
+    match json::non_null_field(item, "action").filter(|_| many.is_empty()) {
+        Some(action) => json!({ "action": action, "pending_safety_checks": checks }),
+        None => json!({ "actions": many, "pending_safety_checks": checks }),
+    }
+    .to_string()
+}
+
+/// The actions of a computer call, whichever shape it has.
+pub(super) fn computer_actions(call: &Value) -> &[Value] {
+    let one = json::non_null_field(call, "action").map(std::slice::from_ref).unwrap_or_default();
+    let many = json::array_field(call, "actions");
+    if many.is_empty() { one } else { many }
 }
 
 #[cfg(test)]
@@ -245,12 +252,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_shapes_of_a_computer_call_become_a_list() {
+    fn a_computer_call_keeps_its_shape() {
         let one = json!({"action": {"type": "wait"}, "pending_safety_checks": [{"id": "sc"}]});
-        assert_eq!(computer_arguments(&one), r#"{"actions":[{"type":"wait"}],"pending_safety_checks":[{"id":"sc"}]}"#);
-        let many = json!({"action": null, "actions": [{"type": "wait"}, {"type": "screenshot"}]});
-        let arguments = computer_arguments(&many);
-        assert_eq!(arguments, r#"{"actions":[{"type":"wait"},{"type":"screenshot"}],"pending_safety_checks":[]}"#);
+        assert_eq!(computer_arguments(&one), r#"{"action":{"type":"wait"},"pending_safety_checks":[{"id":"sc"}]}"#);
+        let list = json!({"action": null, "actions": [{"type": "wait"}]});
+        assert_eq!(computer_arguments(&list), r#"{"actions":[{"type":"wait"}],"pending_safety_checks":[]}"#);
+        assert_eq!(computer_actions(&one), computer_actions(&list));
+        assert_eq!(computer_arguments(&json!({})), r#"{"actions":[],"pending_safety_checks":[]}"#);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::classify_error::classify_stream_error;
 use super::delta_event::{ResponsesDeltaEvent, UsualDeltaKind};
 use super::event_kind::{ArgumentsKind, ResponsesEventKind};
 use super::hosted_call;
-use super::item_builder::{ComputerTool, ItemProgress, ResponsesItemKind, non_empty_logprobs, part_text};
+use super::item_builder::{ItemProgress, ResponsesItemKind, non_empty_logprobs, part_text};
 use super::item_index::{ItemAddress, PartAddress, ResponsesItemIndex};
 use super::part_sequencer::{PartDelta, TextPartKind};
 use crate::Ingest;
@@ -16,16 +16,13 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// Reads the response to one request. `origin` is recorded in its raw items.
-pub fn new_ingest(origin: String, turn: &ModelRequest) -> Box<dyn Ingest> {
-    let has_computer = turn.tools.iter().any(|tool| tool.name == "computer");
-    let computer = if has_computer { ComputerTool::Declared } else { ComputerTool::Missing };
-    Box::new(ResponsesIngest { origin, computer, ..ResponsesIngest::default() })
+pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
+    Box::new(ResponsesIngest { origin, ..ResponsesIngest::default() })
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct ResponsesIngest {
     pub(super) origin: String,
-    pub(super) computer: ComputerTool,
     pub(super) items: ResponsesItemIndex,
     pub(super) model: Option<String>,
     pub(super) service_tier: Option<String>,
@@ -125,7 +122,7 @@ impl ResponsesIngest {
 
     fn item_added(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
         let Some(item) = non_null_field(&event, "item") else { return push_unknown(event, out) };
-        let kind = ResponsesItemKind::from_json(item, self.computer);
+        let kind = ResponsesItemKind::from_json(item);
         if let Some(builder) = self.items.find_added(&event, item, kind) {
             builder.begin(item, out);
         }
@@ -136,7 +133,7 @@ impl ResponsesIngest {
 
     fn item_done(&mut self, mut event: Value, out: &mut Vec<ModelEvent>) {
         let Some(item) = non_null_field(&event, "item") else { return push_unknown(event, out) };
-        let kind = ResponsesItemKind::from_json(item, self.computer);
+        let kind = ResponsesItemKind::from_json(item);
         let Some(builder) = self.items.find_done(&event, item, kind) else { return };
         if kind == ResponsesItemKind::Unsupported {
             builder.progress = ItemProgress::Complete;
@@ -253,10 +250,6 @@ impl ResponsesIngest {
         else {
             return;
         };
-        // A call of our own tool progresses when we run it.
-        if kind == "computer_call" && self.computer == ComputerTool::Declared {
-            return;
-        }
         if let Some(item) =
             self.items.find_or_create(ItemAddress::of_event(event), ResponsesItemKind::HostedCall(kind), out)
         {

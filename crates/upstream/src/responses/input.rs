@@ -8,12 +8,13 @@
 use super::hosted_call;
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, summary_text};
 use crate::generated_image::TOMBSTONE_KEY;
-use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
+use crate::history::{APPROVAL_REQUEST_TYPE, PromptCall, PromptItem, PromptResult, normalize_history_with_approvals};
 use crate::json::{array_field, non_null_field, str_field};
 use crate::request_list::RequestList;
 use crate::tool_name::{is_valid_tool_name, sanitize_tool_name};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::history::SharedHistory;
+use model::item::{COMPUTER_TOOL, ResultStatus};
 use model::json::ExactValue;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ pub(super) enum ResponseStorage {
 
 /// Pushes at least one item. The last one may be an assistant message, which the service continues.
 pub(super) fn push_input(history: &SharedHistory, origin: &str, storage: ResponseStorage, out: &mut impl RequestList) {
-    let items = normalize_history(history, origin);
+    let items = normalize_history_with_approvals(history, origin);
     let calls_with_screenshot = items.iter().filter_map(|item| match item {
         PromptItem::Result(result) => first_screenshot(&result.content).map(|_| result.call.id),
         _ => None,
@@ -108,6 +109,10 @@ enum CallShape {
     Function,
     Custom,
     Computer,
+    /// A question of the service, whose result is the decision.
+    ApprovalRequest,
+    /// A question that cannot be sent back, and whose result must not be sent either.
+    Omitted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +202,8 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
                     }
                     // Its result has to be a screenshot.
                     "computer_call" => same_id && self.calls_with_screenshot.contains(call.id),
+                    // It has no `call_id`. What a refusal has emptied has no name either.
+                    APPROVAL_REQUEST_TYPE => str_field(raw, "id") == Some(call.id) && raw.get("name").is_some(),
                     _ => false,
                 }
             }
@@ -210,6 +217,8 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
                 let shape = self.call_shape(item, call, mode);
                 self.call_shapes.insert(call.id, shape);
                 self.push(&match (shape, mode, call.raw) {
+                    (CallShape::Omitted, ..) => return,
+                    (CallShape::ApprovalRequest, _, Some(raw)) => raw.clone(),
                     (_, ResendMode::Verbatim, Some(raw)) | (CallShape::Computer, _, Some(raw)) => {
                         with_executed_arguments(raw.clone(), call.arguments)
                     }
@@ -231,8 +240,11 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
     }
 
     fn call_shape(&self, item: &PromptItem<'a>, call: &PromptCall<'a>, mode: ResendMode) -> CallShape {
-        let kind = call.raw.and_then(|raw| str_field(raw, "type")).filter(|_| self.is_resendable(item));
-        match kind {
+        let kind = call.raw.and_then(|raw| str_field(raw, "type"));
+        let is_question = kind == Some(APPROVAL_REQUEST_TYPE);
+        match kind.filter(|_| self.is_resendable(item)) {
+            Some(APPROVAL_REQUEST_TYPE) if mode != ResendMode::PlainContent => CallShape::ApprovalRequest,
+            _ if is_question => CallShape::Omitted,
             Some("custom_tool_call") => CallShape::Custom,
             // It needs its id, and with the id the rest of its group.
             Some("computer_call") if mode != ResendMode::PlainContent => CallShape::Computer,
@@ -250,15 +262,32 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
             CallShape::Custom => json!({
                 "type": "custom_tool_call_output", "call_id": call_id, "output": tool_output_json(&result.content),
             }),
-            // Running the call acknowledged its safety checks.
             CallShape::Computer => json!({
                 "type": "computer_call_output",
                 "call_id": call_id,
                 "output": { "type": "computer_screenshot", "image_url": first_screenshot(&result.content) },
-                "acknowledged_safety_checks": result.call.raw.and_then(|raw| non_null_field(raw, "pending_safety_checks")),
+                "acknowledged_safety_checks": acknowledged_checks(result),
             }),
+            CallShape::ApprovalRequest => approval_response_json(result),
+            CallShape::Omitted => return,
         });
     }
+}
+
+/// A client says which checks it acknowledges; a tool of the server acknowledges all of them by running the call.
+fn acknowledged_checks(result: &PromptResult<'_>) -> Value {
+    let pending = || result.call.raw.and_then(|raw| non_null_field(raw, "pending_safety_checks"));
+    result.acknowledged_checks.map_or_else(|| pending().cloned().unwrap_or_default(), |checks| json!(checks))
+}
+
+fn approval_response_json(result: &PromptResult<'_>) -> Value {
+    let approve = result.status == ResultStatus::Completed;
+    let mut response =
+        json!({ "type": "mcp_approval_response", "approval_request_id": result.call.id, "approve": approve });
+    if let Some(fields) = response.as_object_mut().filter(|_| !approve) {
+        fields.insert("reason".to_owned(), tool_output_json(&result.content));
+    }
+    response
 }
 
 /// The raw item of a call. If a person changed the arguments, it has those that ran, so that the model knows what its
@@ -266,7 +295,7 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
 fn with_executed_arguments(mut raw: Value, arguments: &str) -> Value {
     let written = match str_field(&raw, "type") {
         Some("custom_tool_call") => json!({ "input": raw.get("input") }).into(),
-        Some("computer_call") => ExactValue::parse(&hosted_call::computer_arguments(&raw)).unwrap_or_default(),
+        Some("computer_call") => return with_executed_actions(raw, arguments),
         _ => ExactValue::parse(str_field(&raw, "arguments").unwrap_or_default()).unwrap_or_default(),
     };
     let Ok(executed) = ExactValue::parse(arguments) else { return raw };
@@ -276,13 +305,20 @@ fn with_executed_arguments(mut raw: Value, arguments: &str) -> Value {
         Some("custom_tool_call") => {
             item.extend(executed.get("input").map(|input| ("input".to_owned(), input.clone())));
         }
-        Some("computer_call") => {
-            if let Some(actions) = executed.get("actions") {
-                item.remove("action");
-                item.insert("actions".to_owned(), actions.clone());
-            }
-        }
         _ => drop(item.insert("arguments".to_owned(), arguments.into())),
+    }
+    raw
+}
+
+/// The raw computer call, with the actions that ran if they differ. Earlier versions logged one action as a list.
+fn with_executed_actions(mut raw: Value, arguments: &str) -> Value {
+    let executed: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let has_actions = executed.get("action").is_some() || executed.get("actions").is_some();
+    let is_changed = has_actions && hosted_call::computer_actions(&executed) != hosted_call::computer_actions(&raw);
+    let Some(item) = raw.as_object_mut().filter(|_| is_changed) else { return raw };
+    for field in ["action", "actions"] {
+        item.remove(field);
+        item.extend(executed.get(field).map(|value| (field.to_owned(), value.clone())));
     }
     raw
 }
@@ -403,7 +439,7 @@ pub(super) fn to_plain_item(item: &Value) -> Option<Value> {
             let field = |key| str_field(item, key).unwrap_or_default();
             Some(function_call_json(call_id, field("name"), field("arguments")))
         }
-        "computer_call" => Some(function_call_json(call_id, "computer", &hosted_call::computer_arguments(item))),
+        "computer_call" => Some(function_call_json(call_id, COMPUTER_TOOL, &hosted_call::computer_arguments(item))),
         "computer_call_output" => {
             let url = item.get("output").and_then(|output| str_field(output, "image_url")).unwrap_or_default();
             let output = json!([{ "type": "input_image", "detail": "auto", "image_url": url }]);

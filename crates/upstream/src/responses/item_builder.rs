@@ -5,6 +5,7 @@ use super::event_kind::ArgumentsKind;
 use super::hosted_call::{self, HostedCallState};
 use super::part_sequencer::{PartSequencer, TextPartKind};
 use crate::generated_image::{generated_image, tombstone};
+use crate::history::APPROVAL_REQUEST_TYPE;
 use crate::json::{array_field, non_null_field, offset_field, str_field, u32_field};
 use model::content::Annotation;
 use model::history::RawItem;
@@ -24,8 +25,10 @@ pub(super) enum ResponsesItemKind {
     FunctionCall,
     /// A call whose arguments are free-form text.
     CustomCall,
-    /// A computer call that a tool of ours can run.
+    /// Actions for a tool of ours or the client.
     ComputerCall,
+    /// The service asks whether it may call a tool of an MCP server.
+    ApprovalRequest,
     /// A call of a tool that the service runs, by its wire type.
     HostedCall(&'static str),
     /// Its events are passed on as `Unknown`.
@@ -33,28 +36,21 @@ pub(super) enum ResponsesItemKind {
 }
 
 impl ResponsesItemKind {
-    pub(super) fn from_json(item: &Value, computer: ComputerTool) -> Self {
+    pub(super) fn from_json(item: &Value) -> Self {
         match str_field(item, "type").unwrap_or_default() {
             "message" => Self::Message,
             "reasoning" => Self::Reasoning,
             "function_call" => Self::FunctionCall,
             "custom_tool_call" => Self::CustomCall,
-            "computer_call" if computer == ComputerTool::Declared => Self::ComputerCall,
+            "computer_call" => Self::ComputerCall,
+            APPROVAL_REQUEST_TYPE => Self::ApprovalRequest,
             wire => hosted_call::hosted_item_type(wire).map_or(Self::Unsupported, Self::HostedCall),
         }
     }
 
     pub(super) const fn is_call(self) -> bool {
-        matches!(self, Self::FunctionCall | Self::CustomCall | Self::ComputerCall)
+        matches!(self, Self::FunctionCall | Self::CustomCall | Self::ComputerCall | Self::ApprovalRequest)
     }
-}
-
-/// Whether the turn has a tool that computer calls can be given to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ComputerTool {
-    Declared,
-    #[default]
-    Missing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +120,8 @@ impl ResponsesItemBuilder {
     /// Emits `Started`, if enough is known.
     pub(super) fn emit_started(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         let name = || str_field(item, "name").filter(|name| !name.is_empty());
-        let call = |name: &str| {
-            let provider_call_id = self.call_id.clone().or_else(|| self.id.clone());
-            ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id }
-        };
+        let provider_call_id = || self.call_id.clone().or_else(|| self.id.clone());
+        let call = |name: &str| ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id: provider_call_id() };
         let started = match self.kind {
             _ if self.is_started => return,
             ResponsesItemKind::Unsupported => None,
@@ -136,7 +130,14 @@ impl ResponsesItemBuilder {
             }
             ResponsesItemKind::Reasoning => Some(ModelItemKind::Reasoning),
             ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => name().map(call),
-            ResponsesItemKind::ComputerCall => Some(call("computer")),
+            ResponsesItemKind::ComputerCall => {
+                Some(ModelItemKind::ComputerCall { provider_call_id: provider_call_id() })
+            }
+            ResponsesItemKind::ApprovalRequest => name().map(|name| ModelItemKind::HostedApproval {
+                name: name.to_owned(),
+                server_label: str_field(item, "server_label").unwrap_or_default().to_owned(),
+                provider_call_id: provider_call_id(),
+            }),
             ResponsesItemKind::HostedCall(kind) => {
                 let (name, action) = (hosted_call::hosted_tool_name(kind).to_owned(), hosted_call::hosted_action(item));
                 self.hosted.set_announced_action(action.as_ref());
@@ -197,7 +198,7 @@ impl ResponsesItemBuilder {
         match self.kind {
             ResponsesItemKind::Message => self.finish_message(&item, out),
             ResponsesItemKind::Reasoning => self.finish_reasoning(&item, out),
-            ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => {
+            ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall | ResponsesItemKind::ApprovalRequest => {
                 let field = if self.kind == ResponsesItemKind::CustomCall { "input" } else { "arguments" };
                 self.set_arguments(str_field(&item, field).unwrap_or_default(), out);
             }
@@ -360,10 +361,8 @@ mod tests {
             mcp_approval_response custom_tool_call custom_tool_call_output";
         let documented: Vec<&str> = documented.split_ascii_whitespace().collect();
         assert_eq!(documented.len(), 28);
-        let is_foreign = |kind: &&str| {
-            ResponsesItemKind::from_json(&json!({ "type": kind }), ComputerTool::Missing)
-                == ResponsesItemKind::Unsupported
-        };
+        let is_foreign =
+            |kind: &&str| ResponsesItemKind::from_json(&json!({ "type": kind })) == ResponsesItemKind::Unsupported;
         let foreign: Vec<&str> = documented.into_iter().filter(is_foreign).collect();
         let expected = "function_call_output computer_call_output program program_output tool_search_call \
             tool_search_output additional_tools compaction local_shell_call_output shell_call_output \

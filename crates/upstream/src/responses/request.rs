@@ -11,6 +11,7 @@ use crate::settings::combined_instructions;
 use crate::{RequestTarget, model_family, options};
 use model::definition::ToolSpec;
 use model::history::HistoryEntry;
+use model::item::COMPUTER_TOOL;
 use model::json::JsonObject;
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
@@ -106,7 +107,7 @@ fn tools_json(tools: &[ToolSpec], option: Option<&Value>) -> Vec<Value> {
     let is_declared = |tool: &&ToolSpec| {
         let is_computer = |other: &Value| str_field(other, "type").is_some_and(|kind| kind.starts_with("computer"));
         let is_same = |other: &Value| {
-            str_field(other, "name") == Some(&*tool.name) || tool.name == "computer" && is_computer(other)
+            str_field(other, "name") == Some(&*tool.name) || tool.name == COMPUTER_TOOL && is_computer(other)
         };
         declared.iter().any(is_same)
     };

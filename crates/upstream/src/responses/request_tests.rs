@@ -82,7 +82,7 @@ fn tool_call(number: u32, raw: Option<RawItem>) -> HistoryEntry {
 
 fn tool_result(number: u32, content: Vec<ContentPart>) -> HistoryEntry {
     let call_id = CallId::from(format!("call_{number}").as_str());
-    HistoryEntry::Result { call_id, status: ResultStatus::Completed, content }
+    HistoryEntry::Result { call_id, status: ResultStatus::Completed, content, acknowledged_checks: None }
 }
 
 fn output(call_id: &str, output: &str) -> Value {

@@ -59,9 +59,8 @@ impl ResponsesIngest {
     /// Emits what the finished response lists and the stream did not. An empty list means nothing.
     fn reconcile_output(&mut self, output: &Value, out: &mut Vec<ModelEvent>) {
         let output = output.as_array().map_or(&[][..], Vec::as_slice);
-        let computer = self.computer;
         let streamed_count = self.items.items.len();
-        for (at, item) in self.items.match_output(output, |item| ResponsesItemKind::from_json(item, computer)) {
+        for (at, item) in self.items.match_output(output, ResponsesItemKind::from_json) {
             let Some(builder) = self.items.items.get_mut(at) else { continue };
             if builder.kind != ResponsesItemKind::Unsupported {
                 builder.finish(&self.origin, item.clone(), out);

@@ -4,6 +4,7 @@
 //! OpenAI that its own client cannot parse them.
 
 mod event_lines;
+mod hosted_approvals;
 mod invalid_streams;
 mod laws;
 
@@ -220,33 +221,18 @@ fn partial_images_are_reported() {
 }
 
 #[test]
-fn a_computer_call_is_a_hosted_call_without_such_a_tool() {
-    expect(
-        "computer-action",
-        &[
-            "0 reasoning",
-            r#"0 done here "rs_1""#,
-            r#"1 hosted computer {"button":"left","type":"click","x":10,"y":20}"#,
-            "1 in_progress",
-            concat!(
-                r#"1 completed {"action":{"button":"left","type":"click","x":10,"y":20},"#,
-                r#""pending_safety_checks":[{"code":"malicious_instructions","id":"cu_sc_1","message":"Take care."}]}"#
-            ),
-            r#"1 done here "cu_1""#,
-            "end Stop 36/0/0/87/0 computer-use-preview-2025-03-11 default",
-        ],
-    );
-}
-
-#[test]
-fn a_computer_call_is_a_call_with_such_a_tool() {
-    let told = |name: &str| tell(&read_with(&["look", "computer"], [stream(name).as_slice()]));
+fn a_computer_call_has_the_shape_that_came() {
+    let told = |name: &str| {
+        let told = [&["look", "computer"][..], &[]].map(|tools| tell(&read_with(tools, [stream(name).as_slice()])));
+        assert_eq!(told[0], told[1], "it is a call with and without such a tool");
+        told[0].clone()
+    };
     let one = [
         "0 reasoning",
         r#"0 done here "rs_1""#,
-        "1 call computer call_1abc",
+        "1 computer call_1abc",
         concat!(
-            r#"1 with {"actions":[{"button":"left","type":"click","x":10,"y":20}],"#,
+            r#"1 with {"action":{"button":"left","type":"click","x":10,"y":20},"#,
             r#""pending_safety_checks":[{"code":"malicious_instructions","id":"cu_sc_1","message":"Take care."}]}"#
         ),
         r#"1 done here "cu_1""#,
@@ -254,7 +240,7 @@ fn a_computer_call_is_a_call_with_such_a_tool() {
     ];
     assert_eq!(told("computer-action"), one.join("\n"));
     let many = [
-        "0 call computer call_1abc",
+        "0 computer call_1abc",
         concat!(
             r#"0 with {"actions":[{"button":"left","type":"click","x":10,"y":20},{"type":"screenshot"}],"#,
             r#""pending_safety_checks":[]}"#
@@ -266,7 +252,7 @@ fn a_computer_call_is_a_call_with_such_a_tool() {
 }
 
 #[test]
-fn mcp_shell_and_patch_calls_are_hosted_calls() {
+fn mcp_shell_and_patch_calls_are_hosted_calls_and_a_request_for_approval_is_a_call() {
     expect(
         "mcp",
         &[
@@ -287,11 +273,10 @@ fn mcp_shell_and_patch_calls_are_hosted_calls() {
                 r#""server_label":"deep"}"#
             ),
             r#"1 done here "mcp_1""#,
-            r#"2 hosted mcp_approval_request {"arguments":"{}","name":"delete","server_label":"deep"}"#,
-            "2 in_progress",
-            "2 completed",
+            "2 approval deep/delete mcpr_1",
+            "2 with {}",
             r#"2 done here "mcpr_1""#,
-            STOP,
+            TOOL_CALLS,
         ],
     );
     expect(

@@ -73,7 +73,12 @@ fn sum(events: &[ModelEvent]) -> Value {
             ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::ToolCall { name, .. } }) => {
                 assert!(calls.insert(*slot, (name, String::new())).is_none(), "{slot} begins twice");
             }
-            ModelEvent::Delta(ModelDelta::Arguments { slot, text }) => calls.get_mut(slot).unwrap().1.push_str(text),
+            // Those of a computer call or of a request for approval belong to no function.
+            ModelEvent::Delta(ModelDelta::Arguments { slot, text }) => {
+                if let Some((_, arguments)) = calls.get_mut(slot) {
+                    arguments.push_str(text);
+                }
+            }
             ModelEvent::Delta(ModelDelta::Usage(so_far)) => usage = *so_far,
             ModelEvent::Delta(_) => {}
             ModelEvent::End(ended) => (usage, end) = (ended.usage, ("stop", json!(ended.stop_reason))),

@@ -40,7 +40,8 @@ fn a_failed_client_tool_reports_its_error() {
     sim.model_turn([model_call("pick", "{}")]);
     sim.skip_trace();
     let error = Some(ErrorInfo::external("closed", "The dialog was closed."));
-    let result = ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error };
+    let result =
+        ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error, acknowledged_checks: Vec::new() };
     sim.input(MachineInput::Answers { answers: vec![client_results_answer(vec![result])], inputs: Vec::new() });
     sim.expect_trace("resumed{user} fco_R1{failed,closed} step.started{2}");
     assert!(sim.request_summary().ends_with("result:The dialog was closed."), "{}", sim.request_summary());
@@ -94,8 +95,12 @@ fn the_run_waits_for_the_client_while_other_tools_run() {
     sim.model_turn([model_call("pick", "{}"), model_call("look", "{}")]);
     assert_eq!(pending_client_calls(&sim), ["call_R1", "call_R4"], "a sub-agent's as well");
     sim.skip_trace();
-    let gave =
-        |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text("red")], error: None };
+    let gave = |label| ClientToolResult {
+        call_id: call_id(label),
+        content: vec![ContentPart::text("red")],
+        error: None,
+        acknowledged_checks: Vec::new(),
+    };
     sim.input(MachineInput::Answers {
         answers: vec![client_results_answer(vec![gave("call_R4"), gave("call_R1")])],
         inputs: Vec::new(),
@@ -109,8 +114,12 @@ fn all_results_of_one_request_cause_one_resume_and_one_turn() {
     let mut sim = run_with_client_tool();
     sim.model_turn([model_call("pick", "{}"), model_call("pick", "{}"), model_call("pick", "{}")]);
     sim.skip_trace();
-    let gave =
-        |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text(label)], error: None };
+    let gave = |label| ClientToolResult {
+        call_id: call_id(label),
+        content: vec![ContentPart::text(label)],
+        error: None,
+        acknowledged_checks: Vec::new(),
+    };
     let all = ["call_R3", "call_R1", "call_R2"].map(gave);
     sim.input(MachineInput::Answers { answers: vec![client_results_answer(all.to_vec())], inputs: Vec::new() });
     sim.expect_trace("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");

@@ -105,7 +105,12 @@ fn leading_system_messages_are_instructions_and_later_ones_are_history() {
             input_of_kind(InputKind::Assistant("No.".to_owned())),
             input_of_kind(InputKind::Assistant("b".to_owned())),
             input_of_kind(InputKind::ToolCall { call_id: call_id.clone(), name, arguments: r#"{"n":1}"#.to_owned() }),
-            input_of_kind(InputKind::ToolResult { call_id, content: vec![ContentPart::text("here")], failed: false }),
+            input_of_kind(InputKind::ToolResult {
+                call_id,
+                content: vec![ContentPart::text("here")],
+                failed: false,
+                acknowledged_checks: Vec::new()
+            }),
             input_of_kind(InputKind::System("Now in French.".to_owned())),
             input_of_kind(InputKind::User(vec![
                 ContentPart::text("d"),

@@ -82,7 +82,8 @@ fn parse_tool_result(block: &JsonObject, at: &str) -> Result<ClientInput, Invali
         Some(Value::Array(blocks)) => parse_blocks(blocks, &at)?,
         Some(_) => return Err(InvalidField::new(at, "expected a text or a list of blocks")),
     };
-    Ok(ClientInput { id: None, kind: InputKind::ToolResult { call_id, content, failed } })
+    let acknowledged_checks = Vec::new();
+    Ok(ClientInput { id: None, kind: InputKind::ToolResult { call_id, content, failed, acknowledged_checks } })
 }
 
 fn parse_blocks(blocks: &[Value], at: &str) -> Result<Vec<ContentPart>, InvalidField> {

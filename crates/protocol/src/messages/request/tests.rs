@@ -25,7 +25,12 @@ fn call(id: &str, arguments: &str) -> ClientInput {
 fn result(id: &str, text: &str, failed: bool) -> ClientInput {
     ClientInput {
         id: None,
-        kind: InputKind::ToolResult { call_id: id.to_owned(), content: vec![ContentPart::text(text)], failed },
+        kind: InputKind::ToolResult {
+            call_id: id.to_owned(),
+            content: vec![ContentPart::text(text)],
+            failed,
+            acknowledged_checks: Vec::new(),
+        },
     }
 }
 

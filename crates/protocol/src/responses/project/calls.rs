@@ -3,13 +3,15 @@
 //! A call that may need an approval is shown late: when it starts, when it gets a result without having started, or as
 //! an approval request at every pause that waits for it.
 
-use super::super::wire::{ResponsesEvent, SentItem};
+use super::super::wire::{ItemObject, ResponsesEvent, SentItem};
 use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item};
 use super::item::{self, McpCallOutcome};
+use crate::computer_calls::{computer_call_item, is_client_computer_call};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
-use model::item::{ApprovalGate, Item, ToolCall, ToolResult};
+use model::item::{ApprovalGate, Item, ItemStatus, ToolCall, ToolResult};
+use serde_json::value::RawValue;
 
 impl ResponseBuilder {
     pub(super) fn on_call_added(
@@ -19,7 +21,8 @@ impl ResponseBuilder {
         call: &ToolCall,
         out: &mut dyn ResponsesSink,
     ) {
-        match (may_need_approval(call), item::is_client_call(call)) {
+        let is_shown_late = may_need_approval(call) || run.root().is_some_and(|root| is_shown_whole(root, call));
+        match (is_shown_late, item::is_client_call(call)) {
             (true, _) => {}
             (false, true) => self.add_item(run, root_index, ItemStyle::Function, out),
             (false, false) => self.add_item(run, root_index, ItemStyle::Mcp, out),
@@ -46,6 +49,10 @@ impl ResponseBuilder {
         out: &mut dyn ResponsesSink,
     ) {
         let Some((_, call)) = task.call(&result.call_id) else { return };
+        // The provider runs what was approved, and shows that itself.
+        if item::is_hosted_request(call) {
+            return;
+        }
         // The item of a client's call was closed when the run paused for it.
         if item::is_client_call(call) && (!may_need_approval(call) || is_approved(task, &call.call_id)) {
             return;
@@ -96,16 +103,19 @@ impl ResponseBuilder {
                     self.add_complete_item(request.key.to_string(), &item::approval_request_item(request, call), out);
                 }
                 (PendingKind::Approval, None) => {}
-                (PendingKind::ClientTool, _) => self.add_client_call(call, out),
+                (PendingKind::ClientTool, _) => self.add_client_call(task, call, out),
             }
         }
         interrupted
     }
 
     /// Shows a call that the client is to answer, unless this response has shown it.
-    fn add_client_call(&mut self, call: &ToolCall, out: &mut dyn ResponsesSink) {
+    fn add_client_call(&mut self, task: &TaskFold, call: &ToolCall, out: &mut dyn ResponsesSink) {
         if self.items.iter().any(|item| item.id == call.id.as_str()) {
             return;
+        }
+        if let Some(item) = computer_call_item(call).filter(|_| is_client_computer_call(task, call)) {
+            return self.add_complete_item(call.id.to_string(), &ItemObject::ComputerCall(Box::new(item)), out);
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let empty = SentItem::new(&item::function_call_item(call, "", "in_progress"));
@@ -113,6 +123,21 @@ impl ResponseBuilder {
             self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), empty.json(), out);
         self.send_arguments(index, arguments, out);
         self.close_item_as(index, SentItem::new(&item::function_call_item(call, arguments, "completed")), out);
+    }
+
+    /// Shows a complete call in one piece (see [`is_shown_whole`]). Returns the item, unless the call was interrupted.
+    pub(crate) fn add_whole_call(&mut self, call: &ToolCall, out: &mut dyn ResponsesSink) -> Option<Box<RawValue>> {
+        let (key, arguments) = (call.call_id.approval_key(), call.arguments.as_deref().unwrap_or_default());
+        if call.status == Some(ItemStatus::Incomplete) {
+            return None;
+        }
+        let (id, object) = match computer_call_item(call) {
+            _ if item::is_hosted_request(call) => (key.to_string(), item::hosted_request_item(call, key.as_str())),
+            Some(item) => (call.id.to_string(), ItemObject::ComputerCall(Box::new(item))),
+            None => (call.id.to_string(), item::function_call_item(call, arguments, "completed")),
+        };
+        self.add_complete_item(id, &object, out);
+        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
     }
 
     /// Continues a call that a pause interrupted.
@@ -142,6 +167,11 @@ impl ResponseBuilder {
         self.send_arguments(index, &arguments, out);
         Some(index)
     }
+}
+
+/// Whether the item of a call has no deltas: a question of the provider, or actions for the client.
+pub(crate) fn is_shown_whole(task: &TaskFold, call: &ToolCall) -> bool {
+    item::is_hosted_request(call) || is_client_computer_call(task, call)
 }
 
 fn may_need_approval(call: &ToolCall) -> bool {

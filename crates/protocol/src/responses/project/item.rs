@@ -98,7 +98,7 @@ pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'
         arguments: approval_arguments(request, call),
         id: request.key.as_str(),
         name: &call.name,
-        server_label: SERVER_LABEL,
+        server_label: server_label(call),
         item_type: "mcp_approval_request",
     })
 }
@@ -162,10 +162,30 @@ pub(super) fn mcp_call_item<'a>(
         id: call.call_id.item_id("mcp").to_string(),
         name: &call.name,
         output: outcome.output.as_deref(),
-        server_label: SERVER_LABEL,
+        server_label: server_label(call),
         status: outcome.status,
         item_type: "mcp_call",
     }))
+}
+
+/// The MCP server that has the tool; this server's own tools count as one.
+fn server_label(call: &ToolCall) -> &str {
+    call.server_label.as_deref().unwrap_or(SERVER_LABEL)
+}
+
+/// The question of a provider that wants to call a tool of its own. The key is known before the approval is requested.
+pub(super) fn hosted_request_item<'a>(call: &'a ToolCall, key: &'a str) -> ItemObject<'a> {
+    ItemObject::McpApprovalRequest(McpApprovalRequestItem {
+        arguments: call.arguments.clone().unwrap_or_default(),
+        id: key,
+        name: &call.name,
+        server_label: server_label(call),
+        item_type: "mcp_approval_request",
+    })
+}
+
+pub(super) fn is_hosted_request(call: &ToolCall) -> bool {
+    call.kind == Some(CallKind::Hosted)
 }
 
 pub(super) fn is_client_call(call: &ToolCall) -> bool {

@@ -1,8 +1,10 @@
 //! The items of a request. A client that keeps its own history sends back the items of responses, each with its id.
 
 use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, with_image_detail};
+use crate::computer_calls::{self, SAFETY_CHECKS_MAX};
 use crate::request_fields;
 use model::content::{ContentPart, ImageUrl};
+use model::item::COMPUTER_TOOL;
 use serde_json::Value;
 
 /// An input that is a plain text.
@@ -33,13 +35,19 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
         Some("function_call") => {
             InputKind::ToolCall { call_id: need("call_id")?, name: need("name")?, arguments: need("arguments")? }
         }
+        Some("computer_call") => {
+            let (call_id, name) = (need("call_id")?, COMPUTER_TOOL.to_owned());
+            InputKind::ToolCall { call_id, name, arguments: computer_calls::computer_arguments(item) }
+        }
         Some("function_call_output" | "custom_tool_call_output") => {
             let content = parse_output(field, item.get("output"))?;
-            InputKind::ToolResult { call_id: need("call_id")?, content, failed: false }
+            let acknowledged_checks = Vec::new();
+            InputKind::ToolResult { call_id: need("call_id")?, content, failed: false, acknowledged_checks }
         }
         Some("computer_call_output") => {
             let content = parse_screenshot(field, item.get("output"))?;
-            InputKind::ToolResult { call_id: need("call_id")?, content, failed: false }
+            let acknowledged_checks = parse_safety_checks(field, item.get("acknowledged_safety_checks"))?;
+            InputKind::ToolResult { call_id: need("call_id")?, content, failed: false, acknowledged_checks }
         }
         Some("mcp_approval_response") => InputKind::ApprovalDecision {
             key: need("approval_request_id")?,
@@ -71,7 +79,8 @@ fn parse_mcp_call(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Resu
     let failed = item.get("error").is_some_and(|error| !error.is_null());
     let output = str_field(item, "output").map(str::to_owned);
     let content = output.or_else(|| failed.then(|| item.get("error").map(Value::to_string))?).unwrap_or_default();
-    let kind = InputKind::ToolResult { call_id: id.to_owned(), content: vec![ContentPart::text(content)], failed };
+    let (content, acknowledged_checks) = (vec![ContentPart::text(content)], Vec::new());
+    let kind = InputKind::ToolResult { call_id: id.to_owned(), content, failed, acknowledged_checks };
     out.push(ClientInput { id: Some(id.to_owned()), kind });
     Ok(())
 }
@@ -143,6 +152,20 @@ fn parse_output(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>,
 fn parse_screenshot(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>, InvalidField> {
     let url = output.and_then(|output| str_field(output, "image_url")).unwrap_or_default();
     Ok(vec![image_part(&format!("{field}.output"), url.to_owned())?])
+}
+
+/// The checks that somebody has seen and accepted. At most as many as a call has.
+fn parse_safety_checks(field: &str, checks: Option<&Value>) -> Result<Vec<Value>, InvalidField> {
+    let invalid = || {
+        let reason = format!("expected a list of at most {SAFETY_CHECKS_MAX} checks, each with an `id`");
+        InvalidField::new(format!("{field}.acknowledged_safety_checks"), reason)
+    };
+    let is_check = |check: &Value| str_field(check, "id").is_some();
+    match checks {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) if list.len() <= SAFETY_CHECKS_MAX && list.iter().all(is_check) => Ok(list.clone()),
+        Some(_) => Err(invalid()),
+    }
 }
 
 fn parse_parts(field: &str, list: &[Value]) -> Result<Vec<ContentPart>, InvalidField> {

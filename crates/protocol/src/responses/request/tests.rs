@@ -246,3 +246,32 @@ fn log_probabilities_and_the_tier_are_settings_of_the_model() {
         assert_eq!(settings(body).unwrap_err().field, field);
     }
 }
+
+#[test]
+fn a_computer_call_and_its_output_are_a_call_and_a_result() {
+    let said =
+        |items: &Value| parse_conversation_items(items).map(|items| items.into_iter().map(|said| said.kind).collect());
+    let check = json!({"id": "sc_1", "code": "c", "message": "m"});
+    let output = |checks: Value| {
+        json!([{"type": "computer_call_output", "call_id": "p1", "acknowledged_safety_checks": checks,
+            "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AA"}}])
+    };
+    let result = |acknowledged_checks: Vec<Value>| InputKind::ToolResult {
+        call_id: "p1".to_owned(),
+        content: vec![ContentPart::image("data:image/png;base64,AA")],
+        failed: false,
+        acknowledged_checks,
+    };
+    let kinds: Result<Vec<InputKind>, _> = said(&output(json!([check])));
+    assert_eq!(kinds.unwrap(), [result(vec![check.clone()])]);
+    assert_eq!(said(&output(Value::Null)).unwrap(), [result(Vec::new())]);
+    for wrong in [json!("all"), json!([7]), json!([{"code": "c"}]), Value::Array(vec![check; 65])] {
+        let error = said(&output(wrong)).unwrap_err();
+        assert_eq!(error.field, "items[0].acknowledged_safety_checks");
+    }
+    let call = json!([{"type": "computer_call", "id": "cu_1", "call_id": "p1", "action": {"type": "wait"},
+        "actions": null, "pending_safety_checks": [], "status": "completed"}]);
+    let arguments = r#"{"action":{"type":"wait"},"pending_safety_checks":[]}"#.to_owned();
+    let expected = InputKind::ToolCall { call_id: "p1".to_owned(), name: "computer".to_owned(), arguments };
+    assert_eq!(said(&call).unwrap(), [expected]);
+}

@@ -1,5 +1,6 @@
 //! Items, the parts of their content, and annotations.
 
+use crate::computer_calls::{ComputerCallItem, ComputerCallOutputItem};
 use model::content::{Annotation, FileRef, ImageUrl};
 use model::json::JsonObject;
 use serde::{Serialize, Serializer};
@@ -16,6 +17,8 @@ pub(crate) enum ItemObject<'a> {
     McpCall(Box<McpCallItem<'a>>),
     McpApprovalRequest(McpApprovalRequestItem<'a>),
     McpApprovalResponse(McpApprovalResponseItem<'a>),
+    ComputerCall(Box<ComputerCallItem<'a>>),
+    ComputerCallOutput(Box<ComputerCallOutputItem<'a>>),
     /// A tool that the provider ran: most members are the provider's own.
     Hosted(JsonObject),
 }
@@ -30,6 +33,8 @@ impl Serialize for ItemObject<'_> {
             Self::McpCall(item) => item.serialize(serializer),
             Self::McpApprovalRequest(item) => item.serialize(serializer),
             Self::McpApprovalResponse(item) => item.serialize(serializer),
+            Self::ComputerCall(item) => item.serialize(serializer),
+            Self::ComputerCallOutput(item) => item.serialize(serializer),
             Self::Hosted(item) => item.serialize(serializer),
         }
     }
@@ -49,7 +54,11 @@ impl ItemObject<'_> {
                 }
                 return;
             }
-            Self::FunctionCallOutput(_) | Self::McpApprovalRequest(_) | Self::McpApprovalResponse(_) => return,
+            Self::FunctionCallOutput(_)
+            | Self::McpApprovalRequest(_)
+            | Self::McpApprovalResponse(_)
+            | Self::ComputerCall(_)
+            | Self::ComputerCallOutput(_) => return,
         };
         if *status == "in_progress" {
             *status = "incomplete";
@@ -123,7 +132,7 @@ pub(crate) struct McpCallItem<'a> {
     pub(crate) id: String,
     pub(crate) name: &'a str,
     pub(crate) output: Option<&'a str>,
-    pub(crate) server_label: &'static str,
+    pub(crate) server_label: &'a str,
     pub(crate) status: &'static str,
     #[serde(rename = "type")]
     pub(crate) item_type: &'static str,
@@ -149,7 +158,7 @@ pub(crate) struct McpApprovalRequestItem<'a> {
     pub(crate) arguments: String,
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
-    pub(crate) server_label: &'static str,
+    pub(crate) server_label: &'a str,
     #[serde(rename = "type")]
     pub(crate) item_type: &'static str,
 }

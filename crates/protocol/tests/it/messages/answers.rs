@@ -402,3 +402,18 @@ fn law_6_the_client_agrees() {
         assert_eq!(reasons, all.map(str::to_owned).into(), "every end was met");
     }
 }
+
+/// What was approved is run and shown by the provider; what was rejected is shown once, with its server.
+#[test]
+fn a_rejected_question_of_the_provider_names_its_server() {
+    let content = |decision: &str| {
+        let log = scenario_logs::hosted_approval(decision);
+        answer(&log.records, run(), 1).object().to_value()["content"].clone()
+    };
+    assert_eq!(content("approve"), json!([{"type": "text", "text": "So be it."}]));
+    let shown = content("reject");
+    let used =
+        json!({"type": "mcp_tool_use", "id": "call_R1", "name": "roll", "server_name": "dice", "input": {"n": 6}});
+    assert_eq!(shown[0], used);
+    assert_eq!((&shown[1]["type"], &shown[1]["is_error"]), (&json!("mcp_tool_result"), &json!(true)));
+}

@@ -4,6 +4,8 @@ use super::log::{Log, text};
 use super::order::check;
 use super::scenario_frames::{dropped, segment, story};
 use super::scenario_logs;
+use model::record::PrivatePayload;
+use protocol::responses::InputItems;
 use serde_json::{Value, json};
 
 fn output(log: &Log, number: u32) -> Value {
@@ -337,4 +339,54 @@ fn every_annotation_of_the_provider_is_passed_on() {
     log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": item("completed", json!([block]))}));
     log.step_done("stop").completed();
     assert_eq!(output(&log, 1)[0]["content"][0]["annotations"], annotations);
+}
+
+/// The provider runs what was approved, and shows that itself: the decision is no item of ours.
+#[test]
+fn a_question_of_the_provider_has_the_label_of_its_server() {
+    for decision in ["approve", "reject"] {
+        let log = scenario_logs::hosted_approval(decision);
+        let question = json!({"type": "mcp_approval_request", "id": "apr_R1", "name": "roll", "server_label": "dice",
+            "arguments": "{\"n\":6}"});
+        assert_eq!(output(&log, 1), json!([question]));
+        let types: Vec<Value> = output(&log, 2).as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
+        assert_eq!(types, ["message"]);
+    }
+}
+
+#[test]
+fn a_pending_computer_call_has_the_shape_that_came() {
+    let check = json!({"id": "sc_1", "code": "malicious_instructions", "message": "Take care."});
+    for (key, value) in [("action", json!({"type": "click"})), ("actions", json!([{"type": "click"}]))] {
+        let arguments = json!({key: value, "pending_safety_checks": [check]});
+        let log = scenario_logs::client_computer(&arguments.to_string());
+        let mut expected = json!({"type": "computer_call", "id": "fc_R1", "call_id": "call_R1", "status": "completed"});
+        expected.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+        assert_eq!(output(&log, 1), json!([expected]));
+    }
+    // Not a computer call: then it is a function of that name.
+    assert_eq!(output(&scenario_logs::client_computer("{}"), 1)[0]["type"], "function_call");
+}
+
+#[test]
+fn a_screenshot_is_an_input_item_with_the_checks_that_the_client_acknowledged() {
+    let mut log = Log::new();
+    log.step().call(1, "computer", ["client", "never"], &[r#"{"actions":[]}"#]).step_done("tool_calls");
+    log.pause(&[("client_tool", 1, "task_R")]).resume("user");
+    let at = log.result_added(1);
+    let image = json!({"type": "image", "image_url": {"url": "/v1/blobs/ab12"}});
+    let place = json!({"item_id": "fco_R1", "output_index": at, "block_index": 0});
+    let mut event = json!({"type": "task.image.done", "item": image});
+    event.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+    log.add(event);
+    let item = json!({"type": "tool_result", "id": "fco_R1", "call_id": "call_R1", "status": "completed"});
+    let private =
+        PrivatePayload { acknowledged_checks: Some(vec![json!({"id": "sc_1"})]), ..PrivatePayload::default() };
+    log.with(json!({"type": "task.output_item.done", "output_index": at, "item": item}), private);
+    let mut inputs = InputItems::default();
+    let items: Vec<Value> = log.records.iter().flat_map(|record| inputs.read_record(record)).collect();
+    let expected = json!([{"type": "computer_call_output", "id": "fco_R1", "call_id": "call_R1", "status": "completed",
+        "output": {"type": "computer_screenshot", "image_url": "/v1/blobs/ab12"},
+        "acknowledged_safety_checks": [{"id": "sc_1"}]}]);
+    assert_eq!(Value::Array(items), expected);
 }

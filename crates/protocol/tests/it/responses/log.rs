@@ -165,14 +165,28 @@ impl Log {
 
     /// A complete call: its number, name, kind and approval, and its arguments in several deltas.
     pub(crate) fn call(&mut self, number: u32, name: &str, how: [&str; 2], arguments: &[&str]) -> &mut Self {
+        self.labelled_call(number, name, how, arguments, &json!({}))
+    }
+
+    /// The same, with more members.
+    pub(crate) fn labelled_call(
+        &mut self,
+        number: u32,
+        name: &str,
+        how: [&str; 2],
+        arguments: &[&str],
+        more: &Value,
+    ) -> &mut Self {
         let at = self.next();
         let id = format!("fc_R{number}");
         let [kind, gate] = how;
         let item = |arguments: &str, status: &str| {
-            json!({
+            let mut item = json!({
                 "type": "tool_call", "id": id, "call_id": format!("call_R{number}"), "name": name,
                 "arguments": arguments, "kind": kind, "gate": gate, "status": status,
-            })
+            });
+            extend(&mut item, more.clone());
+            item
         };
         let added = item("", "in_progress");
         self.add(json!({"type": "task.output_item.added", "output_index": at, "item": added}));

@@ -179,6 +179,33 @@ pub(crate) fn image() -> Log {
     log
 }
 
+/// The provider asks whether it may call a tool of an MCP server.
+pub(crate) fn hosted_approval(decision: &str) -> Log {
+    let mut log = Log::new();
+    let label = json!({"server_label": "dice"});
+    log.step().labelled_call(1, "roll", ["hosted", "always"], &[r#"{"n":6}"#], &label).step_done("tool_calls");
+    log.ask(1, "roll", json!({"n": 6})).pause(&[("approval", 1, "task_R")]).resume("user");
+    match decision {
+        "approve" => log.decide(1, json!({"type": "approve"}), "user").result(1, json!([text("Approved.")])),
+        _ => {
+            log.decide(1, json!({"type": "reject", "message": "not today"}), "user");
+            log.no_result(1, "rejected", "rejected", "not today")
+        }
+    };
+    log.step().message("msg_R2", &["So be it."], None).step_done("stop").completed();
+    log
+}
+
+/// The client operates a computer.
+pub(crate) fn client_computer(arguments: &str) -> Log {
+    let mut log = Log::new();
+    log.step().call(1, "computer", ["client", "never"], &[arguments]).step_done("tool_calls");
+    log.pause(&[("client_tool", 1, "task_R")]).resume("user");
+    log.result(1, json!([{"type": "image", "image_url": {"url": "/v1/blobs/ab12"}}]));
+    log.step().message("msg_R2", &["Clicked."], None).step_done("stop").completed();
+    log
+}
+
 /// A message that cites files of the provider: one with a passage, one of a container, and one that the model wrote.
 pub(crate) fn cited_files() -> Log {
     let mut log = Log::new();

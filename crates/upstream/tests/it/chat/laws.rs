@@ -198,7 +198,8 @@ fn odd_entry() -> impl Strategy<Value = HistoryEntry> {
         (call_id(), content()).prop_map(|(call_id, content)| HistoryEntry::Result {
             call_id,
             status: ResultStatus::Completed,
-            content
+            content,
+            acknowledged_checks: None,
         }),
     ]
 }

@@ -134,7 +134,8 @@ fn odd_entry() -> impl Strategy<Value = HistoryEntry> {
         (call_id(), status, content()).prop_map(|(call_id, status, content)| HistoryEntry::Result {
             call_id,
             status,
-            content
+            content,
+            acknowledged_checks: None,
         }),
     ]
 }

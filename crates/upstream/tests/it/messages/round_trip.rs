@@ -80,6 +80,7 @@ fn entry(slot: u32, item: &ModelItemKind, text: String, raw: Option<RawItem>) ->
         ModelItemKind::Reasoning => HistoryEntry::Reasoning { id, raw: raw.unwrap() },
         ModelItemKind::Message { .. } => HistoryEntry::Assistant { id, text, raw },
         ModelItemKind::HostedCall { name, .. } => HistoryEntry::Hosted { id, name: name.clone(), raw: raw.unwrap() },
+        ModelItemKind::ComputerCall { .. } | ModelItemKind::HostedApproval { .. } => unreachable!("of another service"),
         ModelItemKind::ToolCall { name, provider_call_id } => HistoryEntry::Call {
             call_id: CallId::numbered("R", slot),
             name: name.clone(),
@@ -117,7 +118,10 @@ fn every_complete_answer_is_sent_back_unchanged() {
             .collect();
         history.extend(said);
         let content = || vec![ContentPart::text("done")];
-        let answer = |call_id| HistoryEntry::Result { call_id, status: ResultStatus::Completed, content: content() };
+        let answer = |call_id| {
+            let status = ResultStatus::Completed;
+            HistoryEntry::Result { call_id, status, content: content(), acknowledged_checks: None }
+        };
         history.extend(calls.into_iter().map(answer));
         let body = messages::build_request(
             &turn(history, JsonObject::new()),

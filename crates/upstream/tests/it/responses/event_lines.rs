@@ -65,6 +65,12 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
             ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
+            ModelItemKind::ComputerCall { provider_call_id } => {
+                format!("{slot} computer {}", provider_call_id.as_deref().unwrap_or("-"))
+            }
+            ModelItemKind::HostedApproval { name, server_label, provider_call_id } => {
+                format!("{slot} approval {server_label}/{name} {}", provider_call_id.as_deref().unwrap_or("-"))
+            }
             ModelItemKind::HostedCall { name, action } => {
                 let action = action.as_ref().map(ToString::to_string).unwrap_or_default();
                 format!("{slot} hosted {name} {action}")

@@ -72,6 +72,7 @@ fn odd_item() -> impl Strategy<Value = Value> {
         "function_call",
         "custom_tool_call",
         "computer_call",
+        "mcp_approval_request",
         "web_search_call",
         "image_generation_call",
         "compaction",
@@ -161,6 +162,15 @@ fn demands(input: &[Value]) {
                 );
                 assert!(open.is_empty() || item["role"] == "assistant", "No tool output found for {open:?}");
             }
+            "mcp_approval_request" => {
+                let id = item["id"].as_str().unwrap_or_default().to_owned();
+                assert!(open.insert(id, kind(item)).is_none(), "{item} is asked twice");
+            }
+            "mcp_approval_response" => {
+                let id = item["approval_request_id"].as_str().unwrap_or_default();
+                assert_eq!(open.remove(id).as_deref(), Some("mcp_approval_request"), "nobody asked for {item}");
+                assert!(item["approve"].is_boolean(), "{item}");
+            }
             "web_search_call" => assert!(item.get("id").is_some()),
             other => panic!("{other} cannot be given back"),
         }
@@ -177,6 +187,8 @@ fn odd_raw() -> impl Strategy<Value = RawItem> {
         json!({"type": "function_call", "id": "fc_1", "call_id": "p", "name": "look", "arguments": "{}"}),
         json!({"type": "custom_tool_call", "id": "ct_1", "call_id": "p", "name": "look", "input": ""}),
         json!({"type": "computer_call", "id": "cu_1", "call_id": "q", "pending_safety_checks": []}),
+        json!({"type": "mcp_approval_request", "id": "p", "name": "t", "server_label": "s", "arguments": "{}"}),
+        json!({"type": "mcp_approval_request", "id": "q"}),
         json!({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
         json!({"type": "shell_call", "id": "sh_1", "call_id": "p"}),
         Value::Null,
@@ -215,7 +227,12 @@ fn odd_entry() -> impl Strategy<Value = HistoryEntry> {
         }),
         (id(), text(), odd_raw()).prop_map(|(id, name, raw)| HistoryEntry::Hosted { id, name, raw }),
         call,
-        (call_id(), content()).prop_map(move |(call_id, content)| HistoryEntry::Result { call_id, status, content }),
+        (call_id(), content()).prop_map(move |(call_id, content)| HistoryEntry::Result {
+            call_id,
+            status,
+            content,
+            acknowledged_checks: None,
+        }),
     ]
 }
 
