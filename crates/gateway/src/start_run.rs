@@ -32,7 +32,7 @@ pub async fn start_run(
     run_to_completion(async move {
         let mut images = uploads::generated_images_of_run(&new);
         let started = match uploads::has_stored_files(uploads::parts_of_run(&mut new).chain(&mut images)) {
-            true => start_with_uploads(&gateway, &user, new, uploads).await,
+            true => Box::pin(start_with_uploads(&gateway, &user, new, uploads)).await,
             false => submit_run(&gateway, &user, new).await,
         };
         drop(reserved);
