@@ -3,7 +3,8 @@
 use model::NodeId;
 use model::definition::Definitions;
 use model::ports::{
-    Clock, Cluster, Directory, FileReader, HookRunner, Journal, ModelClient, RecoveryAttempts, ToolRunner,
+    Clock, Cluster, DefinitionResolver, Directory, FileReader, HookRunner, Journal, ModelClient, RecoveryAttempts,
+    ToolRunner,
 };
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,6 +17,8 @@ pub struct Ports {
     pub tools: Arc<dyn ToolRunner>,
     pub hooks: Arc<dyn HookRunner>,
     pub documents: Arc<dyn FileReader>,
+    /// Asks MCP servers for their tools.
+    pub resolver: Arc<dyn DefinitionResolver>,
     pub clock: Arc<dyn Clock>,
     /// The other nodes of the store.
     pub cluster: Arc<dyn Cluster>,

@@ -6,15 +6,15 @@
 //! until it has. Any other outcome but `Durable` ends the term, and so does a run that waits for people: it costs no memory
 //! until somebody answers or its time is up.
 //!
-//! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `input_hook`
-//! runs before a run starts, `run_end` after it has ended.
+//! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `run_preparation`
+//! works before a run starts, `run_end` after it has ended.
 
 mod batch;
 mod daily_spend;
 mod failure_log;
 mod inbox;
-mod input_hook;
 mod run_end;
+mod run_preparation;
 
 use crate::effect_streams::{self, EffectStreams};
 use crate::load_thread::{self, CheckpointedRuns};
@@ -22,7 +22,6 @@ use crate::recovery_tracker::recovery_error;
 use crate::shared::{StopMode, ThreadContext};
 use crate::timers::Timers;
 use batch::{BatchBuilder, InFlightAppend};
-use input_hook::PendingHook;
 use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
 use model::command::Command;
 use model::definition::Definitions;
@@ -32,6 +31,7 @@ use model::ports::{AppendOutcome, ClaimOutcome, InboxRow, Lease, Spend, StoreErr
 use model::task::TaskStatus;
 use model::tool::{ToolEvent, ToolRequest};
 use model::{Millis, Seq};
+use run_preparation::PendingStart;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ pub(crate) struct ThreadSession<'a> {
     pub(crate) submitted_seq: Seq,
     /// The newest row of the inbox that was read.
     pub(crate) last_row_read: u64,
-    /// A run that starts when its hook has answered.
-    pub(crate) pending_hook: Option<PendingHook>,
+    /// A run that starts when it has been prepared.
+    pub(crate) pending_start: Option<PendingStart>,
     /// What the owner has spent today, without the current run.
     pub(crate) daily_spend: Spend,
     effect_streams: EffectStreams,
@@ -101,7 +101,8 @@ enum SessionEvent {
     Inputs,
     Wakeup,
     Timer(TimerId),
-    Hook,
+    /// A run has started, or is still queued because the store failed.
+    RunPrepared(Result<(), StoreError>),
     /// The process stops while the append in flight waits for room.
     HaltedWithoutSpace,
 }
@@ -147,7 +148,7 @@ impl<'a> ThreadSession<'a> {
             in_flight: None,
             submitted_seq: lease.head,
             last_row_read: 0,
-            pending_hook: None,
+            pending_start: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),
             ready_inputs: Vec::new(),
@@ -250,7 +251,8 @@ impl<'a> ThreadSession<'a> {
                         return TermEnd::Retry(error.to_string());
                     }
                 }
-                SessionEvent::Hook => {}
+                SessionEvent::RunPrepared(Ok(())) => {}
+                SessionEvent::RunPrepared(Err(error)) => return TermEnd::Retry(error.to_string()),
                 // What waited for room is recovered like after a crash.
                 SessionEvent::HaltedWithoutSpace => return TermEnd::Halted,
                 SessionEvent::Wakeup => {
@@ -304,7 +306,7 @@ impl<'a> ThreadSession<'a> {
     /// A paused run needs no session.
     fn is_idle(&self, mode: StopMode) -> bool {
         let has_rows = mode == StopMode::Running && !self.waiting_rows.is_empty();
-        let is_starting = self.pending_hook.is_some() || self.thread.is_compacting();
+        let is_starting = self.pending_start.is_some() || self.thread.is_compacting();
         if !self.next_batch.is_empty() || (is_starting && mode == StopMode::Running) {
             return false;
         }
@@ -335,8 +337,8 @@ impl<'a> ThreadSession<'a> {
         if let Poll::Ready(timer) = self.timers.poll_due(cx, &*self.context.shared.ports.clock) {
             return Poll::Ready(SessionEvent::Timer(timer));
         }
-        if self.poll_hook(cx).is_ready() {
-            return Poll::Ready(SessionEvent::Hook);
+        if let Poll::Ready(prepared) = self.poll_start(cx) {
+            return Poll::Ready(SessionEvent::RunPrepared(prepared));
         }
         match self.input_capacity() {
             0 => Poll::Pending,

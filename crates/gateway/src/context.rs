@@ -14,7 +14,8 @@ use files::UrlSigner;
 use model::NodeId;
 use model::definition::Definitions;
 use model::ports::{
-    Clock, Cluster, Directory, HookRunner, Journal, ModelClient, RecoveryAttempts, SpaceWatch, StoreError, ToolRunner,
+    Clock, Cluster, DefinitionResolver, Directory, HookRunner, Journal, ModelClient, RecoveryAttempts, SpaceWatch,
+    StoreError, ToolRunner,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub struct GatewayParts {
     pub models: Arc<dyn ModelClient>,
     pub tools: Arc<dyn ToolRunner>,
     pub hooks: Arc<dyn HookRunner>,
+    pub resolver: Arc<dyn DefinitionResolver>,
     pub clock: Arc<dyn Clock>,
     pub cluster: Arc<dyn Cluster>,
     pub recovery_attempts: Arc<dyn RecoveryAttempts>,
@@ -85,6 +87,7 @@ impl Gateway {
             tools: Arc::new(OutputStoringTools { tools: parts.tools, attachments: Arc::clone(&attachments) }),
             hooks: Arc::new(OutputStoringHooks { hooks: parts.hooks, attachments: Arc::clone(&attachments) }),
             documents,
+            resolver: parts.resolver,
             clock,
             cluster: parts.cluster,
             recovery_attempts: parts.recovery_attempts,

@@ -269,7 +269,7 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
             }
         }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
-        ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => {
+        ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) | ToolExecutor::Mcp(_) => {
             CallAction::StartTool(Box::new(tool), arguments)
         }
     })

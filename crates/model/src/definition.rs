@@ -4,10 +4,12 @@
 //! digest, so they must be serialisable. Secrets appear only as references (`env:NAME`, `file:PATH`).
 
 mod call_rules;
+mod mcp;
 mod parameters;
 mod tool;
 
 pub use call_rules::{AllowedUsers, CallRules};
+pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef};
 pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 
@@ -24,6 +26,9 @@ use std::sync::Arc;
 pub struct Definitions {
     pub agents: BTreeMap<String, Agent>,
     pub tools: BTreeMap<String, Tool>,
+    /// Servers whose tools are added when a run starts. The definitions that a run keeps have their tools instead.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp: BTreeMap<String, McpServer>,
     /// The providers that a bare `provider/model` may name.
     pub providers: BTreeSet<String>,
     pub limits: RunLimits,
@@ -48,7 +53,7 @@ pub struct Agent {
     pub instructions: String,
     /// The operator's provider-specific options, merged into the upstream request.
     pub options: Arc<JsonObject>,
-    /// Names of tools and, for sub-agents, of agents.
+    /// Names of tools, of agents (sub-agents), and of MCP servers or their tools ([`McpToolRef`]).
     pub tools: Vec<String>,
     pub handoffs: Vec<Handoff>,
     pub history: HistoryWindow,

@@ -127,8 +127,9 @@ fn build_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    // What the pool of database connections says of an outage, the store says once.
-    let filter = EnvFilter::builder().parse(format!("deadpool=error,{}", cli.log)).context("invalid log filter")?;
+    // What the pool of database connections says of an outage, the store says once. The MCP library writes what servers send.
+    let filter =
+        EnvFilter::builder().parse(format!("deadpool=error,rmcp=warn,{}", cli.log)).context("invalid log filter")?;
     let ansi = io::stderr().is_terminal() && !is_color_disabled();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).compact().init();
     match cli.verb {

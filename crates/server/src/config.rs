@@ -23,6 +23,7 @@ mod headers;
 mod http_tool;
 mod input_hook;
 mod limits;
+mod mcp;
 mod names;
 mod program;
 mod providers;

@@ -24,12 +24,7 @@ pub(crate) async fn start_command(
     tool: &CommandTool,
     call: &ToolRequest,
 ) -> Result<ToolResponse<CommandSource>, ErrorInfo> {
-    let mut secrets = CallSecrets::default();
-    let passed = tool.env_pass.iter().filter_map(|name| Some((name.clone(), (context.env)(name)?)));
-    let mut env: Vec<(String, String)> = passed.collect();
-    for (name, value) in &tool.env {
-        env.push((name.clone(), secrets.resolve(value, &context.env).await?));
-    }
+    let (mut env, secrets) = declared_env(context, tool).await?;
     // These come last, so that no definition can impersonate another user or run.
     let identity = [
         ("HEADWATER_USER", call.user.as_str()),
@@ -40,14 +35,9 @@ pub(crate) async fn start_command(
     ];
     env.extend(identity.map(|(name, value)| (name.to_owned(), value.to_owned())));
     env.extend(context.process_mark.as_ref().map(ProcessMark::variable));
-    let spec = ProcessSpec {
-        command: &tool.command,
-        dir: tool.dir.as_deref(),
-        env,
-        stdin: format!("{}\n", call.arguments).into_bytes(),
-        search_path: (context.env)("PATH"),
-    };
-    let process = Process::spawn(spec).await?;
+    let spec =
+        ProcessSpec { command: &tool.command, dir: tool.dir.as_deref(), env, search_path: (context.env)("PATH") };
+    let process = Process::spawn(spec, format!("{}\n", call.arguments).into_bytes()).await?;
     let secrets = Arc::new(secrets);
     let parser = ToolOutputParser::new(call.output_bytes_max, Arc::clone(&secrets));
     Ok(ToolResponse { source: CommandSource { process, secrets }, parser })
@@ -77,16 +67,41 @@ impl ByteSource for CommandSource {
 impl CommandSource {
     fn exit_error(&self, status: ExitStatus) -> ErrorInfo {
         let (outcome, details) = match (status.code(), status.signal()) {
-            (Some(code), _) => (format!("the program exited with status {code}"), json!({ "status": code })),
+            (Some(code), _) => (format!("the program {}", exit_text(status)), json!({ "status": code })),
             (None, signal) => {
-                let number = signal.unwrap_or_default();
-                (format!("the program was terminated by signal {number}"), json!({ "signal": number }))
+                (format!("the program {}", exit_text(status)), json!({ "signal": signal.unwrap_or_default() }))
             }
         };
-        // Redact before truncating: half a secret would not be recognised.
-        let stderr = self.secrets.redact(&self.process.stderr_tail());
-        let stderr = truncate::last_bytes(stderr.trim(), STDERR_EXCERPT_BYTES_MAX);
+        let stderr = stderr_excerpt(&self.process, &self.secrets);
         let message = if stderr.is_empty() { outcome } else { format!("{outcome}: {stderr}") };
         ErrorInfo { details: Some(details), ..ErrorInfo::new(ErrorCode::CommandFailed, message) }
     }
+}
+
+/// The variables that a definition passes on or sets.
+pub(crate) async fn declared_env(
+    context: &ToolContext,
+    tool: &CommandTool,
+) -> Result<(Vec<(String, String)>, CallSecrets), ErrorInfo> {
+    let mut secrets = CallSecrets::default();
+    let passed = tool.env_pass.iter().filter_map(|name| Some((name.clone(), (context.env)(name)?)));
+    let mut env: Vec<(String, String)> = passed.collect();
+    for (name, value) in &tool.env {
+        env.push((name.clone(), secrets.resolve(value, &context.env).await?));
+    }
+    Ok((env, secrets))
+}
+
+pub(crate) fn exit_text(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exited with status {code}"),
+        None => format!("was terminated by signal {}", status.signal().unwrap_or_default()),
+    }
+}
+
+/// The end of what the program wrote to stderr.
+pub(crate) fn stderr_excerpt(process: &Process, secrets: &CallSecrets) -> String {
+    // Redact before truncating: half a secret would not be recognised.
+    let stderr = secrets.redact(&process.stderr_tail());
+    truncate::last_bytes(stderr.trim(), STDERR_EXCERPT_BYTES_MAX).to_owned()
 }

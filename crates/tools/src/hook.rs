@@ -90,6 +90,6 @@ async fn call_command(
     let env = identity.into_iter().chain(path.as_deref().map(|path| ("PATH", path)));
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let env = env.chain(context.process_mark.as_ref().map(ProcessMark::variable)).collect();
-    let process = Process::spawn(ProcessSpec { command, dir: None, env, stdin: input, search_path: path }).await?;
+    let process = Process::spawn(ProcessSpec { command, dir: None, env, search_path: path }, input).await?;
     read_to_end(CommandSource { process, secrets: Arc::default() }, HOOK_RESPONSE_BYTES_MAX).await
 }

@@ -40,7 +40,6 @@ pub(crate) struct ProcessSpec<'a> {
     pub(crate) dir: Option<&'a str>,
     /// The complete environment.
     pub(crate) env: Vec<(String, String)>,
-    pub(crate) stdin: Vec<u8>,
     /// `PATH` for finding the program.
     pub(crate) search_path: Option<String>,
 }
@@ -62,7 +61,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) async fn spawn(spec: ProcessSpec<'_>) -> Result<Self, ErrorInfo> {
+    /// Starts a program that reads `input` and then the end of its stdin.
+    pub(crate) async fn spawn(spec: ProcessSpec<'_>, input: Vec<u8>) -> Result<Self, ErrorInfo> {
+        let (mut process, stdin) = Self::spawn_open(spec).await?;
+        process.stdin = stdin.map(|stdin| -> StdinWrite { Box::pin(write_stdin(stdin, input)) });
+        Ok(process)
+    }
+
+    /// Starts a program whose stdin stays open.
+    pub(crate) async fn spawn_open(spec: ProcessSpec<'_>) -> Result<(Self, Option<ChildStdin>), ErrorInfo> {
         let Some((name, arguments)) = spec.command.split_first() else {
             return Err(ErrorInfo::new(ErrorCode::InvalidTool, "the command is empty"));
         };
@@ -76,16 +83,17 @@ impl Process {
         let mut group = spawn_group(&mut command, name).await?;
         let leader = &mut group.leader;
         let (stdin, stdout, stderr) = (leader.stdin.take(), leader.stdout.take(), leader.stderr.take());
-        Ok(Self {
+        let process = Self {
             group: Some(group),
-            stdin: stdin.map(|stdin| -> StdinWrite { Box::pin(write_stdin(stdin, spec.stdin)) }),
+            stdin: None,
             stdout,
             stderr,
             pipe_deadline: None,
             stderr_tail: TailBuffer::new(STDERR_BYTES_MAX),
             stdout_buffer: vec![0; STDOUT_BUFFER_BYTES],
             stderr_buffer: vec![0; STDERR_BUFFER_BYTES],
-        })
+        };
+        Ok((process, stdin))
     }
 
     /// `None` when the leader has exited and stdout is exhausted.

@@ -74,6 +74,10 @@ impl CallSecrets {
         })
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.resolved.is_empty()
+    }
+
     fn longest_first(&self) -> impl Iterator<Item = &ResolvedSecret> {
         let is_long = |secret: &&ResolvedSecret| secret.value.chars().count() >= SECRET_CHARS_MIN;
         let mut secrets: Vec<&ResolvedSecret> = self.resolved.iter().filter(is_long).collect();

@@ -2,11 +2,12 @@
 
 use crate::byte_source::{self, CallDeadline};
 use crate::context::ToolContext;
+use crate::duplex_process::{DuplexProcess, ProcessInput};
 use crate::process_mark::ProcessMark;
 use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
-use model::definition::{InputHook, ToolExecutor};
+use model::definition::{CommandTool, InputHook, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxFuture, BoxStream, Clock, HookRequest, HookResponse, HookRunner, ToolRunner};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -51,6 +52,17 @@ impl Toolbox {
         self.context.process_mark = Some(mark);
         self
     }
+
+    /// Starts a program that stays until it is dropped. It has the variables of its definition and no others.
+    pub async fn start_process(&self, program: &CommandTool) -> Result<(DuplexProcess, ProcessInput), ErrorInfo> {
+        DuplexProcess::start(&self.context, program).await
+    }
+
+    /// The clock that deadlines are measured by.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.context.clock)
+    }
 }
 
 impl fmt::Debug for Toolbox {
@@ -75,7 +87,8 @@ impl ToolRunner for Toolbox {
                 let start = async move { command::start_command(&context, &tool, &request).await };
                 byte_source::stream_events(deadline, start)
             }
-            ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => {
+            // The crate `mcp` calls the tools of MCP servers.
+            ToolExecutor::Mcp(_) | ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => {
                 not_a_server_tool(&request.name)
             }
         }

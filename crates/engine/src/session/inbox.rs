@@ -136,7 +136,7 @@ impl ThreadSession<'_> {
 
     /// A running compaction does not keep a run from starting.
     fn can_start_run(&self) -> bool {
-        self.run.is_none() && self.pending_hook.is_none()
+        self.run.is_none() && self.pending_start.is_none()
     }
 
     /// Whether the run reads this input now.
@@ -150,7 +150,7 @@ impl ThreadSession<'_> {
         let queued = |row: &InboxRow| matches!(&row.command, Command::Start(start) if start.task_id == *task);
         let row = match waiting.iter().position(queued) {
             Some(index) => waiting.remove(index).map(|row| row.id),
-            None => self.pending_hook.take_if(|hook| hook.start.task_id == *task).map(|hook| hook.row),
+            None => self.pending_start.take_if(|pending| pending.start.task_id == *task).map(|pending| pending.row),
         };
         if let Some(row) = row {
             self.consume_row(row);

@@ -4,14 +4,15 @@
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
-use model::definition::InputHook;
+use model::definition::{Definitions, InputHook};
 use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, DirectoryChange, FileReadOutcome,
-    FileReadRequest, FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient, OnCommit, PageLimit,
-    RecordPage, RecoveryAttempts, SpaceWatch, StorageSpace, StoreResult, ToolRunner,
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, DefinitionResolver, DirectoryChange,
+    FileReadOutcome, FileReadRequest, FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient,
+    OnCommit, PageLimit, RecordPage, RecoveryAttempts, ResolveRequest, SpaceWatch, StorageSpace, StoreResult,
+    ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -394,6 +395,41 @@ impl HookRunner for FakeHooks {
                     Ok(keep)
                 })
             }
+        }
+    }
+}
+
+/// What happens when MCP servers are asked for their tools.
+#[derive(Clone, Default)]
+pub(crate) enum ResolverBehavior {
+    /// The definitions with these instructions for every agent.
+    Instruct(&'static str),
+    Fail,
+    #[default]
+    Hang,
+}
+
+#[derive(Default)]
+pub(crate) struct FakeResolver {
+    pub(crate) behavior: Mutex<ResolverBehavior>,
+    pub(crate) requests: Mutex<Vec<ResolveRequest>>,
+}
+
+impl DefinitionResolver for FakeResolver {
+    fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
+        self.requests.lock().expect("nobody panicked").push(request.clone());
+        match self.behavior.lock().expect("nobody panicked").clone() {
+            ResolverBehavior::Instruct(words) => {
+                let mut resolved = Definitions::clone(&request.definitions);
+                resolved.mcp.clear();
+                resolved.agents.values_mut().for_each(|agent| agent.instructions = words.to_owned());
+                resolved.digest = format!("with tools: {words}");
+                Box::pin(ready(Ok(Arc::new(resolved))))
+            }
+            ResolverBehavior::Fail => {
+                Box::pin(ready(Err(ErrorInfo::new(ErrorCode::McpUnavailable, "The MCP server `s` is gone."))))
+            }
+            ResolverBehavior::Hang => Box::pin(pending()),
         }
     }
 }

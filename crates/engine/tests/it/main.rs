@@ -21,6 +21,7 @@ mod laws;
 mod queue;
 mod random_logs;
 mod recovery_limits;
+mod resolved_definitions;
 mod retries;
 mod runs;
 mod scale;

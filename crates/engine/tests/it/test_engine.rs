@@ -1,8 +1,8 @@
 //! A complete engine in one process, and the vocabulary of the tests.
 
 use crate::fake_ports::{
-    AppendFailure, CountingTools, FakeDocuments, FakeHooks, GatedJournal, MemoryRecoveryAttempts, RecordingModels,
-    TestClock,
+    AppendFailure, CountingTools, FakeDocuments, FakeHooks, FakeResolver, GatedJournal, MemoryRecoveryAttempts,
+    RecordingModels, TestClock,
 };
 use crate::fixtures::{SCENARIOS, definitions, parts_with_links, text_parts};
 use bytes::Bytes;
@@ -53,6 +53,7 @@ pub(crate) struct TestEnv {
     disk_room: Arc<AtomicU64>,
     pub(crate) tools: Arc<CountingTools>,
     pub(crate) hooks: Arc<FakeHooks>,
+    pub(crate) resolver: Arc<FakeResolver>,
     pub(crate) recovery_attempts: Arc<MemoryRecoveryAttempts>,
     pub(crate) documents: Arc<FakeDocuments>,
 }
@@ -60,7 +61,7 @@ pub(crate) struct TestEnv {
 impl TestEnv {
     pub(crate) fn new(kind: StoreKind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (tools, hooks, shelf, recovery_attempts) = Default::default();
+        let (tools, hooks, resolver, shelf, recovery_attempts) = Default::default();
         Self {
             store_kind: kind,
             folder,
@@ -68,6 +69,7 @@ impl TestEnv {
             disk_room: Arc::new(AtomicU64::new(DISK_BYTES)),
             tools,
             hooks,
+            resolver,
             recovery_attempts,
             documents: shelf,
         }
@@ -189,6 +191,7 @@ impl TestEngine {
             models: models.clone(),
             tools: tools.clone(),
             hooks: hooks.clone(),
+            resolver: test_env.resolver.clone(),
             documents: test_env.documents.clone(),
             clock: clock.clone(),
             recovery_attempts: test_env.recovery_attempts.clone(),

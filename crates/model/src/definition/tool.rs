@@ -1,6 +1,6 @@
 //! A tool: its declaration for the model, its executor and its policies.
 
-use super::{Agent, handoff_tool_name};
+use super::{Agent, McpTool, handoff_tool_name};
 use crate::approval_rule::ApprovalRule;
 use crate::item::{ApprovalGate, CallKind};
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,8 @@ pub enum ToolExecutor {
     Builtin,
     Http(HttpTool),
     Command(CommandTool),
+    /// A tool of an MCP server.
+    Mcp(McpTool),
     /// The client that started the run.
     Client,
     /// A sub-agent. With `others`, the argument `name` picks one of them all.
@@ -169,7 +171,9 @@ impl Tool {
 
     pub const fn call_kind(&self) -> CallKind {
         match self.executor {
-            ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => CallKind::Tool,
+            ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) | ToolExecutor::Mcp(_) => {
+                CallKind::Tool
+            }
             ToolExecutor::Client => CallKind::Client,
             ToolExecutor::Agent { .. } => CallKind::Agent,
             ToolExecutor::Handoff { .. } => CallKind::Handoff,

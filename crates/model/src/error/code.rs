@@ -238,6 +238,8 @@ error_codes! {
         Interrupted = "interrupted" 500 retryable;
         /// The server failed three times while it started or resumed the run, and did not try again.
         RecoveryFailed = "recovery_failed" 500 permanent;
+        /// An MCP server cannot be started, or does not answer; the call fails, or the run if its agent requires the server.
+        McpUnavailable = "mcp_unavailable" 503 retryable;
         /// The input hook failed.
         HookFailed = "hook_failed" 500 permanent;
         /// The model kept calling tools that do not exist or with invalid arguments.
@@ -328,6 +330,14 @@ error_codes! {
         HttpError = "http_error" 500 permanent;
         /// The tool's server cannot be reached.
         Unreachable = "unreachable" 500 permanent;
+        /// The MCP server describes the tool in another way than when the run started, or has it no more; it was not called.
+        ToolChanged = "tool_changed" 500 permanent;
+        /// The MCP server sent something that is not a message of its protocol, or one that is too long.
+        McpProtocolError = "mcp_protocol_error" 500 permanent;
+        /// The MCP server sent too many messages at once and was stopped.
+        McpFlood = "mcp_flood" 500 permanent;
+        /// The MCP server asked for something that Headwater does not do, such as an answer of a person in mid-call.
+        McpUnsupported = "mcp_unsupported" 500 permanent;
         /// The expression cannot be evaluated.
         CalculationFailed = "calculation_failed" 500 permanent;
         /// The model used the same call id twice.

@@ -2,7 +2,7 @@
 
 use super::{BoxFuture, BoxStream};
 use crate::content::ContentPart;
-use crate::definition::InputHook;
+use crate::definition::{Definitions, InputHook};
 use crate::error::ErrorInfo;
 use crate::history::HistoryEntry;
 use crate::id::{TaskId, ThreadId, UserId};
@@ -10,6 +10,7 @@ use crate::model_turn::{ModelEvent, ModelRequest};
 use crate::seq::Millis;
 use crate::tool::{ToolEvent, ToolRequest};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Streams model turns.
 ///
@@ -46,6 +47,29 @@ pub trait ToolRunner: Send + Sync {
 pub trait HookRunner: Send + Sync {
     /// Runs a hook.
     fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>>;
+}
+
+/// Completes the definitions of a run that is about to start: asks the MCP servers for their tools.
+///
+/// 1. Nothing is changed but what a server does when it is started and asked for its tools: after a crash it may happen
+///    again.
+/// 2. It completes in bounded time, and dropping the future stops waiting.
+/// 3. Equal lists of tools give equal definitions, with the same digest.
+#[warn(missing_docs)]
+pub trait DefinitionResolver: Send + Sync {
+    /// Definitions without MCP servers, with the tools of those that a run of the agent may use. A server that does not
+    /// answer is an error only where the agent requires it.
+    fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>>;
+}
+
+/// Whose definitions are completed.
+#[derive(Clone, Debug)]
+pub struct ResolveRequest {
+    pub user: UserId,
+    pub thread: ThreadId,
+    /// The agent of the run.
+    pub agent: String,
+    pub definitions: Arc<Definitions>,
 }
 
 /// The input of a hook.

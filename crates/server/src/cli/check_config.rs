@@ -81,6 +81,7 @@ fn json_report(config: &Config, findings: &[Diagnostic]) -> Value {
         "findings": findings.iter().map(finding_json).collect::<Vec<_>>(),
         "agents": definitions.agents.keys().collect::<Vec<_>>(),
         "tools": definitions.tools.keys().collect::<Vec<_>>(),
+        "mcp": definitions.mcp.keys().collect::<Vec<_>>(),
         "providers": definitions.providers,
     })
 }
@@ -97,5 +98,9 @@ fn summary(config: &Config) -> String {
     let agents = count(definitions.agents.len(), "agent");
     let tools = count(definitions.tools.len(), "tool");
     let providers = count(definitions.providers.len(), "provider");
-    format!("ok: {agents}, {tools}, {providers}")
+    let servers = match definitions.mcp.len() {
+        0 => String::new(),
+        number => format!(", {}", count(number, "MCP server")),
+    };
+    format!("ok: {agents}, {tools}, {providers}{servers}")
 }

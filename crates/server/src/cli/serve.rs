@@ -29,6 +29,7 @@ use gateway::request_limits::RequestLimits;
 use gateway::retention::run_retention;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
+use mcp::{McpLimits, McpTools};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::ports::{Accounts, Directory, StorageSpace, StoreError};
 use reload::{CurrentProviders, Reloader};
@@ -168,12 +169,14 @@ async fn build_app(
     };
     // Deadlines of tools are times of the storage's clock.
     config.tools = Arc::new(Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock)));
+    let tools = Arc::new(McpTools::new(Toolbox::clone(&config.tools), McpLimits::default()));
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,
         directory,
         models: providers,
-        tools: Arc::clone(&config.tools) as _,
+        tools: Arc::clone(&tools) as _,
         hooks: config.tools,
+        resolver: tools,
         clock: Arc::clone(&storage.clock),
         cluster: Arc::clone(&storage.cluster),
         recovery_attempts: Arc::clone(&storage.recovery_attempts),

@@ -5,7 +5,7 @@ use super::names::{DefinedNames, check_model_exists, check_name};
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use model::definition::{
-    Agent, ClientInstructions, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, ReferencePolicy,
+    Agent, ClientInstructions, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, McpToolRef, ReferencePolicy,
     handoff_tool_name,
 };
 use std::collections::BTreeMap;
@@ -90,6 +90,8 @@ fn read_tool_names(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>
     for (item, wanted) in table.get("tools").and_then(|item| item.text_list()).unwrap_or_default() {
         if tools.iter().any(|tool| tool == wanted) {
             item.report_error(format!("agent `{name}` has {} twice; remove one", quote_text(wanted)));
+        } else if let Some(wanted) = McpToolRef::parse(wanted) {
+            check_mcp_server(name, &item, wanted, names);
         } else if !names.tools.contains(&wanted) && !names.agents.contains(&wanted) {
             let known: Vec<&str> = names.tools.iter().chain(&names.agents).copied().collect();
             let instead = suggest::suggest_name(wanted, &known);
@@ -101,6 +103,16 @@ fn read_tool_names(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>
         tools.push(wanted.to_owned());
     }
     tools
+}
+
+fn check_mcp_server(agent: &str, item: &ConfigValue<'_>, wanted: McpToolRef<'_>, names: &DefinedNames<'_>) {
+    if !names.mcp.contains(&wanted.server) {
+        let instead = suggest::suggest_name(wanted.server, &names.mcp);
+        let server = quote_text(wanted.server);
+        item.report_error(format!("agent `{agent}` has the MCP server {server}, which is not defined; {instead}"));
+    } else if wanted.tool == Some("") {
+        item.report_error(format!("the tool is missing; write `mcp:{0}`, or `mcp:{0}/TOOL`", wanted.server));
+    }
 }
 
 fn read_handoffs(name: &str, table: &ConfigTable<'_>, names: &DefinedNames<'_>) -> Vec<Handoff> {

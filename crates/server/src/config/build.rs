@@ -10,7 +10,9 @@ use super::urls::{is_host, is_origin};
 use super::{
     AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, DatabaseConfig, Overrides, StorageConfig,
 };
-use super::{agent_calls, agents, call_rules, database, fetch, files, limits, providers, retention, secrets, tools};
+use super::{
+    agent_calls, agents, call_rules, database, fetch, files, limits, mcp, providers, retention, secrets, tools,
+};
 use ::tools::Toolbox;
 use gateway::attachments::{AttachmentSettings, default_location};
 use gateway::secret_token::{encode_hex, secret_digest};
@@ -23,9 +25,10 @@ use std::time::Duration;
 use store::SqliteOptions;
 use toml::de::DeTable;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "agents",
     "tools",
+    "mcp",
     "providers",
     "prices",
     "auth",
@@ -146,8 +149,8 @@ fn read_settings(
 }
 
 fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers: Vec<&str>) -> Definitions {
-    let (agent_tables, tools) = (file.free_table("agents"), file.free_table("tools"));
-    let names = DefinedNames { agents: agent_tables.names(), tools: tools.names(), providers };
+    let (agent_tables, tools, servers) = (file.free_table("agents"), file.free_table("tools"), file.free_table("mcp"));
+    let names = DefinedNames { agents: agent_tables.names(), tools: tools.names(), mcp: servers.names(), providers };
     let agents = agents::read_agents(&agent_tables, &names);
     let tools = tools::read_tools(&tools, &agents, &names);
     agent_calls::check_call_cycles(&agent_tables, &agents, &tools);
@@ -157,6 +160,7 @@ fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers:
         prices: limits::read_prices(&file.free_table("prices"), &names, &agents),
         agents,
         tools,
+        mcp: mcp::read_servers(&servers),
         call_rules: None,
         digest: String::new(),
     };

@@ -14,6 +14,7 @@ pub(crate) fn describe_changes(old: &Definitions, new: &Definitions) -> String {
     let mut changes = vec![
         compare_names("agents", &old.agents, &new.agents),
         compare_names("tools", &old.tools, &new.tools),
+        compare_names("mcp", &old.mcp, &new.mcp),
         compare_names("prices", &old.prices, &new.prices),
     ];
     if old.limits != new.limits {

@@ -13,6 +13,7 @@ const HANDOFF_PREFIX: &str = "transfer_to_";
 pub(super) struct DefinedNames<'a> {
     pub(super) agents: Vec<&'a str>,
     pub(super) tools: Vec<&'a str>,
+    pub(super) mcp: Vec<&'a str>,
     pub(super) providers: Vec<&'a str>,
 }
 

@@ -160,10 +160,7 @@ fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
         return None;
     };
     if item.is_text("mcp") {
-        item.report_error(format!(
-            "the kind `mcp` is not supported yet; expected one of {}",
-            suggest::list_names(&words)
-        ));
+        item.report_error("an MCP server is not a tool; write `[mcp.NAME]`, and `mcp:NAME` in an agent's `tools`");
         return None;
     }
     item.one_of(&KINDS)
@@ -207,7 +204,7 @@ fn read_timeout_ms(table: &ConfigTable<'_>) -> Option<u64> {
     }
 }
 
-fn read_approval(item: &ConfigValue<'_>, known: Option<&[&str]>) -> Option<ApprovalPolicy> {
+pub(super) fn read_approval(item: &ConfigValue<'_>, known: Option<&[&str]>) -> Option<ApprovalPolicy> {
     let text = item.text()?;
     match text {
         "never" => return Some(ApprovalPolicy::Never),
@@ -277,7 +274,7 @@ fn agent_tool(
     Some(tool)
 }
 
-fn read_command_tool(table: &ConfigTable<'_>) -> Option<CommandTool> {
+pub(super) fn read_command_tool(table: &ConfigTable<'_>) -> Option<CommandTool> {
     let Some(item) = table.get("command") else {
         table.report_error("`command` is missing; write `command = [\"program\", \"argument\"]`");
         return None;

@@ -99,6 +99,37 @@ fn tools_of_several_agents_and_references_are_checked() {
 }
 
 #[test]
+fn mcp_servers_are_checked_and_not_started() {
+    let server = "[mcp.files]\ncommand = [\"sh\", \"-c\", \"touch started\"]\n[agents.a]\nmodel = \"mine/a\"\n";
+    let tools = "tools = [\"mcp:files\", \"mcp:files/read\"]\n";
+    let ok = "ok: 2 agents, 0 tools, 1 provider, 1 MCP server\n";
+    assert_eq!(check(&format!("{AROUND}{server}{tools}")), (ok.to_owned(), 0));
+    let keys = "[mcp.files]\ncommand = \"sh\"\n";
+    let cases = [
+        (
+            format!("{server}tools = [\"mcp:fils\"]"),
+            "has the MCP server `fils`, which is not defined; did you mean `files`?",
+        ),
+        (format!("{server}tools = [\"mcp:fils/read\"]"), "has the MCP server `fils`, which is not defined"),
+        (format!("{server}tools = [\"mcp:files/\"]"), "the tool is missing; write `mcp:files`, or `mcp:files/TOOL`"),
+        (
+            "[mcp.files]\nurl = \"https://example.org/mcp\"".to_owned(),
+            "mcp.files.url: MCP servers with a URL are not supported yet",
+        ),
+        ("[mcp.files]\nscope = \"user\"".to_owned(), "mcp.files: `command` is missing"),
+        (format!("{keys}allow = [\"a*b\"]"), "mcp.files.allow: `a*b` is not a tool's name"),
+        (format!("{keys}approval = \"a >\""), "mcp.files.approval: invalid rule"),
+        (format!("{keys}approval = {{ read = \"sometimes >\" }}"), "mcp.files.approval.read: invalid rule"),
+        (format!("{keys}scope = \"run\""), "mcp.files.scope: unknown value `run`"),
+        (format!("[mcp.{}]\ncommand = \"sh\"", "x".repeat(33)), "use at most 32 characters"),
+    ];
+    for (text, wanted) in cases {
+        let (said, code) = check(&format!("{AROUND}{text}\n"));
+        assert!(said.contains(wanted) && said.lines().count() == 1 && code == 1, "{said}\n{text}");
+    }
+}
+
+#[test]
 fn a_warning_is_printed_and_changes_nothing() {
     let tool = "[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = { Authorization = \"Bearer s3cret\" }\n";
     let (said, code) = check(&format!("{AROUND}{tool}"));
@@ -148,6 +179,8 @@ history = { "?" = 1 }
 compaction = { "?" = 1 }
 input_hook = { "?" = 1 }
 [tools.t]
+"?" = 1
+[mcp.s]
 "?" = 1
 [providers.p]
 "?" = 1
@@ -225,6 +258,7 @@ fn beside(table: &str, key: &str) -> Vec<(&'static str, &'static str)> {
         "tools.t" if HTTP.contains(&key) => vec![("kind", "\"http\""), ("url", "\"http://h/\"")],
         "tools.t" if key == "agent" => vec![("kind", "\"agent\""), ("agent", "\"other\"")],
         "tools.t" if key != "kind" => vec![("kind", "\"command\""), ("command", "\"x\"")],
+        "mcp.s" => vec![("command", "\"x\"")],
         "agents.a.handoffs" => vec![("agent", "\"other\"")],
         "agents.a.compaction" => vec![("after_tokens", "1")],
         "agents.a.input_hook" if key != "command" => vec![("url", "\"http://h/\"")],

@@ -49,6 +49,7 @@ mod later_requests;
 mod linger;
 mod long_runs;
 mod many_viewers;
+mod mcp;
 mod messages_api;
 mod operator;
 mod orphaned_programs;

@@ -148,7 +148,7 @@ fn tool_errors_are_found_with_a_suggestion() {
         ),
         (
             "kind = \"mcp\"".to_owned(),
-            "tools.t.kind: the kind `mcp` is not supported yet; expected one of `builtin`, `http`, `command`, `client`, `agent`",
+            "tools.t.kind: an MCP server is not a tool; write `[mcp.NAME]`, and `mcp:NAME` in an agent's `tools`",
         ),
         (
             "kind = \"magic\"".to_owned(),

@@ -1,0 +1,31 @@
+//! A client of MCP servers: programs that offer tools, spoken to over their stdin and stdout.
+//!
+//! - [`McpTools`] is the implementation of the ports: it runs calls of MCP tools itself and gives all others to the toolbox,
+//!   and it completes the definitions of a run (`catalog`).
+//! - `servers` is the pool of connections: who shares one, when it is started again, when it is closed.
+//! - `start` starts a program and shakes hands in either generation of the protocol; `connection` is the result.
+//! - `stdio_transport` carries messages, and lets through what is bounded and awaited: `line_buffer` cuts lines,
+//!   `message_rate` counts, `link` is what the transport and the calls share.
+//! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result.
+//!
+//! Invariant: types of `rmcp` are in no public signature. The library has the types of the protocol, its handshakes and the
+//! matching of responses; everything that a hostile server could use to exhaust this process is kept below it.
+//! Invariant: a server never decides whether it is called, and what it says about its tools decides nothing but what the
+//! model reads.
+
+mod call;
+mod catalog;
+mod connection;
+mod content;
+mod limits;
+mod line_buffer;
+mod link;
+mod message_rate;
+mod runner;
+mod servers;
+mod start;
+mod stdio_transport;
+mod tool_list;
+
+pub use limits::McpLimits;
+pub use runner::McpTools;

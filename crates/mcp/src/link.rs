@@ -1,0 +1,91 @@
+//! What a connection's transport and its calls share.
+
+use model::error::ErrorInfo;
+use model::tool::ProgressUpdate;
+use rmcp::model::ProgressToken;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// A lock that a panic elsewhere does not take away.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The newest progress of a call; those that nobody has read are overwritten.
+pub(crate) type ProgressSender = watch::Sender<Option<ProgressUpdate>>;
+
+/// Travels with a request down to the transport, which sends the arguments and routes the progress.
+#[derive(Clone)]
+pub(crate) struct CallRoute {
+    /// The arguments as the model wrote them: a parsed number could be another one.
+    pub(crate) arguments: Arc<str>,
+    pub(crate) progress: Arc<ProgressSender>,
+}
+
+pub(crate) struct ConnectionLink {
+    routes: Mutex<HashMap<ProgressToken, Arc<ProgressSender>>>,
+    has_new_tools: AtomicBool,
+    /// Why the connection was closed.
+    closed: watch::Sender<Option<ErrorInfo>>,
+}
+
+impl Default for ConnectionLink {
+    fn default() -> Self {
+        Self { routes: Mutex::default(), has_new_tools: AtomicBool::new(false), closed: watch::Sender::new(None) }
+    }
+}
+
+impl ConnectionLink {
+    pub(crate) fn add_route(&self, token: ProgressToken, progress: Arc<ProgressSender>) {
+        lock(&self.routes).insert(token, progress);
+    }
+
+    pub(crate) fn remove_route(&self, token: &ProgressToken) {
+        lock(&self.routes).remove(token);
+    }
+
+    /// Progress of a call that has ended is dropped.
+    pub(crate) fn send_progress(&self, token: &ProgressToken, update: ProgressUpdate) {
+        if let Some(progress) = lock(&self.routes).get(token) {
+            progress.send_replace(Some(update));
+        }
+    }
+
+    pub(crate) fn note_new_tools(&self) {
+        self.has_new_tools.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server has said that its tools changed, since the last call of this function.
+    pub(crate) fn take_new_tools(&self) -> bool {
+        self.has_new_tools.swap(false, Ordering::Relaxed)
+    }
+
+    /// The first reason stays.
+    pub(crate) fn close(&self, reason: ErrorInfo) {
+        self.closed.send_if_modified(|closed| {
+            let is_first = closed.is_none();
+            closed.get_or_insert(reason);
+            is_first
+        });
+    }
+
+    pub(crate) fn close_reason(&self) -> Option<ErrorInfo> {
+        self.closed.borrow().clone()
+    }
+
+    /// Waits until the connection is closed.
+    pub(crate) async fn closed(&self) -> ErrorInfo {
+        let mut closed = self.closed.subscribe();
+        loop {
+            if let Some(reason) = closed.borrow_and_update().clone() {
+                return reason;
+            }
+            if closed.changed().await.is_err() {
+                // The sender is a field of `self`: it is there.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The pool of connections.
+//!
+//! A server is started when a run needs it. Who shares the program is its scope; a program that nobody has used for a while
+//! is closed, and one that failed is not started again at once.
+//!
+//! ```text
+//!            ┌────────── idle, or evicted ◀──────────┐
+//!            ▼                                       │
+//!   absent ──── needed ──▶ Starting ── ready ──▶ Ready ── died ──▶ Failed ── time is up, needed ──▶ Starting
+//!                              └───────── failed ─────────────────▶ Failed
+//! ```
+
+use crate::connection::{ConnectionUse, ServerConnection};
+use crate::limits::{LISTS_PER_HOUR_MAX, McpLimits};
+use crate::link::lock;
+use crate::start::{Handshake, start_server};
+use crate::tool_list::ToolList;
+use model::definition::{McpProgram, McpScope};
+use model::error::{ErrorCode, ErrorInfo};
+use model::{ThreadId, UserId};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tools::Toolbox;
+
+/// Servers whose handshake is remembered.
+const KNOWN_HANDSHAKES_MAX: usize = 256;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Clones share their connections.
+#[derive(Clone)]
+pub(crate) struct McpServers(Arc<Pool>);
+
+struct Pool {
+    toolbox: Toolbox,
+    limits: McpLimits,
+    slots: Mutex<BTreeMap<SlotKey, Arc<Slot>>>,
+    /// By program.
+    handshakes: Mutex<HashMap<String, Handshake>>,
+    /// The different lists of the last hour, by server.
+    recent_lists: Mutex<HashMap<String, VecDeque<(String, Instant)>>>,
+}
+
+/// Who uses which program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SlotKey {
+    label: String,
+    /// As JSON.
+    program: String,
+    user: Option<UserId>,
+    thread: Option<ThreadId>,
+}
+
+struct Slot {
+    state: watch::Sender<SlotState>,
+}
+
+#[derive(Clone)]
+enum SlotState {
+    Starting { failures: u32 },
+    Ready(Arc<ServerConnection>),
+    Failed(FailedServer),
+}
+
+#[derive(Clone)]
+struct FailedServer {
+    error: ErrorInfo,
+    /// Without a healthy time in between.
+    failures: u32,
+    retry_at: Instant,
+}
+
+/// A server, and for whom it is used.
+pub(crate) struct ServerUser<'a> {
+    pub(crate) label: &'a str,
+    pub(crate) program: &'a McpProgram,
+    pub(crate) user: &'a UserId,
+    pub(crate) thread: &'a ThreadId,
+}
+
+impl McpServers {
+    pub(crate) fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
+        let pool = Pool {
+            toolbox,
+            limits,
+            slots: Mutex::default(),
+            handshakes: Mutex::default(),
+            recent_lists: Mutex::default(),
+        };
+        Self(Arc::new(pool))
+    }
+
+    /// A connection that is ready; starts the server if need be. It completes within the start time-out of the server; if the
+    /// server has failed before, within `patience` besides.
+    pub(crate) async fn connect(
+        &self,
+        server: &ServerUser<'_>,
+        patience: Duration,
+    ) -> Result<ConnectionUse, ErrorInfo> {
+        let key = SlotKey::new(server);
+        let mut may_wait = true;
+        loop {
+            let slot = self.find_slot(&key, server.program)?;
+            let mut state = slot.state.subscribe();
+            let now = state.borrow_and_update().clone();
+            match now {
+                SlotState::Ready(connection) => match connection.begin_use() {
+                    Some(connection) => return Ok(connection),
+                    // The task of the slot is about to say so.
+                    None => drop(state.changed().await),
+                },
+                SlotState::Starting { .. } => {
+                    // If this start fails, that is the answer.
+                    may_wait = false;
+                    drop(state.changed().await);
+                }
+                SlotState::Failed(failed) if may_wait && failed.retry_at <= Instant::now() + patience => {
+                    sleep_until(failed.retry_at).await;
+                }
+                SlotState::Failed(failed) => return Err(failed.error),
+            }
+        }
+    }
+
+    /// The slot of a key, starting its server where it is not running. Only here are slots added, so bounds hold.
+    fn find_slot(&self, key: &SlotKey, program: &McpProgram) -> Result<Arc<Slot>, ErrorInfo> {
+        let now = Instant::now();
+        let mut slots = lock(&self.0.slots);
+        let failures = match slots.get(key).map(|slot| (slot, slot.state.borrow().clone())) {
+            None => 0,
+            Some((_, SlotState::Failed(failed))) if failed.retry_at <= now => failed.failures,
+            Some((slot, _)) => return Ok(Arc::clone(slot)),
+        };
+        slots.remove(key);
+        // Those whose time is up have nothing to say any more.
+        slots.retain(|_, slot| !matches!(&*slot.state.borrow(), SlotState::Failed(failed) if failed.retry_at <= now));
+        self.make_room(&slots, key)?;
+        let slot = Arc::new(Slot { state: watch::Sender::new(SlotState::Starting { failures }) });
+        slots.insert(key.clone(), Arc::clone(&slot));
+        drop(slots);
+        tokio::spawn(run_slot(self.clone(), key.clone(), program.clone(), Arc::clone(&slot)));
+        Ok(slot)
+    }
+
+    /// Closes the program that was unused for longest where there are as many as there may be.
+    fn make_room(&self, slots: &BTreeMap<SlotKey, Arc<Slot>>, key: &SlotKey) -> Result<(), ErrorInfo> {
+        let limits = &self.0.limits;
+        let is_running = |slot: &&Arc<Slot>| !matches!(&*slot.state.borrow(), SlotState::Failed(_));
+        let of_user = |other: &SlotKey| key.user.is_some() && other.user == key.user;
+        let all = slots.values().filter(is_running).count();
+        let own = slots.iter().filter(|(other, slot)| of_user(other) && is_running(slot)).count();
+        let (is_own, limit) = match (own >= limits.processes_per_user_max, all >= limits.processes_max) {
+            (true, _) => (true, limits.processes_per_user_max),
+            (false, true) => (false, limits.processes_max),
+            (false, false) => return Ok(()),
+        };
+        let candidates = slots.iter().filter(|(other, _)| !is_own || of_user(other));
+        let unused = candidates.filter_map(|(_, slot)| match &*slot.state.borrow() {
+            SlotState::Ready(connection) => Some((connection.unused_since()?, Arc::clone(connection))),
+            SlotState::Starting { .. } | SlotState::Failed(_) => None,
+        });
+        let oldest = unused.min_by_key(|(since, _)| *since).map(|(_, connection)| connection);
+        if oldest.is_some_and(|connection| connection.close_if_idle(Duration::ZERO)) {
+            return Ok(());
+        }
+        let whose = if is_own { "you use" } else { "are in use" };
+        let message = format!(
+            "The MCP server `{}` was not started: {limit} MCP servers {whose} already; try again later.",
+            key.label
+        );
+        Err(ErrorInfo::new(ErrorCode::McpUnavailable, message))
+    }
+
+    /// Counts the different lists of a server: each is stored with its runs, and kept.
+    pub(crate) fn check_list_rate(&self, label: &str, list: &ToolList) -> Result<(), ErrorInfo> {
+        let now = Instant::now();
+        let mut recent = lock(&self.0.recent_lists);
+        let lists = recent.entry(label.to_owned()).or_default();
+        lists.retain(|(_, at)| now.duration_since(*at) < HOUR);
+        if lists.iter().any(|(digest, _)| *digest == list.digest) {
+            return Ok(());
+        }
+        if lists.len() >= LISTS_PER_HOUR_MAX {
+            let message =
+                format!("The MCP server `{label}` changes its tools more than {LISTS_PER_HOUR_MAX} times an hour.");
+            return Err(ErrorInfo::new(ErrorCode::McpUnavailable, message));
+        }
+        lists.push_back((list.digest.clone(), now));
+        Ok(())
+    }
+
+    fn backoff(&self, failures: u32) -> Duration {
+        let McpLimits { backoff_min, backoff_max, .. } = self.0.limits;
+        backoff_min.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(backoff_max)
+    }
+
+    fn remember_handshake(&self, program: &str, handshake: Handshake) {
+        let mut handshakes = lock(&self.0.handshakes);
+        if handshakes.len() >= KNOWN_HANDSHAKES_MAX {
+            handshakes.clear();
+        }
+        handshakes.insert(program.to_owned(), handshake);
+    }
+}
+
+impl SlotKey {
+    fn new(server: &ServerUser<'_>) -> Self {
+        let scope = server.program.scope;
+        Self {
+            label: server.label.to_owned(),
+            // Its keys are strings, so it can be written.
+            program: serde_json::to_string(server.program).unwrap_or_default(),
+            user: (scope != McpScope::Shared).then(|| server.user.clone()),
+            thread: (scope == McpScope::Thread).then(|| server.thread.clone()),
+        }
+    }
+}
+
+/// Starts a server and watches it until it ends.
+async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: Arc<Slot>) {
+    let failures = match &*slot.state.borrow() {
+        SlotState::Starting { failures } => *failures,
+        SlotState::Ready(_) | SlotState::Failed(_) => 0,
+    };
+    let known = lock(&servers.0.handshakes).get(&key.program).copied();
+    let fail = |error: ErrorInfo, failures: u32| {
+        tracing::warn!(server = key.label, failures, error = error.message, "an MCP server has failed");
+        let retry_at = Instant::now() + servers.backoff(failures);
+        slot.state.send_replace(SlotState::Failed(FailedServer { error, failures, retry_at }));
+    };
+    let connection = match start_server(&servers.0.toolbox, &key.label, &program, known).await {
+        Ok((connection, handshake)) => {
+            servers.remember_handshake(&key.program, handshake);
+            Arc::new(connection)
+        }
+        Err(error) => return fail(error, failures.saturating_add(1)),
+    };
+    let ready_at = Instant::now();
+    slot.state.send_replace(SlotState::Ready(Arc::clone(&connection)));
+    tracing::info!(server = key.label, "an MCP server is ready");
+    let idle = servers.0.limits.idle;
+    loop {
+        tokio::select! {
+            reason = connection.link.closed() => {
+                if connection.was_idle() {
+                    break;
+                }
+                connection.close(reason.clone());
+                let is_healthy = ready_at.elapsed() >= servers.0.limits.healthy;
+                return fail(reason, if is_healthy { 1 } else { failures.saturating_add(1) });
+            }
+            () = sleep(idle / 2) => {
+                connection.close_if_idle(idle);
+            }
+        }
+    }
+    let mut slots = lock(&servers.0.slots);
+    if slots.get(&key).is_some_and(|current| Arc::ptr_eq(current, &slot)) {
+        slots.remove(&key);
+    }
+    drop(slots);
+    // Whoever waits looks for the slot again.
+    let error = ErrorInfo::new(ErrorCode::McpUnavailable, "The MCP server was idle.");
+    slot.state.send_replace(SlotState::Failed(FailedServer { error, failures: 0, retry_at: Instant::now() }));
+}

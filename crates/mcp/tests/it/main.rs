@@ -1,0 +1,9 @@
+//! MCP servers as real programs: `tests/servers/server.py`, friendly and hostile.
+
+#![cfg(test)]
+
+mod calls;
+mod catalog;
+mod fixtures;
+mod hostile;
+mod pool;

@@ -1,0 +1,219 @@
+//! MCP servers: programs that offer tools. Which tools is known only when a server has been asked, so an agent names the
+//! server, and the definitions that a run keeps name the tools.
+
+use super::{Agent, ApprovalPolicy, CommandTool, Definitions, ToolExecutor};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How an agent's list of tools begins the name of a server, or of one of its tools.
+const PREFIX: &str = "mcp:";
+/// Matches every tool.
+const ANY_TOOL: &str = "*";
+
+/// A server as the operator declares it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct McpServer {
+    pub program: McpProgram,
+    /// Names of tools, or beginnings of names followed by `*`; `None` allows all.
+    pub allow: Option<Vec<String>>,
+    /// The same; what it matches is not offered, whatever `allow` says.
+    pub deny: Vec<String>,
+    /// By the same patterns. A name takes precedence over a longer beginning, and that over a shorter one.
+    pub approval: BTreeMap<String, ApprovalPolicy>,
+    /// `None` is [`crate::limits::RunLimits::tool_timeout_ms`].
+    pub timeout_ms: Option<u64>,
+    /// `None` is [`crate::limits::RunLimits::tool_output_bytes_max`].
+    pub output_bytes_max: Option<usize>,
+    /// Whether a run fails that would have to start without it.
+    pub required: bool,
+}
+
+/// How a server is started, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpProgram {
+    pub command: CommandTool,
+    pub scope: McpScope,
+    /// For the start, the handshake and the list of tools together.
+    pub start_timeout_ms: u64,
+}
+
+/// Who shares a process of a server, and with it whatever the server remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpScope {
+    /// The runs of one user.
+    #[default]
+    User,
+    /// The runs of one thread.
+    Thread,
+    /// All runs.
+    Shared,
+}
+
+/// A tool of a server, as a run keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpTool {
+    /// The server's name in the configuration.
+    pub server: String,
+    /// The name that the server knows.
+    pub tool: String,
+    /// The digest of everything that the server said about the tool.
+    pub spec_digest: String,
+    pub program: Arc<McpProgram>,
+}
+
+/// An entry of an agent's tools: `mcp:SERVER` or `mcp:SERVER/TOOL`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct McpToolRef<'a> {
+    pub server: &'a str,
+    /// `None` is every tool of the server.
+    pub tool: Option<&'a str>,
+}
+
+impl<'a> McpToolRef<'a> {
+    /// `None` if the entry is the name of another tool or of an agent.
+    #[must_use]
+    pub fn parse(entry: &'a str) -> Option<Self> {
+        let rest = entry.strip_prefix(PREFIX)?;
+        Some(match rest.split_once('/') {
+            Some((server, tool)) => Self { server, tool: Some(tool) },
+            None => Self { server: rest, tool: None },
+        })
+    }
+}
+
+impl McpServer {
+    /// Whether the operator allows the tool.
+    #[must_use]
+    pub fn offers_tool(&self, tool: &str) -> bool {
+        let matches = |pattern: &String| pattern_rank(pattern, tool).is_some();
+        self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches)) && !self.deny.iter().any(matches)
+    }
+
+    /// When a person must approve a call of the tool: always, unless the operator says otherwise.
+    #[must_use]
+    pub fn approval_of(&self, tool: &str) -> ApprovalPolicy {
+        let ranked = self.approval.iter().filter_map(|(pattern, policy)| Some((pattern_rank(pattern, tool)?, policy)));
+        ranked.max_by_key(|(rank, _)| *rank).map_or(ApprovalPolicy::Always, |(_, policy)| policy.clone())
+    }
+}
+
+/// How well a pattern matches a name: the longer the better, and the whole name best. `None` if it does not.
+fn pattern_rank(pattern: &str, name: &str) -> Option<usize> {
+    match pattern.strip_suffix(ANY_TOOL) {
+        Some(beginning) => name.starts_with(beginning).then_some(beginning.len()),
+        None => (pattern == name).then_some(usize::MAX),
+    }
+}
+
+impl Definitions {
+    /// The agents that a run of `root` may come to: itself, those that it calls or hands over to, and theirs.
+    #[must_use]
+    pub fn reachable_agents(&self, root: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<&Agent> = self.agents.get(root).into_iter().collect();
+        while let Some(agent) = open.pop() {
+            if !found.insert(agent.name.as_str()) {
+                continue;
+            }
+            let called = agent.tools.iter().flat_map(|name| match self.tools.get(name).map(|tool| &tool.executor) {
+                Some(ToolExecutor::Agent { agent, others }) => std::iter::once(agent).chain(others).collect(),
+                Some(_) => Vec::new(),
+                None => vec![name],
+            });
+            let heirs = agent.handoffs.iter().map(|handoff| &handoff.agent);
+            open.extend(called.chain(heirs).filter_map(|name| self.agents.get(name)));
+        }
+        found
+    }
+
+    /// The servers that a run of `root` needs.
+    #[must_use]
+    pub fn mcp_servers_of(&self, root: &str) -> BTreeMap<&str, &McpServer> {
+        if self.mcp.is_empty() {
+            return BTreeMap::new();
+        }
+        let agents = self.reachable_agents(root).into_iter().filter_map(|name| self.agents.get(name));
+        let entries = agents.flat_map(|agent| &agent.tools).filter_map(|entry| McpToolRef::parse(entry));
+        entries
+            .filter_map(|entry| self.mcp.get_key_value(entry.server))
+            .map(|(name, server)| (name.as_str(), server))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Handoff;
+
+    fn server(allow: Option<&[&str]>, deny: &[&str], approval: &[(&str, ApprovalPolicy)]) -> McpServer {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>();
+        McpServer {
+            program: McpProgram { command: CommandTool::default(), scope: McpScope::User, start_timeout_ms: 1 },
+            allow: allow.map(texts),
+            deny: texts(deny),
+            approval: approval.iter().map(|(pattern, policy)| ((*pattern).to_owned(), policy.clone())).collect(),
+            timeout_ms: None,
+            output_bytes_max: None,
+            required: false,
+        }
+    }
+
+    #[test]
+    fn deny_wins_and_no_allow_list_allows_all() {
+        let all = server(None, &[], &[]);
+        assert!(all.offers_tool("read") && all.offers_tool(""));
+        let some = server(Some(&["read_*", "list"]), &["read_secret*"], &[]);
+        let offered = ["read_file", "list", "read_secret", "read_secrets", "lists", "write"];
+        assert_eq!(offered.map(|tool| some.offers_tool(tool)), [true, true, false, false, false, false]);
+        assert!(!server(Some(&[]), &[], &[]).offers_tool("read"));
+    }
+
+    #[test]
+    fn the_most_exact_approval_counts_and_without_one_a_person_decides() {
+        let never = ApprovalPolicy::Never;
+        let some = server(None, &[], &[("read_*", never.clone()), ("read_all", ApprovalPolicy::Always)]);
+        assert_eq!(some.approval_of("read_one"), never);
+        assert_eq!(some.approval_of("read_all"), ApprovalPolicy::Always);
+        assert_eq!(some.approval_of("write"), ApprovalPolicy::Always);
+        assert_eq!(server(None, &[], &[("*", never.clone())]).approval_of("write"), never);
+    }
+
+    #[test]
+    fn a_run_needs_the_servers_of_every_agent_that_it_may_come_to() {
+        let agent = |name: &str, tools: &[&str], heir: Option<&str>| Agent {
+            name: name.to_owned(),
+            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            handoffs: heir
+                .map(|agent| Handoff { agent: agent.to_owned(), history: Default::default() })
+                .into_iter()
+                .collect(),
+            ..Agent::default()
+        };
+        let agents = [
+            agent("front", &["helper", "front"], Some("heir")),
+            agent("helper", &["mcp:files/read"], None),
+            agent("heir", &["mcp:wiki"], Some("front")),
+            agent("other", &["mcp:clock", "mcp:gone"], None),
+        ];
+        let definitions = Definitions {
+            agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
+            mcp: ["files", "wiki", "clock"].map(|name| (name.to_owned(), server(None, &[], &[]))).into(),
+            ..Definitions::default()
+        };
+        let needed = |root| definitions.mcp_servers_of(root).into_keys().collect::<Vec<_>>();
+        assert_eq!(needed("front"), ["files", "wiki"]);
+        assert_eq!(needed("helper"), ["files"]);
+        assert_eq!(needed("other"), ["clock"]);
+        assert_eq!(needed("provider/model"), [""; 0]);
+    }
+
+    #[test]
+    fn an_entry_names_a_server_or_one_of_its_tools() {
+        assert_eq!(McpToolRef::parse("files"), None);
+        assert_eq!(McpToolRef::parse("mcp:files"), Some(McpToolRef { server: "files", tool: None }));
+        assert_eq!(McpToolRef::parse("mcp:files/a/b"), Some(McpToolRef { server: "files", tool: Some("a/b") }));
+    }
+}

@@ -1,0 +1,86 @@
+//! `[mcp.NAME]`: MCP servers.
+
+use super::limits::DURATION_MS_MAX;
+use super::names::check_name;
+use super::table::{ConfigTable, ConfigValue, quote_text};
+use super::tools::{read_approval, read_command_tool};
+use model::definition::{ApprovalPolicy, McpProgram, McpScope, McpServer};
+use std::collections::BTreeMap;
+
+const KEYS: [&str; 13] = [
+    "command",
+    "dir",
+    "env_pass",
+    "env",
+    "url",
+    "allow",
+    "deny",
+    "approval",
+    "timeout_ms",
+    "start_timeout_ms",
+    "output_bytes_max",
+    "required",
+    "scope",
+];
+const SCOPES: [(&str, McpScope); 3] =
+    [("user", McpScope::User), ("thread", McpScope::Thread), ("shared", McpScope::Shared)];
+const START_TIMEOUT_MS: u64 = 10_000;
+/// A name of a tool has 64 bytes, of which this leaves some to the tool.
+const NAME_BYTES_MAX: usize = 32;
+/// Matches every tool.
+const ANY_TOOL: &str = "*";
+
+pub(super) fn read_servers(tables: &ConfigTable<'_>) -> BTreeMap<String, McpServer> {
+    tables.items().filter_map(|(name, item)| Some((name.to_owned(), read_server(name, &item)?))).collect()
+}
+
+fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
+    check_name(name, item);
+    if name.len() > NAME_BYTES_MAX {
+        item.report_error(format!("the name begins the names of its tools; use at most {NAME_BYTES_MAX} characters"));
+    }
+    let table = item.table(&KEYS)?;
+    if let Some(url) = table.get("url") {
+        url.report_error("MCP servers with a URL are not supported yet; write `command`");
+        return None;
+    }
+    let allow = table.get("allow").map(|item| read_patterns(&item));
+    let deny = table.get("deny").map(|item| read_patterns(&item)).unwrap_or_default();
+    let approval = table.get("approval").map(|item| read_approvals(&item)).unwrap_or_default();
+    let scope = table.get("scope").and_then(|item| item.one_of(&SCOPES)).unwrap_or_default();
+    let start_timeout_ms = table.number("start_timeout_ms", 1..=DURATION_MS_MAX).unwrap_or(START_TIMEOUT_MS);
+    let (timeout_ms, output_bytes_max) =
+        (table.number("timeout_ms", 1..=DURATION_MS_MAX), table.size("output_bytes_max"));
+    let required = table.flag("required").unwrap_or(false);
+    let program = McpProgram { command: read_command_tool(&table)?, scope, start_timeout_ms };
+    Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required })
+}
+
+/// Names of tools; a `*` at the end stands for any rest.
+fn read_patterns(item: &ConfigValue<'_>) -> Vec<String> {
+    let patterns = item.text_list().unwrap_or_default();
+    for (item, pattern) in &patterns {
+        check_pattern(item, pattern);
+    }
+    patterns.into_iter().map(|(_, pattern)| pattern.to_owned()).collect()
+}
+
+fn check_pattern(item: &ConfigValue<'_>, pattern: &str) {
+    let beginning = pattern.strip_suffix(ANY_TOOL).unwrap_or(pattern);
+    if pattern.is_empty() || beginning.contains(ANY_TOOL) {
+        item.report_error(format!("{} is not a tool's name; `*` may only be its end", quote_text(pattern)));
+    }
+}
+
+/// One policy for all tools, or a table of them.
+fn read_approvals(item: &ConfigValue<'_>) -> BTreeMap<String, ApprovalPolicy> {
+    if !item.is_table() {
+        return read_approval(item, None).map(|policy| (ANY_TOOL.to_owned(), policy)).into_iter().collect();
+    }
+    let Some(table) = item.free_table() else { return BTreeMap::new() };
+    let policies = table.items().filter_map(|(pattern, item)| {
+        check_pattern(&item, pattern);
+        Some((pattern.to_owned(), read_approval(&item, None)?))
+    });
+    policies.collect()
+}

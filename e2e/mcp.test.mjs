@@ -1,0 +1,59 @@
+// Reference servers of the Model Context Protocol as tools of an agent, over stdio and in both generations of the protocol.
+
+import assert from 'node:assert/strict';
+import test, { after, before } from 'node:test';
+import { events, startServer } from './lib/server.mjs';
+
+let server;
+before(async () => {
+  server = await startServer({ config: new URL('mcp/headwater.toml', import.meta.url).pathname });
+});
+after(() => server?.stop());
+
+async function play(input) {
+  const task = await server.post('/v1/tasks', { model: 'guide', input, wait: true });
+  return { task, result: task.output.find(({ type }) => type === 'tool_result') };
+}
+
+const text = ({ result }) => result.block_list.map((block) => block.text).join('\n');
+
+test('a tool of server-everything is called', async () => {
+  const run = await play('echo');
+  assert.equal(run.task.status, 'completed', JSON.stringify(run.task));
+  assert.match(text(run), /hello/);
+});
+
+test('an image of server-everything is stored and shown', async () => {
+  const { result } = await play('image');
+  const image = result.block_list.find(({ type }) => type === 'image');
+  assert.match(image.image_url.url, /^\/v1\/blobs\//);
+  const bytes = await fetch(server.url + image.image_url.url);
+  assert.equal(bytes.headers.get('content-type'), 'image/png');
+});
+
+test('progress of server-everything is shown while the call runs', async () => {
+  const { task } = await play('long');
+  const story = await events(server.url, task.task_id);
+  const steps = story.filter(({ type }) => type === 'task.tool.progress').map(({ progress, total }) => [progress, total]);
+  assert.deepEqual(steps, [[1, 3], [2, 3], [3, 3]]);
+});
+
+test('an approved call runs after a kill -9', async () => {
+  const { task } = await play('sum');
+  assert.equal(task.status, 'paused', JSON.stringify(task));
+  await server.killAndRestart();
+  await server.post(`/v1/tasks/${task.task_id}/approvals/${task.pending[0].key}`, { decision: 'approve' });
+  await events(server.url, task.task_id);
+  const ended = await server.get(`/v1/tasks/${task.task_id}`);
+  const result = ended.output.find(({ type }) => type === 'tool_result');
+  assert.match(text({ result }), /\b5\b/);
+});
+
+test('mcp-server-time is called, and its error is one', async () => {
+  const run = await play('time');
+  assert.match(text(run), /Asia\/Tokyo/, JSON.stringify(run.task));
+  const { result } = await play('wrong');
+  assert.equal(result.status, 'failed');
+  assert.equal(result.error.code, 'tool_failed');
+  assert.match(result.error.message, /Middle\/Earth|timezone/i);
+});
