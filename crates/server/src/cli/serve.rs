@@ -31,6 +31,7 @@ use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
 use mcp::{McpLimits, McpTools};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use model::definition::Definitions;
 use model::ports::{Accounts, Directory, StorageSpace, StoreError};
 use reload::{CurrentProviders, Reloader};
 use std::net::SocketAddr;
@@ -140,7 +141,7 @@ fn listen_error_context(address: SocketAddr) -> String {
 }
 
 async fn build_app(
-    mut config: Config,
+    config: Config,
     providers: Arc<CurrentProviders>,
     address: SocketAddr,
     storage: &Storage,
@@ -153,29 +154,21 @@ async fn build_app(
         AuthMode::Keys => Authenticator::Keys(Arc::new(ApiKeys::load(&*store).await.context("cannot read the keys")?)),
     };
     // Before anything runs: a run that pauses today may resume under another config.
-    let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be serialized")?;
-    match store.put_definitions(&config.definitions.digest, &definitions).await {
-        // Until then no run can start either.
-        Err(StoreError::NoSpace) => {
-            let (store, digest) = (Arc::clone(&store), config.definitions.digest.clone());
-            tokio::spawn(async move { put_definitions_later(&*store, &digest, &definitions).await });
-        }
-        stored => stored.context("cannot store the definitions")?,
-    }
+    put_definitions(&store, &config.definitions).await?;
     let rules = UrlRules {
         ports: config.fetch.ports,
         own_addresses: own_addresses(address, &config.hosts, config.public_url.as_deref()),
         private_addresses: config.fetch.private_networks,
     };
     // Deadlines of tools are times of the storage's clock.
-    config.tools = Arc::new(Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock)));
-    let tools = Arc::new(McpTools::new(Toolbox::clone(&config.tools), McpLimits::default()));
+    let toolbox = Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock));
+    let tools = Arc::new(McpTools::new(toolbox.clone(), McpLimits::default()));
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,
         directory,
         models: providers,
         tools: Arc::clone(&tools) as _,
-        hooks: config.tools,
+        hooks: Arc::new(toolbox),
         resolver: tools,
         clock: Arc::clone(&storage.clock),
         cluster: Arc::clone(&storage.cluster),
@@ -233,6 +226,19 @@ fn share_credentials(
     let sync = Arc::new(CredentialSync::new(Arc::clone(&storage.store), keys, Arc::clone(&gateway.shares)));
     tokio::spawn(Arc::clone(&sync).run(gateway.clone()));
     (Some(sync), TicketTable::Database(Arc::clone(database), Arc::clone(&storage.clock)))
+}
+
+async fn put_definitions(store: &Arc<dyn StorageBackend>, definitions: &Definitions) -> anyhow::Result<()> {
+    let body = serde_json::to_string(definitions).context("the definitions cannot be serialized")?;
+    match store.put_definitions(&definitions.digest, &body).await {
+        // Until then no run can start either.
+        Err(StoreError::NoSpace) => {
+            let (store, digest) = (Arc::clone(store), definitions.digest.clone());
+            tokio::spawn(async move { put_definitions_later(&*store, &digest, &body).await });
+            Ok(())
+        }
+        stored => stored.context("cannot store the definitions"),
+    }
 }
 
 /// Stores the definitions of a server that has started on a full disk.
