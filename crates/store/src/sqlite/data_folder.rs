@@ -7,9 +7,10 @@
 use super::schema::{APPLICATION_ID, DATABASE_FILE, MIGRATIONS, MigrateError};
 use super::writer_space::is_disk_full;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const LOCK_FILE: &str = "lock";
 /// The copy that `headwater compact` writes. It takes the place of the database when it is complete.
@@ -78,6 +79,9 @@ fn is_want_of_space(error: &rusqlite::Error) -> bool {
     is_disk_full(error) || extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
+const INHERITED_LOCK_WAIT: Duration = Duration::from_secs(2);
+const INHERITED_LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
 /// A data folder, locked until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataFolder {
@@ -127,6 +131,7 @@ pub(crate) fn lock_folder(dir: &Path) -> Result<File, StoreOpenError> {
     let created = DirBuilder::new().recursive(true).mode(OWNER_ONLY_FOLDER).create(dir);
     created.map_err(|error| StoreOpenError::denied(dir, &error))?;
     let lock = try_lock_file(dir, open_private_file(&dir.join(LOCK_FILE))?)?;
+    write_owner(&lock);
     make_private(dir);
     Ok(lock)
 }
@@ -188,12 +193,31 @@ fn make_private(dir: &Path) {
     }
 }
 
+/// Waits for a lock whose owner is gone: a program that it was starting inherited the lock, until it is executed.
 fn try_lock_file(dir: &Path, file: File) -> Result<File, StoreOpenError> {
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreOpenError::Locked(dir.to_owned())),
-        Err(TryLockError::Error(error)) => Err(StoreOpenError::denied(dir, &error)),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < INHERITED_LOCK_WAIT && !has_other_owner(dir) => {
+                #[expect(clippy::disallowed_methods, reason = "the end of a lock is no event")]
+                std::thread::sleep(INHERITED_LOCK_INTERVAL);
+            }
+            Err(TryLockError::WouldBlock) => return Err(StoreOpenError::Locked(dir.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(StoreOpenError::denied(dir, &error)),
+        }
     }
+}
+
+/// Best effort: without it, others wait for a moment before they are told that the folder is in use.
+fn write_owner(mut lock: &File) {
+    let _ = lock.set_len(0).and_then(|()| lock.write_all(std::process::id().to_string().as_bytes()));
+}
+
+/// Whether the process that locked the folder last is another one, and alive.
+fn has_other_owner(dir: &Path) -> bool {
+    let owner = fs::read_to_string(dir.join(LOCK_FILE)).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    owner.is_some_and(|pid| pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists())
 }
 
 /// Makes new directory entries survive a power cut. Best effort: some systems cannot sync a directory.

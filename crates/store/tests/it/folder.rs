@@ -50,6 +50,19 @@ fn a_second_process_is_refused_until_the_first_exits() {
     drop(open(dir.path()).unwrap());
 }
 
+/// A server that is killed while it starts a program leaves its lock to that program, until it is executed.
+#[test]
+fn a_lock_that_outlives_its_owner_for_a_moment_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()).unwrap());
+    let lock = std::fs::File::open(dir.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    // Its stdin is the lock.
+    let mut program = std::process::Command::new("sleep").arg("0.3").stdin(lock).spawn().unwrap();
+    drop(open(dir.path()).unwrap());
+    assert!(program.wait().unwrap().success());
+}
+
 /// A folder of a later version is refused with a clear message.
 #[test]
 fn a_newer_folder_is_refused() {
