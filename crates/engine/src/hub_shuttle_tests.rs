@@ -72,7 +72,7 @@ async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, cursor: u64) -> Vec<u8> {
             }
         });
         match take.await {
-            LaneFrames::Frames { bytes, last_seq: to, ended: ended } => {
+            LaneFrames::Frames { bytes, last_seq: to, ended } => {
                 let durable = log.lock().unwrap().len() as u64;
                 assert!(to.0 <= durable, "a viewer was shown record {to} of {durable}");
                 seen.extend_from_slice(&bytes);
@@ -110,7 +110,7 @@ fn law_5_any_interleaving_of_append_and_attach() {
                 })
                 .collect();
             for batch in [1..=1, 2..=4, 5..=RECORDS] {
-                let records: std::sync::Arc<[Record]> = batch.map(record).collect();
+                let records: Arc<[Record]> = batch.map(record).collect();
                 log.lock().unwrap().extend(records.iter().cloned());
                 hub.publish(&ThreadId::from("thr_1"), &records);
             }
