@@ -3,7 +3,7 @@
 use crate::memory_limit::LIMIT_BYTES;
 use std::time::Duration;
 
-/// The first token of another user: its median is at most so many times the median without an attack.
+/// The first token of another user: its median is at most this multiple of the median without an attack.
 pub(crate) const MEDIAN_FACTOR: u32 = 3;
 pub(crate) const FIRST_TOKEN_MAX: Duration = Duration::from_secs(1);
 pub(crate) const READY_MAX: Duration = Duration::from_secs(2);

@@ -126,7 +126,7 @@ async fn open_connection(address: &str, request: Request<Full<Bytes>>) -> anyhow
     socket.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await?;
     let task = ConnectionTask(tokio::spawn(async move {
-        // Whoever reads the response is told what went wrong.
+        // The reader of the response gets the error.
         let _ = connection.await;
     }));
     let response = sender.send_request(request).await.context("no response")?;

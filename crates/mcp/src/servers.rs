@@ -261,7 +261,7 @@ async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: 
         slots.remove(&key);
     }
     drop(slots);
-    // Whoever waits looks for the slot again.
+    // A call that waits for this slot looks for it again, and starts the server.
     let error = ErrorInfo::new(ErrorCode::McpUnavailable, "The MCP server was idle.");
     slot.state.send_replace(SlotState::Failed(FailedServer { error, failures: 0, retry_at: Instant::now() }));
 }

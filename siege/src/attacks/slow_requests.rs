@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 const MIB: usize = 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
-/// Whoever is refused comes again after this time; sooner it would be a test of the machine's loopback.
+/// A client that is refused connects again after this time; sooner it would be a test of the machine's loopback.
 const RETURN_PAUSE: Duration = Duration::from_secs(3);
 const DRIP_PAUSE: Duration = Duration::from_millis(500);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ async fn read_status(socket: &mut TcpStream) -> String {
     }
 }
 
-/// Keeps this many unfinished requests open; whoever is refused comes again.
+/// Keeps this many unfinished requests open; a client that is refused connects again.
 fn keep_unfinished(context: &AttackContext, outcome: &mut AttackOutcome, count: usize, head: &str, length: usize) {
     for _ in 0..count {
         let (address, head, statuses) =

@@ -259,7 +259,7 @@ impl TurnProjector<'_> {
         self.push_run_item(name, RunItem { agent, arguments, output: Some(output), raw_item, item_type });
     }
 
-    /// Reports the answer to a question of the provider, whoever gave it.
+    /// Reports the answer to a question of the provider: of a person, of an earlier decision, or of a time-out.
     fn push_approval_response(&mut self, root: &TaskFold, call: &ToolCall, result: &ToolResult, status: ResultStatus) {
         let (key, approve) = (call.call_id.approval_key(), status == ResultStatus::Completed);
         let raw_item = RawItem::ApprovalResponse(McpApprovalResponseItem {
