@@ -2,7 +2,7 @@
 
 use crate::programs::PostgresPrograms;
 use crate::psql::Psql;
-use crate::server_process::{ServerFsync, ServerProcess, ServerTls};
+use crate::server_process::{PostgresProcess, ServerFsync, ServerTls};
 use crate::wait::wait_until;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -33,7 +33,7 @@ pub struct PostgresServer {
     psql: Psql,
     port: u16,
     /// `None` if somebody else runs the server.
-    process: Option<ServerProcess>,
+    process: Option<PostgresProcess>,
 }
 
 impl PostgresServer {
@@ -55,7 +55,7 @@ impl PostgresServer {
 
     fn start_process(tls: ServerTls, fsync: ServerFsync) -> Self {
         let programs = PostgresPrograms::find();
-        let process = ServerProcess::start(programs.clone(), tls, fsync);
+        let process = PostgresProcess::start(programs.clone(), tls, fsync);
         let port = process.port();
         let psql = Psql::new(programs, format!("postgres://postgres@127.0.0.1:{port}"));
         Self { psql, port, process: Some(process) }
@@ -182,11 +182,11 @@ impl PostgresServer {
         &self.psql
     }
 
-    fn process(&self) -> &ServerProcess {
+    fn process(&self) -> &PostgresProcess {
         self.process.as_ref().expect("a test may do this to a server that it has started, and this one runs elsewhere")
     }
 
-    fn process_mut(&mut self) -> &mut ServerProcess {
+    fn process_mut(&mut self) -> &mut PostgresProcess {
         self.process.as_mut().expect("only a server that the test has started is not shared")
     }
 }

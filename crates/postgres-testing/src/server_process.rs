@@ -58,7 +58,7 @@ impl ServerFsync {
 
 /// Dropping it stops the server and removes its folder.
 #[derive(Debug)]
-pub(crate) struct ServerProcess {
+pub(crate) struct PostgresProcess {
     programs: PostgresPrograms,
     port: u16,
     /// `None` while the server is stopped.
@@ -66,7 +66,7 @@ pub(crate) struct ServerProcess {
     folder: ServerFolder,
 }
 
-impl ServerProcess {
+impl PostgresProcess {
     pub(crate) fn start(programs: PostgresPrograms, tls: ServerTls, fsync: ServerFsync) -> Self {
         let folder = ServerFolder::create("headwater-postgres-");
         let mut server = Self { programs, port: 0, postmaster: None, folder };
@@ -167,7 +167,7 @@ impl ServerProcess {
     }
 }
 
-impl Drop for ServerProcess {
+impl Drop for PostgresProcess {
     fn drop(&mut self) {
         // What goes wrong here is for the folder's guardian.
         let _ = self.stop_fast();
