@@ -3,7 +3,7 @@
 //! Both are read from the fold alone, so it does not matter what happened last, nor whether it happened in this process.
 
 use crate::state::RunState;
-use crate::{arguments, task_tree, tool_lookup};
+use crate::{arguments, task_tree, tool_lookup, tool_search};
 use model::CallId;
 use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
@@ -269,6 +269,10 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
             }
         }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
+        ToolExecutor::ToolSearch => {
+            let output = tool_search::search_tools(run, task, &arguments);
+            CallAction::SetResult(ResultStatus::Completed, Box::new(output))
+        }
         ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) | ToolExecutor::Mcp(_) => {
             CallAction::StartTool(Box::new(tool), arguments)
         }

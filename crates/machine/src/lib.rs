@@ -35,10 +35,12 @@ mod state;
 mod step;
 mod sub_agent;
 mod task_end;
+mod task_tools;
 mod task_tree;
 mod tool_execution;
 mod tool_lookup;
 mod tool_result;
+mod tool_search;
 mod turn_state;
 
 pub use budget::{exclude_own_spend, user_spend_today};

@@ -62,11 +62,11 @@ pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: Re
     write_numbered_result(writer, call, status, output, groups);
 }
 
-/// Whether the agent cites results of this call. Those of the client's own tools it does not, nor decisions.
+/// Whether the agent cites results of this call. Those of the client's own tools it does not, nor decisions and tools.
 fn is_citable(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.task_of_call(call) else { return false };
-    let is_foreign = |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted));
-    !task.call(call).is_some_and(|(_, call)| is_foreign(call))
+    let is_uncited = |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted | CallKind::ToolSearch));
+    !task.call(call).is_some_and(|(_, call)| is_uncited(call))
         && run.agent_of_task(task).references != ReferencePolicy::Off
 }
 

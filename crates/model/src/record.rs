@@ -227,12 +227,12 @@ pub struct RecordHeader {
     pub checksum: u32,
 }
 
-/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` for an
-/// unknown event, and would park the thread.
+/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` or
+/// `tool_search` for an unknown event, and would park the thread.
 fn record_format(event: &Event) -> u16 {
     let (Event::ItemAdded(e) | Event::ItemDone(e)) = event else { return RECORD_FORMAT };
     match &e.item {
-        Item::ToolCall(call) if call.kind == Some(CallKind::Hosted) => RECORD_FORMAT_MAX,
+        Item::ToolCall(call) if matches!(call.kind, Some(CallKind::Hosted | CallKind::ToolSearch)) => RECORD_FORMAT_MAX,
         _ => RECORD_FORMAT,
     }
 }

@@ -15,7 +15,7 @@ use machine::{EffectId, MachineInput, TimerId};
 use model::command::{AnswerCommand, StartCommand};
 use model::content::ContentPart;
 use model::definition::OnCrash;
-use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
+use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor, ToolSearchPolicy};
 use model::error::ErrorInfo;
 use model::event::{ApprovalDecision, CancelMode, StopReason};
 use model::item::CallKind;
@@ -45,7 +45,7 @@ fn definitions(rng: &mut Rng) -> Definitions {
         needs_approval(tool("gated")),
         with_kind(tool("pick"), ToolExecutor::Client),
         needs_approval(with_kind(tool("gated_pick"), ToolExecutor::Client)),
-        idempotent(tool("again")),
+        Tool { group: Some("retries".to_owned()), ..idempotent(tool("again")) },
         Tool { on_crash: OnCrash::Ask, approval_on_timeout: ApprovalOnTimeout::Approve, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
         agent_tool("ask", "other"),
@@ -55,6 +55,7 @@ fn definitions(rng: &mut Rng) -> Definitions {
     let mut definitions = build_definitions([demo, other, third], tools);
     for agent in definitions.agents.values_mut() {
         agent.models.push("scripted/spare".to_owned());
+        agent.tool_search = ToolSearchPolicy::On;
     }
     definitions.limits.steps_max = 8;
     definitions.limits.depth_max = 2;
@@ -269,7 +270,7 @@ impl RandomWorld {
             }
             3 if self.rng.chance(20) => ModelOutput::Computer(r#"{"actions":[]}"#.to_owned()),
             _ => {
-                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, "{}", "{}"];
+                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, r#"{"query":"again"}"#, "{}"];
                 let bad = [r#"{"n":"x"}"#, "{", "[]"];
                 let name = self.rng.pick(names).cloned().unwrap_or_default();
                 let arguments =
@@ -420,6 +421,8 @@ fn every_random_schedule_ends_with_a_valid_log() {
                     .iter()
                     .flat_map(|word| [word_without_ids(word), with_scope(word)]),
             );
+            let calls = world.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
+            seen.extend(calls.filter(|(_, call)| call.kind == Some(CallKind::ToolSearch)).map(|_| "search".to_owned()));
             count += 1;
             inputs += world.sim.input_count();
         }
@@ -436,7 +439,7 @@ const EVERYTHING: &str = "
     failed{provider_refused} failed{invalid_tool_calls} retrying below/retrying{1,2,overloaded}
     below/retrying{1,2,provider_auth} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
     incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} cancelling
-    recovered input.added agent.updated tool.progress state.snapshot state.delta custom
+    recovered input.added agent.updated search tool.progress state.snapshot state.delta custom
     fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}
     fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
     fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}

@@ -13,6 +13,7 @@ mod hosted;
 mod limits;
 mod results;
 mod retries;
+mod tool_search;
 mod turns;
 
 use crate::fixtures::{demo_definitions, model_call, model_text, tool, tool_text, weather_output};

@@ -1,10 +1,10 @@
 //! A task's calls: start, approval, result.
 
 use super::{EndedChild, GenPhase, GenTask, RunContext};
-use crate::item_writer::ItemWriter;
+use crate::item_writer::{ItemStep, ItemWriter};
 use crate::text::random_text;
 use crate::turn_plan;
-use model::content::ContentPart;
+use model::content::{ContentPart, TextBlock};
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
@@ -88,6 +88,7 @@ impl GenTask {
                 CallKind::Client => call.state = GenCallState::AwaitingClient,
                 CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
                 CallKind::Hosted => self.request_approval(ctx, index),
+                CallKind::ToolSearch => self.finish_search(ctx, index),
             }
         }
     }
@@ -146,7 +147,7 @@ impl GenTask {
         &mut self,
         ctx: &mut RunContext<'_>,
         call: &CallId,
-        pieces: VecDeque<crate::item_writer::ItemStep>,
+        pieces: VecDeque<ItemStep>,
     ) -> ItemWriter {
         let item = Item::ToolResult(ToolResult {
             id: call.item_id("fco"),
@@ -162,6 +163,26 @@ impl GenTask {
         });
         let index = self.next_output_index();
         ItemWriter::add(ctx, &self.id, index, item, pieces, None)
+    }
+
+    /// A search is answered at once, and nothing of it can be cited.
+    fn finish_search(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        call.state = GenCallState::Answered;
+        let id = call.id.clone();
+        let found = TextBlock::new(random_text(&mut ctx.rng, 0, 4));
+        let mut open = self.open_result(ctx, &id, VecDeque::from([ItemStep::TextWhole(found)]));
+        while open.emit_next(ctx, &self.id, None) {}
+        if let Item::ToolResult(result) = &mut open.item {
+            let tool = json!({"name": "get_weather", "description": "", "parameters": {"type": "object"}});
+            let grouped = json!({"name": "read", "namespace": "files", "description": "Reads."});
+            result.status = Some(ResultStatus::Completed);
+            let tools = [json!([]), json!([tool.clone()]), json!([grouped, tool])];
+            result.artifact = ctx.rng.pick(&tools).map(|tools| json!({ "tools": tools }));
+        }
+        let content = Some(vec![ContentPart::text(r#"{"tools":[]}"#)]);
+        open.emit_done(ctx, &self.id, Some(PrivatePayload { content, ..PrivatePayload::default() }));
+        self.update_phase();
     }
 
     /// Writes the result of a call.

@@ -4,6 +4,7 @@
 
 use crate::computer_calls::{ComputerCallItem, Screenshot};
 use crate::responses::{McpApprovalResponseItem, ResponsesEvent};
+use crate::tool_searches::ToolSearchOutputItem;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -60,6 +61,7 @@ pub(super) enum RawItem<'a> {
     FunctionCallOutput(CallOutputItem<'a, &'a str>),
     ComputerCallOutput(CallOutputItem<'a, Screenshot<'a>>),
     ApprovalResponse(McpApprovalResponseItem<'a>),
+    ToolSearchOutput(ToolSearchOutputItem<'a>),
 }
 
 impl Serialize for RawItem<'_> {
@@ -70,6 +72,7 @@ impl Serialize for RawItem<'_> {
             Self::FunctionCallOutput(item) => item.serialize(serializer),
             Self::ComputerCallOutput(item) => item.serialize(serializer),
             Self::ApprovalResponse(item) => item.serialize(serializer),
+            Self::ToolSearchOutput(item) => item.serialize(serializer),
         }
     }
 }

@@ -83,6 +83,7 @@ mod terminal;
 mod tickets;
 mod tls;
 mod tool_outputs;
+mod tool_search;
 mod tool_server;
 mod true_answers;
 mod upstreams;
