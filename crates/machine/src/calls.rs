@@ -26,8 +26,13 @@ pub(crate) enum CallState<'a> {
 }
 
 pub(crate) fn call_state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCall) -> CallState<'a> {
-    if let Some((_, result)) = task.result(&call.call_id) {
-        return if result.done { CallState::Finished } else { CallState::SubAgentRunning };
+    match task.result(&call.call_id) {
+        Some((_, result)) if result.done => return CallState::Finished,
+        // Only a tool has a deadline: its result is open because it streams, and says nothing about the call.
+        Some(_) if fold.started.as_ref().is_some_and(|started| started.deadline.is_none()) => {
+            return CallState::SubAgentRunning;
+        }
+        Some(_) | None => {}
     }
     match task.last_approval(&call.call_id) {
         Some((_, None)) => CallState::AwaitingApproval,

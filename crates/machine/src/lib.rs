@@ -27,6 +27,7 @@ mod input;
 mod model_call;
 mod model_turn;
 mod output;
+mod open_results;
 mod outstanding;
 mod pending;
 mod positions;
@@ -41,6 +42,7 @@ mod tool_execution;
 mod tool_lookup;
 mod tool_result;
 mod tool_search;
+mod tool_stream;
 mod turn_state;
 
 pub use budget::{exclude_own_spend, user_spend_today};

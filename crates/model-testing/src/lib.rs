@@ -50,6 +50,8 @@ pub struct LogOptions {
     pub hosted_approvals: bool,
     /// Whether models search their tools. The same holds.
     pub tool_searches: bool,
+    /// Whether tools show pieces of their results while they run. The same holds.
+    pub streamed_results: bool,
 }
 
 impl Default for LogOptions {
@@ -63,6 +65,7 @@ impl Default for LogOptions {
             moves_max: 3000,
             hosted_approvals: true,
             tool_searches: true,
+            streamed_results: true,
         }
     }
 }
@@ -80,13 +83,14 @@ impl LogOptions {
             moves_max: 500,
             hosted_approvals: true,
             tool_searches: true,
+            streamed_results: true,
         }
     }
 
     /// Logs that earlier versions could have written.
     #[must_use]
     pub const fn without_hosted_approvals(self) -> Self {
-        Self { hosted_approvals: false, tool_searches: false, ..self }
+        Self { hosted_approvals: false, tool_searches: false, streamed_results: false, ..self }
     }
 }
 

@@ -41,7 +41,38 @@ pub enum ToolEvent {
         name: String,
         value: Value,
     },
+    /// A piece of the result, which people see at once.
+    Piece {
+        piece: ResultPiece,
+        place: PiecePlace,
+    },
     End(ToolOutput),
+}
+
+/// What a tool has produced of its result so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResultPiece {
+    Text(String),
+    /// An image. A partial one is a preview, which the next image of the block replaces.
+    Image { url: String, partial: Option<u32> },
+}
+
+/// Which block of the result a piece belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PiecePlace {
+    /// The block of the piece before it, if that has the same kind and is not complete.
+    #[default]
+    OpenBlock,
+    NewBlock,
+}
+
+impl ResultPiece {
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Image { url, .. } => url.len(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +91,8 @@ pub enum StateChange {
     Delta(Vec<Value>),
 }
 
-/// The output of a tool: `message_content` for the model, `block_list` for people.
+/// The output of a tool: `message_content` for the model, `block_list` for people. After pieces, these are the first blocks, and
+/// what the model reads if there is no `message_content`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolOutput {

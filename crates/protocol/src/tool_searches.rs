@@ -41,11 +41,21 @@ impl ToolSearchCallItem<'_> {
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
+
+    /// The item before its turn is complete.
+    pub(crate) fn in_progress(self) -> Self {
+        Self { status: "in_progress", ..self }
+    }
 }
 
 impl ToolSearchOutputItem<'_> {
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The item before the tools are known.
+    pub(crate) fn in_progress(self) -> Self {
+        Self { status: "in_progress", tools: Vec::new(), ..self }
     }
 }
 

@@ -11,6 +11,7 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,8 @@ type StartFuture<S> = Pin<Box<dyn Future<Output = Result<ToolResponse<S>, ErrorI
 enum StreamState<S> {
     Starting(CallDeadline, StartFuture<S>),
     Reading(Box<ToolResponse<S>>, ActiveDeadline),
+    /// The last events, then the result.
+    Ending(VecDeque<ToolEvent>, Box<ToolOutput>),
     Finished,
 }
 
@@ -65,6 +68,10 @@ async fn next_event<S: ByteSource>(mut state: StreamState<S>) -> Option<(ToolEve
             StreamState::Reading(mut response, deadline) => match response.parser.next_event() {
                 Some(event) => return Some((event, StreamState::Reading(response, deadline))),
                 None => read_next_chunk(response, deadline).await,
+            },
+            StreamState::Ending(mut events, output) => match events.pop_front() {
+                Some(event) => return Some((event, StreamState::Ending(events, output))),
+                None => StreamStep::End(*output),
             },
             StreamState::Finished => return None,
         };
@@ -100,7 +107,10 @@ async fn read_next_chunk<S: ByteSource>(mut response: Box<ToolResponse<S>>, dead
             Ok(()) => StreamStep::Continue(StreamState::Reading(response, deadline)),
             Err(error) => StreamStep::End(failed_output(error)),
         },
-        Ok(Ok(None)) => StreamStep::End(response.parser.finish()),
+        Ok(Ok(None)) => {
+            let (events, output) = response.parser.finish();
+            StreamStep::Continue(StreamState::Ending(events, Box::new(output)))
+        }
         Ok(Err(error)) => StreamStep::End(failed_output(error)),
         Err(_) => StreamStep::End(timeout_output(&deadline)),
     }

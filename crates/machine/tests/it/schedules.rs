@@ -17,12 +17,12 @@ use model::content::ContentPart;
 use model::definition::OnCrash;
 use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor, ToolSearchPolicy};
 use model::error::ErrorInfo;
-use model::event::{ApprovalDecision, CancelMode, StopReason};
+use model::event::{ApprovalDecision, CancelMode, Event, StopReason};
 use model::item::CallKind;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
 use model::thread::history_entries;
-use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use model::tool::{PiecePlace, ProgressUpdate, ResultPiece, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;
 use model::{ApprovalKey, CallId, TaskId};
 use model_testing::{Rng, invariants, test_seeds};
@@ -304,9 +304,21 @@ impl RandomWorld {
             4 | 5 => ToolEvent::End(tool_text("ok")),
             6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
+            8 if self.rng.chance(50) => self.result_piece(),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
+    }
+
+    /// A piece of a result, in the open block or in a new one.
+    fn result_piece(&mut self) -> ToolEvent {
+        let url = || "data:image/png;base64,iV".to_owned();
+        let piece = match self.rng.below(4) {
+            0 => ResultPiece::Image { url: url(), partial: Some(1) },
+            1 => ResultPiece::Image { url: url(), partial: None },
+            _ => ResultPiece::Text(self.rng.choose("a piece", &["", "</referencable-item>"]).to_owned()),
+        };
+        ToolEvent::Piece { piece, place: self.rng.choose(PiecePlace::OpenBlock, &[PiecePlace::NewBlock]) }
     }
 
     /// Answers some of the pending requests in one input; some answers are invalid.
@@ -421,6 +433,9 @@ fn every_random_schedule_ends_with_a_valid_log() {
                     .iter()
                     .flat_map(|word| [word_without_ids(word), with_scope(word)]),
             );
+            // Only pieces of results have them here.
+            let previews = world.sim.drafts.iter().filter(|draft| matches!(draft.event, Event::ImageDelta(_)));
+            seen.extend(previews.map(|_| "image.delta".to_owned()));
             let calls = world.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
             seen.extend(calls.filter(|(_, call)| call.kind == Some(CallKind::ToolSearch)).map(|_| "search".to_owned()));
             count += 1;
@@ -439,7 +454,7 @@ const EVERYTHING: &str = "
     failed{provider_refused} failed{invalid_tool_calls} retrying below/retrying{1,2,overloaded}
     below/retrying{1,2,provider_auth} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
     incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} cancelling
-    recovered input.added agent.updated search tool.progress state.snapshot state.delta custom
+    recovered input.added agent.updated search image.delta tool.progress state.snapshot state.delta custom
     fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}
     fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
     fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}

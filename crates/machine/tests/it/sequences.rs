@@ -13,6 +13,7 @@ mod hosted;
 mod limits;
 mod results;
 mod retries;
+mod streams;
 mod tool_search;
 mod turns;
 

@@ -43,6 +43,8 @@ pub(crate) enum GenCallState {
     Rejected(ErrorInfo),
     AwaitingClient,
     Running,
+    /// The tool runs and has shown pieces of its result, which is open.
+    Streaming(Box<ItemWriter>),
     /// A sub-agent works on it; its result is open.
     AwaitingChild(Box<ItemWriter>),
     /// Waits for the other calls.
@@ -70,7 +72,7 @@ impl GenCall {
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.state, GenCallState::Running)
+        matches!(self.state, GenCallState::Running | GenCallState::Streaming(_))
     }
 }
 
@@ -193,6 +195,12 @@ impl GenTask {
             if status == ResultStatus::Completed { turn_plan::tool_result_steps(ctx) } else { VecDeque::new() };
         let mut open = match std::mem::replace(&mut call.state, GenCallState::Answered) {
             GenCallState::AwaitingChild(open) => *open,
+            GenCallState::Streaming(mut open) => {
+                if status != ResultStatus::Completed {
+                    open.close_part(ctx, &self.id);
+                }
+                *open
+            }
             _ => self.open_result(ctx, &id, blocks),
         };
         while open.emit_next(ctx, &self.id, None) {}
@@ -277,6 +285,9 @@ impl GenTask {
         }
         let running: Vec<usize> = self.call_indexes(GenCall::is_running);
         let Some(index) = ctx.rng.pick(&running).copied() else { return };
+        if ctx.options.streamed_results && self.stream_result(ctx, index) {
+            return;
+        }
         let chance = ctx.rng.between(1, 100);
         if chance <= 15 {
             let Some(call) = self.calls.get(index) else { return };
@@ -293,6 +304,23 @@ impl GenTask {
         } else {
             self.finish_call(ctx, index, ResultStatus::Completed, None);
         }
+    }
+
+    /// Shows a piece of a result. Returns false if the call has none.
+    fn stream_result(&mut self, ctx: &mut RunContext<'_>, index: usize) -> bool {
+        let Some(call) = self.calls.get_mut(index) else { return false };
+        if let GenCallState::Streaming(open) = &mut call.state {
+            return ctx.rng.chance(80) && open.emit_next(ctx, &self.id, None);
+        }
+        if !ctx.rng.chance(20) {
+            return false;
+        }
+        let (id, steps) = (call.id.clone(), turn_plan::tool_result_steps(ctx));
+        let open = self.open_result(ctx, &id, steps);
+        if let Some(call) = self.calls.get_mut(index) {
+            call.state = GenCallState::Streaming(Box::new(open));
+        }
+        true
     }
 
     fn run_handoffs(&mut self, ctx: &mut RunContext<'_>) {
@@ -408,11 +436,29 @@ impl GenTask {
                 OnCrash::Fail => ResultStatus::Failed,
             };
             if call.idempotent {
-                self.start_call(ctx, index);
+                self.restart_call(ctx, index);
             } else {
                 let error = ErrorInfo::new(ErrorCode::OutcomeUnknown, "The server stopped while the tool ran.");
                 self.finish_call(ctx, index, status, Some(error));
             }
+        }
+    }
+
+    /// Starts a tool again. A result that is open gets further blocks.
+    fn restart_call(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        let before = std::mem::replace(&mut call.state, GenCallState::Running);
+        let mut open = match before {
+            GenCallState::Streaming(open) => Some(open),
+            _ => None,
+        };
+        if let Some(open) = &mut open {
+            open.close_part(ctx, &self.id);
+            open.add_steps(turn_plan::tool_result_steps(ctx));
+        }
+        self.start_call(ctx, index);
+        if let (Some(open), Some(call)) = (open, self.calls.get_mut(index)) {
+            call.state = GenCallState::Streaming(open);
         }
     }
 

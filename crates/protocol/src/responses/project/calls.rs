@@ -7,7 +7,7 @@ use super::super::wire::{ItemObject, ResponsesEvent, SentItem};
 use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item};
 use super::item::{self, McpCallOutcome};
 use crate::computer_calls::{computer_call_item, is_client_computer_call};
-use crate::tool_searches::{self, is_tool_search};
+use crate::tool_searches::{self, ToolSearchOutputItem, is_tool_search};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
@@ -55,9 +55,8 @@ impl ResponseBuilder {
             return;
         }
         if is_tool_search(call) {
-            let item = tool_searches::search_output_item(result);
-            let id = item.id().to_owned();
-            return self.add_complete_item(id, &ItemObject::ToolSearchOutput(Box::new(item)), out);
+            let item = || tool_searches::search_output_item(result);
+            return self.add_search_output(item().in_progress(), item(), out);
         }
         // The item of a client's call was closed when the run paused for it.
         if item::is_client_call(call) && (!may_need_approval(call) || is_approved(task, &call.call_id)) {
@@ -164,12 +163,13 @@ impl ResponseBuilder {
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
         }
-        let item = tool_searches::search_call_item(call);
+        let begun = tool_searches::search_call_item(call).in_progress();
         let root_index = run.root()?.items.iter().position(|fold| *fold.item.id() == call.id)?;
-        let shown = OutputItem::new(item.id().to_owned(), ItemStyle::Plain, u32::try_from(root_index).ok());
-        let object = SentItem::new(&ItemObject::ToolSearchCall(Box::new(item)));
-        let index = self.open_item_as(shown, object.json(), out);
-        self.close_item_as(index, object, out);
+        let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, u32::try_from(root_index).ok());
+        let begun = SentItem::new(&ItemObject::ToolSearchCall(Box::new(begun)));
+        let index = self.open_item_as(shown, begun.json(), out);
+        let item = ItemObject::ToolSearchCall(Box::new(tool_searches::search_call_item(call)));
+        self.close_item_as(index, SentItem::new(&item), out);
         self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
     }
 
@@ -179,13 +179,25 @@ impl ResponseBuilder {
         call: &HostedCall,
         out: &mut dyn ResponsesSink,
     ) -> Option<Box<RawValue>> {
-        let item = tool_searches::hosted_search_output(call)?;
+        let item = || tool_searches::hosted_search_output(call);
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
         }
-        let id = item.id().to_owned();
-        self.add_complete_item(id, &ItemObject::ToolSearchOutput(Box::new(item)), out);
+        self.add_search_output(item()?.in_progress(), item()?, out);
         self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows the tools that a search found.
+    fn add_search_output(
+        &mut self,
+        begun: ToolSearchOutputItem<'_>,
+        found: ToolSearchOutputItem<'_>,
+        out: &mut dyn ResponsesSink,
+    ) {
+        let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, None);
+        let begun = SentItem::new(&ItemObject::ToolSearchOutput(Box::new(begun)));
+        let index = self.open_item_as(shown, begun.json(), out);
+        self.close_item_as(index, SentItem::new(&ItemObject::ToolSearchOutput(Box::new(found))), out);
     }
 
     /// Continues a call that a pause interrupted.
