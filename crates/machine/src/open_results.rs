@@ -48,9 +48,12 @@ pub(crate) fn streamed_group(blocks: &[Block]) -> Option<u32> {
     })
 }
 
-/// The size of what was shown of a result so far.
-pub(crate) fn streamed_bytes(run: &RunState, call: &CallId) -> usize {
-    open_result(run, call).map_or(0, |(_, fold)| blocks_bytes(fold.item.blocks()))
+/// What the last attempt of a tool has shown of its result.
+pub(crate) fn shown_blocks<'a>(run: &'a RunState, call: &CallId) -> &'a [Block] {
+    let Some((_, result)) = open_result(run, call) else { return &[] };
+    let started = run.task_of_call(call).and_then(|task| task.call(call)).and_then(|(fold, _)| fold.started.as_ref());
+    let before = started.map_or(0, |started| started.blocks_before);
+    result.item.blocks().get(before..).unwrap_or_default()
 }
 
 pub(crate) fn blocks_bytes(blocks: &[Block]) -> usize {

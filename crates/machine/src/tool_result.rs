@@ -1,6 +1,6 @@
 //! Results of calls: the blocks that people see, and the content that the model reads.
 
-use crate::open_results::{close_open_block, new_open_result, open_result, streamed_bytes, streamed_group};
+use crate::open_results::{blocks_bytes, close_open_block, new_open_result, open_result, shown_blocks, streamed_group};
 use crate::output::{RunWriter, json_size, split_delta};
 use crate::positions::{BlockPosition, next_output_index, to_output_index};
 use crate::state::RunState;
@@ -45,7 +45,7 @@ fn bounded_output(run: &RunState, call: &CallId, output: ToolOutput) -> (ResultS
     let limit = tool_lookup::tool_output_bytes_max(run, call);
     // Blocks are logged in pieces, but the record that ends the result has to hold everything else.
     let rest = json_size(&(&output.summary, &output.artifact, &output.ui_hints, &output.error));
-    let bytes = json_size(&output).saturating_add(streamed_bytes(run, call));
+    let bytes = json_size(&output).saturating_add(blocks_bytes(shown_blocks(run, call)));
     // What was shown before an error has been within the limit.
     let is_large = bytes > limit && output.error.is_none() || json_size(&output) > limit;
     let output = if is_large || rest > DONE_REPEAT_BYTES_MAX { oversized_output(run, call) } else { output };
@@ -76,7 +76,8 @@ pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: Re
 /// Whether the agent cites results of this call. Those of the client's own tools it does not, nor decisions and tools.
 pub(crate) fn is_citable(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.task_of_call(call) else { return false };
-    let is_uncited = |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted | CallKind::ToolSearch));
+    let is_uncited =
+        |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted | CallKind::ToolSearch));
     !task.call(call).is_some_and(|(_, call)| is_uncited(call))
         && run.agent_of_task(task).references != ReferencePolicy::Off
 }
@@ -163,11 +164,9 @@ struct ShownBlocks {
 fn close_shown_blocks(writer: &mut RunWriter<'_>, call: &CallId) -> Option<ShownBlocks> {
     close_open_block(writer, call);
     let (output_index, fold) = open_result(writer.run, call)?;
-    let started = writer.run.task_of_call(call)?.call(call)?.0.started.as_ref();
     let blocks = fold.item.blocks();
     let (group, block_count) = (streamed_group(blocks), to_output_index(blocks.len()));
-    let blocks = blocks.get(started.map_or(0, |started| started.blocks_before)..).unwrap_or_default().to_vec();
-    Some(ShownBlocks { output_index, block_count, blocks, group })
+    Some(ShownBlocks { output_index, block_count, blocks: shown_blocks(writer.run, call).to_vec(), group })
 }
 
 impl ShownBlocks {

@@ -3,7 +3,7 @@
 //! The first piece adds the result, and the end of the tool completes it. Everything in between is read from the fold, so a
 //! crash needs no code of its own: the open block is closed, and another attempt adds blocks to the same result.
 
-use crate::open_results::{blocks_bytes, close_open_block, new_open_result, open_result, streamed_group};
+use crate::open_results::{blocks_bytes, close_open_block, new_open_result, open_result, shown_blocks, streamed_group};
 use crate::output::{RunWriter, split_delta};
 use crate::positions::{BlockPosition, next_output_index, to_output_index};
 use crate::{tool_lookup, tool_result};
@@ -14,7 +14,7 @@ use model::item::{Block, Item};
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::{PiecePlace, ResultPiece};
 
-/// How many blocks the pieces of one result make.
+/// How many blocks the pieces of one attempt make.
 const STREAMED_BLOCKS_MAX: usize = 1_024;
 
 /// Whether a result has room for another piece.
@@ -31,9 +31,9 @@ pub(crate) fn write_piece(
     piece: ResultPiece,
     place: PiecePlace,
 ) -> ResultRoom {
-    let streamed = open_result(writer.run, call).map_or(&[][..], |(_, fold)| fold.item.blocks());
-    let bytes = blocks_bytes(streamed).saturating_add(piece.bytes());
-    if bytes > tool_lookup::tool_output_bytes_max(writer.run, call) || streamed.len() >= STREAMED_BLOCKS_MAX {
+    let shown = shown_blocks(writer.run, call);
+    let bytes = blocks_bytes(shown).saturating_add(piece.bytes());
+    if bytes > tool_lookup::tool_output_bytes_max(writer.run, call) || shown.len() >= STREAMED_BLOCKS_MAX {
         return ResultRoom::Exceeded;
     }
     match piece {
@@ -93,12 +93,7 @@ struct OpenedBlock {
 }
 
 /// The open block, if a piece of this kind continues it; else a new one, for which the open one is closed.
-fn open_block(
-    writer: &mut RunWriter<'_>,
-    call: &CallId,
-    place: PiecePlace,
-    kind: BlockKind,
-) -> Option<OpenedBlock> {
+fn open_block(writer: &mut RunWriter<'_>, call: &CallId, place: PiecePlace, kind: BlockKind) -> Option<OpenedBlock> {
     let task = writer.run.task_of_call(call)?;
     let (task_id, agent) = (task.id.clone(), task.agent.clone());
     if open_result(writer.run, call).is_none() {

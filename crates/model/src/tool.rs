@@ -54,7 +54,10 @@ pub enum ToolEvent {
 pub enum ResultPiece {
     Text(String),
     /// An image. A partial one is a preview, which the next image of the block replaces.
-    Image { url: String, partial: Option<u32> },
+    Image {
+        url: String,
+        partial: Option<u32>,
+    },
 }
 
 /// Which block of the result a piece belongs to.

@@ -83,9 +83,8 @@ impl Document {
         if whole > 0.0 || term.chars().count() < PREFIX_CHARS_MIN {
             return whole;
         }
-        let is_related = |word: &str| {
-            word.starts_with(term) || (word.chars().count() >= PREFIX_CHARS_MIN && term.starts_with(word))
-        };
+        let is_related =
+            |word: &str| word.starts_with(term) || (word.chars().count() >= PREFIX_CHARS_MIN && term.starts_with(word));
         let related = self.words.iter().filter(|(word, _)| is_related(word)).map(|(_, count)| *count);
         related.fold(0.0, f64::max) * PREFIX_WEIGHT
     }
@@ -209,15 +208,9 @@ mod tests {
 
     #[test]
     fn words_are_split_at_case_and_lose_their_plural() {
-        assert_eq!(words("readFiles HTTPServer get_2_entries class as"), [
-            "read",
-            "file",
-            "httpserver",
-            "get",
-            "2",
-            "entry",
-            "class",
-            "as"
-        ]);
+        assert_eq!(
+            words("readFiles HTTPServer get_2_entries class as"),
+            ["read", "file", "httpserver", "get", "2", "entry", "class", "as"]
+        );
     }
 }

@@ -145,12 +145,7 @@ impl GenTask {
         }
     }
 
-    fn open_result(
-        &mut self,
-        ctx: &mut RunContext<'_>,
-        call: &CallId,
-        pieces: VecDeque<ItemStep>,
-    ) -> ItemWriter {
+    fn open_result(&mut self, ctx: &mut RunContext<'_>, call: &CallId, pieces: VecDeque<ItemStep>) -> ItemWriter {
         let item = Item::ToolResult(ToolResult {
             id: call.item_id("fco"),
             call_id: call.clone(),

@@ -13,7 +13,9 @@ use crate::responses::{
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use crate::tool_results::result_text;
-use crate::tool_searches::{SEARCH_CALL_TYPE, SEARCH_OUTPUT_TYPE, hosted_search_type, is_tool_search, search_output_item};
+use crate::tool_searches::{
+    SEARCH_CALL_TYPE, SEARCH_OUTPUT_TYPE, hosted_search_type, is_tool_search, search_output_item,
+};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, PendingKind, PendingRequest, StepDone, StopReason};
 use model::fold::{RunFold, TaskFold};

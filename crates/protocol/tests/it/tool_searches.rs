@@ -17,7 +17,9 @@ fn found() -> Value {
 /// A search, the call of a tool that it found, and the answer.
 fn own_search() -> Log {
     let mut log = Log::new();
-    log.step().call(1, "tool_search", ["tool_search", "never"], &["{\"query\":", "\"weather\"}"]).step_done("tool_calls");
+    log.step()
+        .call(1, "tool_search", ["tool_search", "never"], &["{\"query\":", "\"weather\"}"])
+        .step_done("tool_calls");
     let at = log.result_added(1);
     log.result_done(1, at, json!({"status": "completed", "artifact": found(), "block_list": [text("get_weather")]}));
     log.step().call(2, "get_weather", ["tool", "never"], &["{}"]).step_done("tool_calls");
@@ -78,7 +80,10 @@ fn run_items_have_the_events_of_a_search_in_order() {
         ["tool_search_called", "tool_search_output_created", "tool_called", "tool_output", "message_output_created"];
     assert_eq!(names(&items), expected);
     let item = |index: usize| &items[index].1["item"];
-    assert_eq!((&item(0)["type"], &item(1)["type"]), (&json!("tool_search_call_item"), &json!("tool_search_output_item")));
+    assert_eq!(
+        (&item(0)["type"], &item(1)["type"]),
+        (&json!("tool_search_call_item"), &json!("tool_search_output_item"))
+    );
     assert_eq!((&item(0)["raw_item"], &item(1)["raw_item"]), (&output(&own_search())[0], &output(&own_search())[1]));
     assert_eq!(item(1)["agent"]["name"], "demo");
 }
@@ -99,11 +104,10 @@ fn a_search_that_failed_has_no_tools() {
     log.no_result(1, "failed", "invalid_arguments", "not JSON");
     log.step().message("msg_R2", &["Done."], None).step_done("stop").completed();
     let output = output(&log);
-    assert_eq!((&output[0]["arguments"], &output[1]["status"], &output[1]["tools"]), (
-        &json!({"query": "{"}),
-        &json!("incomplete"),
-        &json!([])
-    ));
+    assert_eq!(
+        (&output[0]["arguments"], &output[1]["status"], &output[1]["tools"]),
+        (&json!({"query": "{"}), &json!("incomplete"), &json!([]))
+    );
     assert_eq!(names(&run_items(&log))[..2], ["tool_search_called", "tool_search_output_created"]);
 }
 

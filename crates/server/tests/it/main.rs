@@ -77,6 +77,7 @@ mod shared_state;
 mod shares;
 mod startup;
 mod stop;
+mod streamed_results;
 mod streams;
 mod sub_agents;
 mod terminal;

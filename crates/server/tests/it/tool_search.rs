@@ -58,8 +58,13 @@ async fn a_model_with_three_hundred_tools_is_given_a_few_and_finds_the_right_one
         let path = format!("/v1/tasks/{}/events?format=run-items", task["task_id"].as_str().unwrap());
         let frames = hw.frames(&path, None).await;
         let names: Vec<&str> = frames.iter().filter_map(|frame| frame.data["name"].as_str()).collect();
-        let expected =
-            ["tool_search_called", "tool_search_output_created", "tool_called", "tool_output", "message_output_created"];
+        let expected = [
+            "tool_search_called",
+            "tool_search_output_created",
+            "tool_called",
+            "tool_output",
+            "message_output_created",
+        ];
         let names: Vec<&str> = names.into_iter().filter(|name| *name != "reasoning_item_created").collect();
         assert_eq!(names, expected, "{}", dialect.name());
     }

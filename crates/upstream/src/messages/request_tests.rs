@@ -149,8 +149,7 @@ fn a_first_request_has_every_field() {
 fn deferred_tools_come_first_and_with_the_search_of_the_provider() {
     let spec = |name: &str| ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}) };
     let deferred_tools = Arc::new(["b".to_owned()].into());
-    let turn =
-        ModelRequest { tools: Arc::new([spec("a"), spec("b")]), deferred_tools, ..turn(vec![user("hi")]) };
+    let turn = ModelRequest { tools: Arc::new([spec("a"), spec("b")]), deferred_tools, ..turn(vec![user("hi")]) };
     let schema = json!({"type": "object"});
     let search = json!({
         "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25", "cache_control": {"type": "ephemeral"},

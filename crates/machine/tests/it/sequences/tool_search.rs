@@ -59,11 +59,11 @@ fn a_model_with_many_tools_finds_the_one_that_it_needs() {
     let mut sim = Sim::started(demo_definitions(crowd()));
     assert_eq!(declared(&sim), ["plain", "gated", "tool_search"]);
     let text = instructions(&sim);
-    assert!(text.contains("Namespace `crm` (101):") && text.contains("crm_get_invoice: Returns an invoice by its number"));
-    sim.model_turn([search("invoice number")]);
-    sim.expect_trace(
-        "created started step.started{1} fc_R1 step.done{1,tool_calls} fco_R1{completed} step.started{2}",
+    assert!(
+        text.contains("Namespace `crm` (101):") && text.contains("crm_get_invoice: Returns an invoice by its number")
     );
+    sim.model_turn([search("invoice number")]);
+    sim.expect_trace("created started step.started{1} fc_R1 step.done{1,tool_calls} fco_R1{completed} step.started{2}");
     assert_eq!(declared(&sim), ["plain", "gated", "tool_search", "crm_get_invoice"]);
     assert_eq!(instructions(&sim), sim.model_requests[0].instructions, "a cached prompt stays valid");
     let root = sim.run.fold.root().unwrap();
@@ -106,10 +106,10 @@ fn a_tool_that_was_never_loaded_runs_and_is_declared_from_then_on() {
     sim.model_turn([model_call("files_4x", "{}")]);
     let result = result_of(&sim, "call_R2");
     let message = &result.error.as_ref().unwrap().message;
-    assert_eq!((result.status, message.as_str()), (
-        Some(ResultStatus::Failed),
-        "There is no tool `files_4x` here. Find one with `tool_search`."
-    ));
+    assert_eq!(
+        (result.status, message.as_str()),
+        (Some(ResultStatus::Failed), "There is no tool `files_4x` here. Find one with `tool_search`.")
+    );
 }
 
 #[test]
@@ -132,7 +132,10 @@ fn a_search_that_finds_nothing_says_where_to_look() {
     let mut sim = Sim::started(demo_definitions(crowd()));
     sim.model_turn([search("zeppelin"), model_call("tool_search", r#"{"query":"5","namespace":"CLOCK","limit":1}"#)]);
     let told = sim.request_summary();
-    assert!(told.contains("No tool matches. Search with other words. The namespaces are: clock, crm, files."), "{told}");
+    assert!(
+        told.contains("No tool matches. Search with other words. The namespaces are: clock, crm, files."),
+        "{told}"
+    );
     assert_eq!(declared(&sim), ["plain", "gated", "tool_search", "clock_5"]);
     sim.model_turn([model_call("tool_search", r#"{"limit":99}"#)]);
     assert_eq!(result_of(&sim, "call_R3").error.unwrap().code, "invalid_arguments");
@@ -175,12 +178,10 @@ fn hand_offs_sub_agents_and_forced_tools_are_always_declared() {
     let definitions = build_definitions([demo, agent("other", &[])], own.clone());
     let sim = Sim::started(definitions.clone());
     let given = declared(&sim);
-    assert_eq!((given.len(), &given[0], &given[10], &given[11]), (
-        13,
-        &"own_0".to_owned(),
-        &"other".to_owned(),
-        &"transfer_to_other".to_owned()
-    ));
+    assert_eq!(
+        (given.len(), &given[0], &given[10], &given[11]),
+        (13, &"own_0".to_owned(), &"other".to_owned(), &"transfer_to_other".to_owned())
+    );
     let tool_choice = Some(ToolChoice::Tool { name: "own_29".to_owned() });
     let model_settings = ModelSettings { tool_choice, ..ModelSettings::default() };
     let mut sim = Sim::new(definitions);
@@ -225,7 +226,8 @@ fn a_search_is_answered_in_a_run_that_is_being_cancelled() {
 fn a_long_schema_is_declared_but_not_shown() {
     let mut long = in_group(tool("long"), "g");
     long.spec.parameters = json!({"type": "object", "description": "x".repeat(60_000)});
-    let mut sim = Sim::started(with_policy(demo_definitions([long, in_group(tool("short"), "g")]), ToolSearchPolicy::On));
+    let mut sim =
+        Sim::started(with_policy(demo_definitions([long, in_group(tool("short"), "g")]), ToolSearchPolicy::On));
     sim.model_turn([search("long short")]);
     let found = result_of(&sim, "call_R1").artifact.unwrap();
     let schemas: Vec<bool> =

@@ -90,8 +90,7 @@ fn a_search_and_what_it_found_survive_into_the_next_turn() {
     });
     let sent = sent(history);
     assert_eq!((&sent[1], &sent[2]), (&search(), &found()));
-    let again =
-        json!({"type": "function_call", "call_id": "call_1", "name": "list_orders", "namespace": "crm", "arguments": "{}"});
+    let again = json!({"type": "function_call", "call_id": "call_1", "name": "list_orders", "namespace": "crm", "arguments": "{}"});
     assert_eq!((&sent[3], &sent[4]["type"]), (&again, &json!("function_call_output")));
 }
 
@@ -112,7 +111,8 @@ fn deferred_functions_come_with_the_search_of_the_service() {
     let target = RequestTarget { model: "gpt-5.4", origin: ORIGIN, store: false };
     let body = responses::build_request(&request, &target);
     let tools = body["tools"].as_array().unwrap();
-    let marks: Vec<Option<bool>> = tools.iter().map(|tool| tool.get("defer_loading").and_then(Value::as_bool)).collect();
+    let marks: Vec<Option<bool>> =
+        tools.iter().map(|tool| tool.get("defer_loading").and_then(Value::as_bool)).collect();
     assert_eq!(marks, [None, Some(true), None]);
     assert_eq!(tools[2], json!({"type": "tool_search"}));
     let own = json!({"tools": [{"type": "tool_search", "execution": "server"}]});
