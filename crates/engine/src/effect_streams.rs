@@ -38,7 +38,18 @@ impl EffectStreams {
 
     pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, timeout: Duration) {
         let deadline = Box::pin(sleep_until(Instant::now() + timeout));
-        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout } });
+        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout, asked_at: None } });
+    }
+
+    /// The question of a tool is answered: its time goes on.
+    pub(crate) fn resume_tool(&mut self, id: &EffectId) {
+        if let Some(stream) = self.0.iter_mut().find(|stream| stream.id == *id) {
+            stream.resume_deadline();
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(crate) fn push_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileReadOutcome>) {
@@ -74,7 +85,7 @@ const fn is_final_input(input: &MachineInput) -> bool {
     matches!(
         input,
         MachineInput::Model { event: ModelEvent::End(_) | ModelEvent::Failed(_), .. }
-            | MachineInput::Tool { event: ToolEvent::End(_), .. }
+            | MachineInput::Tool { event: ToolEvent::End(_) | ToolEvent::InputRequired(_), .. }
             | MachineInput::File { .. }
     )
 }
@@ -86,11 +97,23 @@ struct EffectStream {
 
 enum EffectSource {
     Model(BoxStream<'static, ModelEvent>),
-    Tool { events: BoxStream<'static, ToolEvent>, deadline: Pin<Box<Sleep>>, timeout: Duration },
+    Tool {
+        events: BoxStream<'static, ToolEvent>,
+        deadline: Pin<Box<Sleep>>,
+        timeout: Duration,
+        /// Since when the tool waits for the answer of a person. Meanwhile its time stands still.
+        asked_at: Option<Instant>,
+    },
     File(BoxFuture<'static, FileReadOutcome>),
 }
 
 impl EffectStream {
+    fn resume_deadline(&mut self) {
+        if let EffectSource::Tool { deadline, asked_at, .. } = &mut self.source {
+            extend_deadline(deadline, asked_at);
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MachineInput> {
         // Most polls find nothing, so the id is cloned only for an input.
         let id = || self.id.clone();
@@ -99,10 +122,17 @@ impl EffectStream {
                 .as_mut()
                 .poll_next(cx)
                 .map(|event| MachineInput::Model { id: id(), event: event.unwrap_or_else(truncated_model_stream) }),
-            EffectSource::Tool { events, deadline, timeout } => match events.as_mut().poll_next(cx) {
+            EffectSource::Tool { events, deadline, timeout, asked_at } => match events.as_mut().poll_next(cx) {
                 Poll::Ready(event) => {
-                    Poll::Ready(MachineInput::Tool { id: id(), event: event.unwrap_or_else(truncated_tool_stream) })
+                    let event = event.unwrap_or_else(truncated_tool_stream);
+                    match &event {
+                        ToolEvent::Question(_) => *asked_at = Some(Instant::now()),
+                        ToolEvent::QuestionWithdrawn => extend_deadline(deadline, asked_at),
+                        _ => {}
+                    }
+                    Poll::Ready(MachineInput::Tool { id: id(), event })
                 }
+                Poll::Pending if asked_at.is_some() => Poll::Pending,
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                     let message = format!("The tool did not end within {} ms and was stopped.", timeout.as_millis());
                     MachineInput::Tool {
@@ -115,6 +145,14 @@ impl EffectStream {
                 answer.as_mut().poll(cx).map(|answer| MachineInput::File { id: id(), answer })
             }
         }
+    }
+}
+
+/// The time that a person took does not count for the tool.
+fn extend_deadline(deadline: &mut Pin<Box<Sleep>>, asked_at: &mut Option<Instant>) {
+    if let Some(asked_at) = asked_at.take() {
+        let at = deadline.deadline() + asked_at.elapsed();
+        deadline.as_mut().reset(at);
     }
 }
 

@@ -4,7 +4,6 @@
 
 use crate::state::RunState;
 use crate::{arguments, task_tree, tool_lookup};
-use model::{ApprovalKey, CallId};
 use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
@@ -14,6 +13,7 @@ use model::item::{CallKind, Item, ResultStatus, ToolCall};
 use model::json::ExactValue;
 use model::question::{OnDecline, QuestionAnswer, ToolAnswers};
 use model::tool::ToolOutput;
+use model::{ApprovalKey, CallId};
 
 pub(crate) enum CallState<'a> {
     Finished,

@@ -4,9 +4,9 @@ use crate::calls::{self, CallState};
 use crate::effect::{EffectId, TimerId};
 use crate::state::RunState;
 use crate::task_tree::open_tasks;
-use model::{CallId, Millis};
 use model::fold::TaskFold;
 use model::item::{FileStatus, ProcessedFile};
+use model::{CallId, Millis};
 
 /// The effects that a run waits for.
 pub fn outstanding_effects(run: &RunState) -> Vec<EffectId> {

@@ -67,7 +67,8 @@ fn emit_request(
         expires_at,
         question,
     };
-    let private = context.map(|context| PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() });
+    let private =
+        context.map(|context| PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() });
     writer.emit_with_private(Event::ApprovalRequested(request), private);
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
 }
@@ -226,12 +227,9 @@ fn pending_requests_of_task(task: &TaskFold) -> impl Iterator<Item = PendingRequ
                 call_id,
                 task_id,
             }),
-            CallState::AwaitingAnswer(request) => Some(PendingRequest {
-                kind: PendingKind::Question,
-                key: Some(request.key.clone()),
-                call_id,
-                task_id,
-            }),
+            CallState::AwaitingAnswer(request) => {
+                Some(PendingRequest { kind: PendingKind::Question, key: Some(request.key.clone()), call_id, task_id })
+            }
             CallState::New | CallState::Decided(_) if call.kind == Some(CallKind::Client) => {
                 Some(PendingRequest { kind: PendingKind::ClientTool, key: None, call_id, task_id })
             }

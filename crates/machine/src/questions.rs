@@ -36,7 +36,9 @@ pub(crate) fn on_live_question(writer: &mut RunWriter<'_>, call: &CallId, asked:
     let checked = check_questions(&writer.run.schemas, &input).and_then(|()| next_round(writer.run, call));
     let ToolQuestion { id, question } = asked;
     match checked {
-        Ok(round) => ask(writer, call, question, QuestionContext { id, round, live: true, ..QuestionContext::default() }),
+        Ok(round) => {
+            ask(writer, call, question, QuestionContext { id, round, live: true, ..QuestionContext::default() })
+        }
         Err(error) => {
             if let Some(effect) = outstanding::started_tool(writer.run, call) {
                 writer.out.push_effect(Effect::Abort(effect));

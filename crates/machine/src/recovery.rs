@@ -7,7 +7,9 @@
 use crate::calls::{self, CallState};
 use crate::output::RunWriter;
 use crate::task_tree::open_tasks;
-use crate::{close_items, file_processing, pending, questions, step, task_end, tool_execution, tool_lookup, tool_result};
+use crate::{
+    close_items, file_processing, pending, questions, step, task_end, tool_execution, tool_lookup, tool_result,
+};
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskRecovered};

@@ -70,26 +70,27 @@ async fn next_event<S: ByteSource>(mut state: StreamState<S>) -> Option<(ToolEve
         };
         match step {
             StreamStep::Continue(next) => state = next,
-            StreamStep::End(output) => return Some((ToolEvent::End(output), StreamState::Finished)),
+            StreamStep::End(event) => return Some((event, StreamState::Finished)),
         }
     }
 }
 
 enum StreamStep<S> {
     Continue(StreamState<S>),
-    End(ToolOutput),
+    /// The last event.
+    End(ToolEvent),
 }
 
 async fn start_source<S: ByteSource>(deadline: CallDeadline, start: StartFuture<S>) -> StreamStep<S> {
     let timeout_ms = deadline.at_ms.saturating_sub(deadline.clock.now()).min(DEADLINE_MS_MAX);
     let deadline = ActiveDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
     if timeout_ms == 0 {
-        return StreamStep::End(timeout_output(&deadline));
+        return StreamStep::End(ToolEvent::End(timeout_output(&deadline)));
     }
     match timeout_at(deadline.at, start).await {
         Ok(Ok(response)) => StreamStep::Continue(StreamState::Reading(Box::new(response), deadline)),
-        Ok(Err(error)) => StreamStep::End(failed_output(error)),
-        Err(_) => StreamStep::End(timeout_output(&deadline)),
+        Ok(Err(error)) => StreamStep::End(ToolEvent::End(failed_output(error))),
+        Err(_) => StreamStep::End(ToolEvent::End(timeout_output(&deadline))),
     }
 }
 
@@ -98,11 +99,11 @@ async fn read_next_chunk<S: ByteSource>(mut response: Box<ToolResponse<S>>, dead
     match timeout_at(deadline.at, response.source.next_chunk()).await {
         Ok(Ok(Some(chunk))) => match response.parser.push(&chunk) {
             Ok(()) => StreamStep::Continue(StreamState::Reading(response, deadline)),
-            Err(error) => StreamStep::End(failed_output(error)),
+            Err(error) => StreamStep::End(ToolEvent::End(failed_output(error))),
         },
         Ok(Ok(None)) => StreamStep::End(response.parser.finish()),
-        Ok(Err(error)) => StreamStep::End(failed_output(error)),
-        Err(_) => StreamStep::End(timeout_output(&deadline)),
+        Ok(Err(error)) => StreamStep::End(ToolEvent::End(failed_output(error))),
+        Err(_) => StreamStep::End(ToolEvent::End(timeout_output(&deadline))),
     }
 }
 

@@ -28,6 +28,7 @@ mod output;
 mod output_parser;
 mod process;
 mod process_mark;
+mod question_line;
 mod secrets;
 mod shortage;
 mod toolbox;

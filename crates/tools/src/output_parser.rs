@@ -1,14 +1,17 @@
 //! Splits the bytes of a tool into events, one JSON object per line, and its result.
 //!
-//! A line that begins with `{` and is a `progress`, `state` or `custom` object is an event and is emitted immediately.
+//! A line that begins with `{` and is a `progress`, `state` or `custom` object is an event and is emitted immediately. The
+//! last `question` stands for the result: the tool is called again with the answer.
 //! Every other line belongs to the result, and so does an unterminated last line. The nested lines of a pretty-printed
 //! result are indented, so they are never mistaken for events.
 
 use crate::output::{self, failed_output, output_too_large};
+use crate::question_line::QuestionLine;
 use crate::secrets::CallSecrets;
 use model::error::ErrorInfo;
 use model::limits::RECORD_BYTES_MAX;
-use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use model::question::InputRequired;
+use model::tool::{ProgressUpdate, StateChange, ToolEvent};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -24,6 +27,7 @@ pub(crate) struct ToolOutputParser {
     line: Vec<u8>,
     result: Vec<u8>,
     events: VecDeque<ToolEvent>,
+    question: Option<InputRequired>,
     received_bytes: usize,
     bytes_max: usize,
     result_pointer: Option<String>,
@@ -44,6 +48,7 @@ impl ToolOutputParser {
             line: Vec::new(),
             result: Vec::new(),
             events: VecDeque::new(),
+            question: None,
             received_bytes: 0,
             bytes_max,
             result_pointer: None,
@@ -84,19 +89,35 @@ impl ToolOutputParser {
         self.events.pop_front()
     }
 
-    /// Ends the input and parses the result.
-    pub(crate) fn finish(mut self) -> ToolOutput {
+    /// Ends the input and parses the result: the last event.
+    pub(crate) fn finish(mut self) -> ToolEvent {
+        if matches!(self.mode, ParseMode::EventLines)
+            && let Some(question @ ParsedLine::Question(_)) = parse_line(&self.line, &self.secrets)
+        {
+            self.line.clear();
+            self.add_line(question);
+        }
+        if let Some(question) = self.question {
+            return ToolEvent::InputRequired(question);
+        }
         self.result.append(&mut self.line);
         let text = self.secrets.redact_json(&String::from_utf8_lossy(&self.result));
-        output::parse_output(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output)
+        ToolEvent::End(output::parse_output(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output))
+    }
+
+    fn add_line(&mut self, parsed: ParsedLine) {
+        match parsed {
+            ParsedLine::Event(event) => self.events.push_back(event),
+            ParsedLine::Question(question) => self.question = Some(question),
+        }
     }
 
     fn end_line(&mut self) -> Result<(), ErrorInfo> {
         let line = std::mem::take(&mut self.line);
-        match parse_event_line(&line, &self.secrets) {
+        match parse_line(&line, &self.secrets) {
             Some(_) if line.len() > EVENT_BYTES_MAX => Err(output_too_large(EVENT_BYTES_MAX)),
-            Some(event) => {
-                self.events.push_back(event);
+            Some(parsed) => {
+                self.add_line(parsed);
                 Ok(())
             }
             None => {
@@ -107,9 +128,16 @@ impl ToolOutputParser {
     }
 }
 
+/// What a line says that is not part of the result.
+enum ParsedLine {
+    Event(ToolEvent),
+    Question(InputRequired),
+}
+
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventLine {
+    Question(QuestionLine),
     Progress(ProgressUpdate),
     State(StateLine),
     Custom {
@@ -125,26 +153,28 @@ struct StateLine {
     delta: Option<Vec<Value>>,
 }
 
-fn parse_event_line(line: &[u8], secrets: &CallSecrets) -> Option<ToolEvent> {
+fn parse_line(line: &[u8], secrets: &CallSecrets) -> Option<ParsedLine> {
     if !line.starts_with(b"{") {
         return None;
     }
-    match serde_json::from_str(&secrets.redact_json(str::from_utf8(line).ok()?)).ok()? {
-        EventLine::Progress(progress) => Some(ToolEvent::Progress(progress)),
+    Some(ParsedLine::Event(match serde_json::from_str(&secrets.redact_json(str::from_utf8(line).ok()?)).ok()? {
+        EventLine::Question(question) => return Some(ParsedLine::Question(question.into_input_required())),
+        EventLine::Progress(progress) => ToolEvent::Progress(progress),
         EventLine::State(StateLine { snapshot: Some(state), delta: None }) => {
-            Some(ToolEvent::State(StateChange::Snapshot(state)))
+            ToolEvent::State(StateChange::Snapshot(state))
         }
         EventLine::State(StateLine { snapshot: None, delta: Some(delta) }) => {
-            Some(ToolEvent::State(StateChange::Delta(delta)))
+            ToolEvent::State(StateChange::Delta(delta))
         }
-        EventLine::State(_) => None,
-        EventLine::Custom { name, value } => Some(ToolEvent::Custom { name, value }),
-    }
+        EventLine::State(_) => return None,
+        EventLine::Custom { name, value } => ToolEvent::Custom { name, value },
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::tool::ToolOutput;
     use model_testing::{Rng, test_seeds};
     use serde_json::json;
 
@@ -169,7 +199,14 @@ mod tests {
             lines.push(piece).unwrap();
             events.extend(std::iter::from_fn(|| lines.next_event()));
         }
-        (events, text(&lines.finish()))
+        (events, text(&finish(lines)))
+    }
+
+    fn finish(lines: ToolOutputParser) -> ToolOutput {
+        match lines.finish() {
+            ToolEvent::End(output) => output,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn text(output: &ToolOutput) -> Option<String> {
@@ -236,5 +273,24 @@ mod tests {
         assert_eq!(lines.push(line(100_000).as_bytes()), Ok(()));
         let error = lines.push(line(EVENT_BYTES_MAX).as_bytes()).unwrap_err();
         assert_eq!(error.code, "output_too_large");
+    }
+
+    #[test]
+    fn a_question_stands_for_the_result() {
+        let ask = r#"{"type":"question","message":"Which?","schema":{"type":"object"},"state":"s"}"#;
+        for output in [format!("thinking\n{ask}\n"), format!("{{\"type\":\"progress\"}}\n{ask}"), ask.to_owned()] {
+            let mut lines = ToolOutputParser::new(10_000, Arc::default());
+            lines.push(output.as_bytes()).unwrap();
+            let ToolEvent::InputRequired(input) = lines.finish() else { panic!("{output} asks") };
+            assert_eq!(input.questions[0].question.message, "Which?");
+            assert_eq!(input.questions[0].question.schema, Some(json!({"type": "object"})));
+            assert_eq!(input.state.as_deref(), Some("s"));
+        }
+        // Where the body is one value, and where it says more than a question does, it is the result.
+        let mut body = ToolOutputParser::result_only(10_000, Arc::default());
+        body.push(ask.as_bytes()).unwrap();
+        assert_eq!(text(&finish(body)).as_deref(), Some(ask));
+        let other = r#"{"type":"question","message":"Which?","score":7}"#;
+        assert_eq!(read(ToolOutputParser::new(10_000, Arc::default()), &[other.as_bytes()]).1.as_deref(), Some(other));
     }
 }

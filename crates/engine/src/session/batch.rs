@@ -158,6 +158,7 @@ impl ThreadSession<'_> {
             action: request.action_requests.first()?.clone(),
             requested_at: at,
             expires_at: request.expires_at,
+            question: request.question.clone(),
             answer: None,
         };
         Some(DirectoryChange::ApprovalRequested(Box::new(row)))

@@ -271,7 +271,9 @@ impl<'a> ScriptedWorld<'a> {
         }
         let root = self.sim.run.fold.root().expect("the run began");
         let answer = |pending: &model::event::PendingRequest| match (pending.kind, &pending.key) {
-            (PendingKind::Approval | PendingKind::Question, Some(key)) => approval_answer(key.clone(), (self.scenario.people)()),
+            (PendingKind::Approval | PendingKind::Question, Some(key)) => {
+                approval_answer(key.clone(), (self.scenario.people)())
+            }
             _ => client_result_answer(pending.call_id.clone(), "red"),
         };
         MachineInput::Answers { answers: root.pending.iter().map(answer).collect(), inputs: Vec::new() }

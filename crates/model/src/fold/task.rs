@@ -260,7 +260,8 @@ impl TaskFold {
                     fold.started = None;
                 }
                 if let Some(context) = context {
-                    fold.question = Some(QuestionFold::after(fold.question.take(), e.key.clone(), context, fold.attempts));
+                    fold.question =
+                        Some(QuestionFold::after(fold.question.take(), e.key.clone(), context, fold.attempts));
                 }
                 self.approvals.push((e.clone(), None));
                 Ok(())

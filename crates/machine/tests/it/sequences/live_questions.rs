@@ -85,9 +85,7 @@ fn a_question_needs_no_answer_when_the_tool_has_ended_or_withdraws_it() {
     sim.tool_event("call_R1", ToolEvent::Progress(ProgressUpdate::default()));
     sim.expect_trace("");
     sim.finish_tool("call_R1", tool_text("never mind"));
-    sim.expect_trace(
-        "resumed{system} approval.resolved{apr_R1_1,reject,system} fco_R1{completed} step.started{2}",
-    );
+    sim.expect_trace("resumed{system} approval.resolved{apr_R1_1,reject,system} fco_R1{completed} step.started{2}");
     let mut sim = asking(tool("book"));
     sim.tool_event("call_R1", ToolEvent::QuestionWithdrawn);
     sim.expect_trace("resumed{system} approval.resolved{apr_R1_1,reject,system}");
