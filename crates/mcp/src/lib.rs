@@ -26,7 +26,9 @@ mod runner;
 mod servers;
 mod start;
 mod stdio_transport;
+mod token_source;
 mod tool_list;
 
 pub use limits::McpLimits;
 pub use runner::McpTools;
+pub use token_source::{BearerToken, TokenRefusal, TokenSource, TokenUser};

@@ -231,6 +231,7 @@ mod tests {
         let endpoint = McpEndpoint {
             url: "https://example.org/mcp".to_owned(),
             headers: [("X-Key".to_owned(), "env:KEY".to_owned())].into(),
+            auth: None,
         };
         assert_eq!(
             json(McpTransport::Endpoint(endpoint)),

@@ -82,7 +82,7 @@ fn read_transport(table: &ConfigTable<'_>) -> Option<McpTransport> {
         }
     }
     let url = check_http_url(&url, url.text()?)?;
-    Some(McpTransport::Endpoint(McpEndpoint { url, headers }))
+    Some(McpTransport::Endpoint(McpEndpoint { url, headers, auth: None }))
 }
 
 fn report_keys_of_other(table: &ConfigTable<'_>, keys: &[&str], written: &str) {

@@ -59,6 +59,7 @@ fn a_server_may_be_a_url_with_headers() {
     let wanted = McpEndpoint {
         url: "http://127.0.0.1:8080/mcp?team=a".to_owned(),
         headers: [("X-Team".to_owned(), "env:PATH".to_owned())].into(),
+        auth: None,
     };
     assert_eq!(config.definitions.mcp["wiki"].program.transport, McpTransport::Endpoint(wanted));
 }
