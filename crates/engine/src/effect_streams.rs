@@ -38,13 +38,16 @@ impl EffectStreams {
 
     pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, timeout: Duration) {
         let deadline = Box::pin(sleep_until(Instant::now() + timeout));
-        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout, asked_at: None } });
+        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout, open_question: None } });
     }
 
     /// The question of a tool is answered: its time goes on.
-    pub(crate) fn resume_tool(&mut self, id: &EffectId) {
-        if let Some(stream) = self.0.iter_mut().find(|stream| stream.id == *id) {
-            stream.resume_deadline();
+    pub(crate) fn resume_tool(&mut self, id: &EffectId, question: &str) {
+        let stream = self.0.iter_mut().find(|stream| stream.id == *id);
+        if let Some(EffectSource::Tool { deadline, open_question, .. }) = stream.map(|stream| &mut stream.source)
+            && open_question.as_ref().is_some_and(|open| open.id == question)
+        {
+            extend_deadline(deadline, open_question);
         }
     }
 
@@ -101,19 +104,19 @@ enum EffectSource {
         events: BoxStream<'static, ToolEvent>,
         deadline: Pin<Box<Sleep>>,
         timeout: Duration,
-        /// Since when the tool waits for the answer of a person. Meanwhile its time stands still.
-        asked_at: Option<Instant>,
+        /// What the tool waits for. Meanwhile its time stands still.
+        open_question: Option<OpenQuestion>,
     },
     File(BoxFuture<'static, FileReadOutcome>),
 }
 
-impl EffectStream {
-    fn resume_deadline(&mut self) {
-        if let EffectSource::Tool { deadline, asked_at, .. } = &mut self.source {
-            extend_deadline(deadline, asked_at);
-        }
-    }
+struct OpenQuestion {
+    /// The tool's name of it.
+    id: String,
+    asked_at: Instant,
+}
 
+impl EffectStream {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MachineInput> {
         // Most polls find nothing, so the id is cloned only for an input.
         let id = || self.id.clone();
@@ -122,17 +125,19 @@ impl EffectStream {
                 .as_mut()
                 .poll_next(cx)
                 .map(|event| MachineInput::Model { id: id(), event: event.unwrap_or_else(truncated_model_stream) }),
-            EffectSource::Tool { events, deadline, timeout, asked_at } => match events.as_mut().poll_next(cx) {
+            EffectSource::Tool { events, deadline, timeout, open_question } => match events.as_mut().poll_next(cx) {
                 Poll::Ready(event) => {
                     let event = event.unwrap_or_else(truncated_tool_stream);
                     match &event {
-                        ToolEvent::Question(_) => *asked_at = Some(Instant::now()),
-                        ToolEvent::QuestionWithdrawn => extend_deadline(deadline, asked_at),
+                        ToolEvent::Question(asked) => {
+                            *open_question = Some(OpenQuestion { id: asked.id.clone(), asked_at: Instant::now() });
+                        }
+                        ToolEvent::QuestionWithdrawn => extend_deadline(deadline, open_question),
                         _ => {}
                     }
                     Poll::Ready(MachineInput::Tool { id: id(), event })
                 }
-                Poll::Pending if asked_at.is_some() => Poll::Pending,
+                Poll::Pending if open_question.is_some() => Poll::Pending,
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                     let message = format!("The tool did not end within {} ms and was stopped.", timeout.as_millis());
                     MachineInput::Tool {
@@ -149,9 +154,9 @@ impl EffectStream {
 }
 
 /// The time that a person took does not count for the tool.
-fn extend_deadline(deadline: &mut Pin<Box<Sleep>>, asked_at: &mut Option<Instant>) {
-    if let Some(asked_at) = asked_at.take() {
-        let at = deadline.deadline() + asked_at.elapsed();
+fn extend_deadline(deadline: &mut Pin<Box<Sleep>>, question: &mut Option<OpenQuestion>) {
+    if let Some(question) = question.take() {
+        let at = deadline.deadline() + question.asked_at.elapsed();
         deadline.as_mut().reset(at);
     }
 }

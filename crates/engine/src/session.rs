@@ -421,10 +421,10 @@ impl<'a> ThreadSession<'a> {
             Effect::ReadFile { id, request } => self.effect_streams.push_file(id, ports.documents.read_file(request)),
             Effect::CallTool { id, request } => self.next_batch.tools.push((id, request)),
             Effect::SetTimer { id, at } => self.timers.arm(id, at, ports.clock.now()),
-            Effect::AnswerTool { id, answer } => {
-                self.effect_streams.resume_tool(&id);
+            Effect::AnswerTool { id, question, answer } => {
+                self.effect_streams.resume_tool(&id, &question);
                 if let EffectId::Tool { call, .. } = &id {
-                    ports.tools.answer_question(call, answer);
+                    ports.tools.answer_question(call, &question, answer);
                 }
             }
             Effect::Abort(EffectId::Timer(id)) => self.timers.disarm(&id),

@@ -26,8 +26,8 @@ pub enum Effect {
     /// `task.approval.requested`).
     SetTimer { id: TimerId, at: Millis },
     /// Give a tool that runs the answer to its question (`task.approval.resolved`). The answer is durable already, in the
-    /// inbox.
-    AnswerTool { id: EffectId, answer: QuestionAnswer },
+    /// inbox. `question` is the tool's name of it: the tool may have withdrawn it and asked another.
+    AnswerTool { id: EffectId, question: String, answer: QuestionAnswer },
     /// Stop an effect, without waiting for it.
     Abort(EffectId),
 }

@@ -161,9 +161,16 @@ fn resolve_approval(writer: &mut RunWriter<'_>, key: &ApprovalKey, decision: App
     writer.emit(Event::ApprovalResolved(resolved.clone()));
     writer.out.push_effect(Effect::Abort(EffectId::Timer(TimerId::Approval(key.clone()))));
     // A tool that waits for the answer while it runs is told; any other is called again.
-    if let Some(id) = outstanding::started_tool(writer.run, &call) {
-        writer.out.push_effect(Effect::AnswerTool { id, answer: QuestionAnswer::from_decision(&resolved) });
+    if let Some((id, question)) = outstanding::started_tool(writer.run, &call).zip(last_question(writer.run, &call)) {
+        let answer = QuestionAnswer::from_decision(&resolved);
+        writer.out.push_effect(Effect::AnswerTool { id, question, answer });
     }
+}
+
+/// The tool's name of its last question.
+fn last_question(run: &RunState, call: &CallId) -> Option<String> {
+    let (fold, _) = run.task_of_call(call)?.call(call)?;
+    fold.question.as_ref()?.asked.last().map(|(id, _)| id.clone())
 }
 
 fn find_open_approval<'a>(run: &'a RunState, key: &ApprovalKey) -> Option<(&'a TaskFold, CallId)> {

@@ -40,8 +40,8 @@ impl ToolRunner for OutputStoringTools {
         OutputStoringStream::new(self.tools.call_tool(request), writer).boxed()
     }
 
-    fn answer_question(&self, call: &CallId, answer: QuestionAnswer) {
-        self.tools.answer_question(call, answer);
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.tools.answer_question(call, question, answer);
     }
 }
 

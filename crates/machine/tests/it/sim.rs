@@ -113,7 +113,7 @@ impl Sim {
                     self.files.push(id);
                     self.file_requests.push(request);
                 }
-                Effect::AnswerTool { id, answer } => self.tool_answers.push((id, answer)),
+                Effect::AnswerTool { id, answer, .. } => self.tool_answers.push((id, answer)),
                 Effect::SetTimer { .. } | Effect::Abort(_) => {}
             }
         }

@@ -41,8 +41,8 @@ pub trait ToolRunner: Send + Sync {
     /// Calls a tool.
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
 
-    /// Answers the open question of a call that runs.
-    fn answer_question(&self, _call: &CallId, _answer: QuestionAnswer) {}
+    /// Answers a question of a call that runs. `question` is the tool's name of it.
+    fn answer_question(&self, _call: &CallId, _question: &str, _answer: QuestionAnswer) {}
 }
 
 /// Runs input hooks, which may rewrite the input and the history before the model sees them.

@@ -265,9 +265,14 @@ async fn responses_answers_a_question_after_a_kill() {
         assert_eq!(shown, request["question"]);
         restart(&mut hw);
         let body = |seat: &str| {
-            let mut item = json!({"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": true});
+            let mut item =
+                json!({"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": true});
             let content = json!({"seat": seat});
-            if as_reason { item["reason"] = content.to_string().into() } else { item["arguments"] = content }
+            if as_reason {
+                item["reason"] = content.to_string().into()
+            } else {
+                item["arguments"] = content
+            }
             json!({"model": "helper", "previous_response_id": asked["id"], "input": [item]})
         };
         let refused = hw.post("/v1/responses", body("99Z")).await;
