@@ -170,3 +170,39 @@ fn truncated_model_stream() -> ModelEvent {
 fn truncated_tool_stream() -> ToolEvent {
     ToolEvent::End(ToolOutput::failed(ErrorCode::ToolError, "The tool ended without a result."))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt as _, stream};
+    use model::CallId;
+    use model::event::Question;
+    use model::question::ToolQuestion;
+    use std::future::poll_fn;
+    use tokio::time::timeout;
+
+    async fn next(streams: &mut EffectStreams) -> Vec<MachineInput> {
+        let mut inputs = Vec::new();
+        poll_fn(|cx| streams.poll_ready(cx, 9, &mut inputs)).await;
+        inputs
+    }
+
+    /// The time that people take does not count, and the rest of the tool's own time does.
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_tool_stands_still_while_its_question_is_open() {
+        let mut streams = EffectStreams::default();
+        let id = EffectId::Tool { call: CallId::from("call_1"), attempt: 1 };
+        let asked = ToolQuestion { id: "q".to_owned(), question: Question::default() };
+        let events = stream::iter([ToolEvent::Question(asked)]).chain(stream::pending());
+        streams.push_tool(id.clone(), Box::pin(events), Duration::from_secs(60));
+        assert_eq!(next(&mut streams).await.len(), 1);
+        let hours = Duration::from_secs(7200);
+        assert!(timeout(hours, next(&mut streams)).await.is_err(), "people may think");
+        streams.resume_tool(&id, "another");
+        assert!(timeout(hours, next(&mut streams)).await.is_err(), "that was another question");
+        streams.resume_tool(&id, "q");
+        assert!(timeout(Duration::from_secs(59), next(&mut streams)).await.is_err(), "it still has its minute");
+        let inputs = timeout(Duration::from_secs(2), next(&mut streams)).await.expect("its time is up");
+        assert!(matches!(&inputs[..], [MachineInput::Tool { event: ToolEvent::End(_), .. }]), "{inputs:?}");
+    }
+}

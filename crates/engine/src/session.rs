@@ -312,8 +312,13 @@ impl<'a> ThreadSession<'a> {
         }
         // A timer that is due answers the run.
         let is_due = || self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
-        let has_asking_tool = mode == StopMode::Running && !self.effect_streams.is_empty();
-        (self.run.is_none() && !has_rows) || (self.is_paused() && !is_due() && !has_asking_tool)
+        let keeps_tool = mode == StopMode::Running && self.has_asking_tool();
+        (self.run.is_none() && !has_rows) || (self.is_paused() && !is_due() && !keeps_tool)
+    }
+
+    /// Whether a tool of the paused run waits for the answer of a person.
+    pub(crate) fn has_asking_tool(&self) -> bool {
+        !self.effect_streams.is_empty()
     }
 
     pub(crate) fn is_paused(&self) -> bool {

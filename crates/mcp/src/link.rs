@@ -69,6 +69,10 @@ impl ConnectionLink {
         let _second = self.answers.set(answers);
     }
 
+    pub(crate) fn takes_questions(&self) -> bool {
+        self.answers.get().is_some()
+    }
+
     pub(crate) fn add_asker(&self, token: ProgressToken, elicitations: ElicitationSender) {
         lock(&self.askers).insert(token, elicitations);
     }
@@ -81,9 +85,6 @@ impl ConnectionLink {
 
     /// Passes a question to the call that asks it. The error says why the server gets no answer.
     pub(crate) fn ask(&self, elicitation: Elicitation) -> Result<(), &'static str> {
-        if self.answers.get().is_none() {
-            return Err("not supported");
-        }
         self.has_asked.store(true, Ordering::Relaxed);
         let askers = lock(&self.askers);
         let mut calls = askers.values();

@@ -46,7 +46,7 @@ pub(crate) fn sort_message(message: ServerJsonRpcMessage, link: &ConnectionLink)
         }
         JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => SortedMessage::Answer(match request {
             ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
-            ServerRequest::ElicitRequest(request) => {
+            ServerRequest::ElicitRequest(request) if link.takes_questions() => {
                 let question = read_question(request.params).ok_or("only forms are supported");
                 let asked = question.and_then(|question| link.ask(Elicitation { id: id.clone(), question }));
                 let Err(why) = asked else { return SortedMessage::Handled };
