@@ -12,6 +12,7 @@ use crate::{outstanding, pending, tool_lookup, tool_result};
 use model::CallId;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Initiator, Question};
+use model::item::ResultStatus;
 use model::limits::{QUESTION_BYTES_MAX, QUESTION_ROUNDS_MAX, QUESTIONS_PER_ROUND_MAX};
 use model::question::{InputRequired, QuestionContext, ToolQuestion};
 use model::tool::ToolEvent;
@@ -86,9 +87,11 @@ pub(crate) fn ask_next(writer: &mut RunWriter<'_>, call: &CallId) {
 fn ask(writer: &mut RunWriter<'_>, call: &CallId, question: Question, context: QuestionContext) {
     let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((_, item)) = task.call(call) else { return };
-    let Ok(tool) = tool_lookup::resolve_tool(writer.run, task, item) else { return };
     let arguments = item.arguments.clone().unwrap_or_default();
-    pending::request_answer(writer, call, &tool, &arguments, (question, context));
+    match tool_lookup::resolve_tool(writer.run, task, item) {
+        Ok(tool) => pending::request_answer(writer, call, &tool, &arguments, (question, context)),
+        Err(output) => tool_result::write_result(writer, call, ResultStatus::Failed, *output),
+    }
 }
 
 /// The number of the next round, unless the tool has asked often enough.

@@ -307,4 +307,24 @@ mod tests {
         assert_eq!(event.task_id(), Some(&TaskId::from("task_1")));
         assert!(matches!(event, Event::Unknown(_)));
     }
+
+    /// An earlier version would take a question for an approval, and run its tool again.
+    #[test]
+    fn a_question_has_a_format_that_earlier_versions_do_not_read() {
+        let asked = |question: &str| {
+            let text = format!(
+                r#"{{"type":"task.approval.requested","task_id":"task_1","key":"apr_1","call_id":"call_1",
+                "action_requests":[],"review_configs":[],"timeout_seconds":1,"expires_at":1{question}}}"#
+            );
+            record_format(&Event::decode(text.as_bytes()))
+        };
+        assert_eq!(asked(""), RECORD_FORMAT);
+        assert_eq!(asked(r#","question":{"message":"Which?"}"#), RECORD_FORMAT_MAX);
+        let paused = |kind: &str| {
+            let pending = format!(r#"{{"kind":"{kind}","key":"apr_1","call_id":"call_1","task_id":"task_1"}}"#);
+            let text = format!(r#"{{"type":"task.paused","task_id":"task_1","pending":[{pending}]}}"#);
+            record_format(&Event::decode(text.as_bytes()))
+        };
+        assert_eq!((paused("approval"), paused("question")), (RECORD_FORMAT, RECORD_FORMAT_MAX));
+    }
 }
