@@ -1,11 +1,14 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
+use crate::elicitation::AnswerDesk;
 use crate::limits::McpLimits;
 use crate::servers::McpServers;
 use crate::{call, catalog};
+use model::CallId;
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
+use model::question::QuestionAnswer;
 use model::tool::{ToolEvent, ToolRequest};
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +20,7 @@ pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
     clock: Arc<dyn Clock>,
+    desk: AnswerDesk,
 }
 
 impl McpTools {
@@ -24,7 +28,7 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits), toolbox.clock());
-        Self { toolbox, servers, clock }
+        Self { toolbox, servers, clock, desk: AnswerDesk::default() }
     }
 }
 
@@ -39,10 +43,14 @@ impl ToolRunner for McpTools {
         match request.executor.as_ref() {
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock))
+                call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock), self.desk.clone())
             }
             _ => self.toolbox.call_tool(request),
         }
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.desk.answer(call, question, answer);
     }
 }
 

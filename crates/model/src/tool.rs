@@ -6,6 +6,7 @@ use crate::error::{ErrorCode, ErrorInfo};
 use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::item::Block;
 use crate::json::JsonObject;
+use crate::question::{InputRequired, ToolAnswers, ToolQuestion};
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,9 +30,11 @@ pub struct ToolRequest {
     pub executor: Arc<ToolExecutor>,
     pub parameters: DeclaredParameters,
     pub output_bytes_max: usize,
+    /// The answers to what the tool asked when it was called before.
+    pub answers: Option<ToolAnswers>,
 }
 
-/// An event of a tool's stream. The last one is `End`; a stream that ends without it has failed.
+/// An event of a tool's stream. The last one is `End` or `InputRequired`; a stream that ends without either has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEvent {
     Progress(ProgressUpdate),
@@ -46,6 +49,12 @@ pub enum ToolEvent {
         piece: ResultPiece,
         place: PiecePlace,
     },
+    /// The call waits until people have answered. At most one question of a call is open.
+    Question(ToolQuestion),
+    /// The open question needs no answer any more.
+    QuestionWithdrawn,
+    /// The call has ended with questions: the tool is called again with the answers.
+    InputRequired(InputRequired),
     End(ToolOutput),
 }
 

@@ -4,6 +4,7 @@ use crate::arguments::RawArguments;
 use crate::byte_source::{ByteSource, ToolResponse};
 use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
+use crate::question_line::answer_header;
 use crate::secrets::CallSecrets;
 use crate::shortage::{StartBackoff, has_shortage};
 use crate::truncate;
@@ -56,6 +57,9 @@ pub(crate) async fn start_http_call(
         ("headwater-call", call.call_id.as_str()),
     ] {
         set_header(request.headers_mut(), name, value)?;
+    }
+    if let Some(answers) = &call.answers {
+        set_header(request.headers_mut(), "headwater-answer", &answer_header(answers)?)?;
     }
     let source = send_request(&context.http, request, &secrets).await?;
     let new_parser = match source.body_format() {

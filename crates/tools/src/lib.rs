@@ -29,6 +29,7 @@ mod output_parser;
 mod pieces;
 mod process;
 mod process_mark;
+mod question_line;
 mod secrets;
 mod shortage;
 mod toolbox;

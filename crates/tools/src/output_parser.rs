@@ -1,17 +1,20 @@
 //! Splits the bytes of a tool into events, one JSON object per line, and its result.
 //!
 //! A line that begins with `{` and is a `text`, `image`, `progress`, `state` or `custom` object is an event and is emitted
-//! immediately. Every other line belongs to the result, and so does an unterminated last line, unless it is a piece like
-//! others before it. The nested lines of a pretty-printed result are indented, so they are never mistaken for events. Of a
-//! stream of server-sent events, `data` is such a line.
+//! immediately. The last `question` stands for the result: the tool is called again with the answer. Every other line belongs
+//! to the result, and so does an unterminated last line, unless it is a piece like others before it. The nested lines of a
+//! pretty-printed result are indented, so they are never mistaken for events. Of a stream of server-sent events, `data` is
+//! such a line.
 
 use crate::output::{self, failed_output, output_too_large};
 use crate::pieces::{ImageLine, PieceReader, TextLine};
+use crate::question_line::QuestionLine;
 use crate::secrets::CallSecrets;
 use model::error::ErrorInfo;
 use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
-use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use model::question::InputRequired;
+use model::tool::{ProgressUpdate, StateChange, ToolEvent};
 use serde::Deserialize;
 use serde_json::Value;
 use sse::{DecodeLimits, Decoder, SseEvent};
@@ -32,6 +35,7 @@ pub(crate) struct ToolOutputParser {
     result: Vec<u8>,
     events: VecDeque<ToolEvent>,
     pieces: PieceReader,
+    question: Option<InputRequired>,
     received_bytes: usize,
     bytes_max: usize,
     result_pointer: Option<String>,
@@ -54,6 +58,7 @@ impl ToolOutputParser {
             result: Vec::new(),
             events: VecDeque::new(),
             pieces: PieceReader::new(Arc::clone(&secrets)),
+            question: None,
             received_bytes: 0,
             bytes_max,
             result_pointer: None,
@@ -110,29 +115,41 @@ impl ToolOutputParser {
         self.events.pop_front()
     }
 
-    /// Ends the input and parses the result. Returns the events that are left, too.
-    pub(crate) fn finish(mut self) -> (VecDeque<ToolEvent>, ToolOutput) {
-        if self.pieces.has_pieces() && self.end_line().is_err() {
+    /// Ends the input and parses the result: the last event. Returns those that are left before it, too.
+    pub(crate) fn finish(mut self) -> (VecDeque<ToolEvent>, ToolEvent) {
+        let has_lines = !matches!(self.mode, ParseMode::ResultOnly);
+        let is_question = has_lines && matches!(parse_line(&self.line, &self.secrets), Some(EventLine::Question(_)));
+        if (is_question || self.pieces.has_pieces()) && self.end_line().is_err() {
             let limit = self.bytes_max;
-            return (self.events, failed_output(output_too_large(limit)));
+            return (self.events, ToolEvent::End(failed_output(output_too_large(limit))));
         }
         self.pieces.flush(&mut self.events);
+        if let Some(question) = self.question {
+            return (self.events, ToolEvent::InputRequired(question));
+        }
         self.result.append(&mut self.line);
         let text = self.secrets.redact_json(&String::from_utf8_lossy(&self.result));
         let parse = if self.pieces.has_pieces() { output::parse_rest } else { output::parse_output };
         let output = parse(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output);
-        (self.events, output)
+        (self.events, ToolEvent::End(output))
     }
 
     fn end_line(&mut self) -> Result<(), ErrorInfo> {
         let line = std::mem::take(&mut self.line);
-        let is_event = match parse_event_line(&line, &self.secrets) {
+        let is_event = match parse_line(&line, &self.secrets) {
             // Pieces are cut to fit records, and images stored elsewhere.
             Some(EventLine::Text(piece)) => {
                 self.pieces.push_text(&piece, &mut self.events);
                 true
             }
             Some(EventLine::Image(image)) => self.pieces.push_image(&image, &mut self.events),
+            Some(EventLine::Question(_)) if line.len() > EVENT_BYTES_MAX => {
+                return Err(output_too_large(EVENT_BYTES_MAX));
+            }
+            Some(EventLine::Question(question)) => {
+                self.question = Some(question.into_input_required());
+                true
+            }
             Some(other) => match other.into_event() {
                 Some(_) if line.len() > EVENT_BYTES_MAX => return Err(output_too_large(EVENT_BYTES_MAX)),
                 Some(event) => {
@@ -152,7 +169,7 @@ impl ToolOutputParser {
 
 /// The data of an event as a line. An event may have its type as its name instead.
 fn event_line(event: &SseEvent) -> Option<String> {
-    const TYPES: [&str; 5] = ["text", "image", "progress", "state", "custom"];
+    const TYPES: [&str; 6] = ["text", "image", "progress", "state", "custom", "question"];
     if event.data.is_empty() || event.data == END_OF_STREAM {
         return None;
     }
@@ -169,6 +186,7 @@ fn event_line(event: &SseEvent) -> Option<String> {
 enum EventLine {
     Text(TextLine),
     Image(ImageLine),
+    Question(QuestionLine),
     Progress(ProgressUpdate),
     State(StateLine),
     Custom {
@@ -185,7 +203,7 @@ struct StateLine {
 }
 
 impl EventLine {
-    /// `None` for what is no event, and for pieces.
+    /// `None` for what is no event, and for pieces and questions.
     fn into_event(self) -> Option<ToolEvent> {
         match self {
             Self::Progress(progress) => Some(ToolEvent::Progress(progress)),
@@ -196,12 +214,12 @@ impl EventLine {
                 Some(ToolEvent::State(StateChange::Delta(delta)))
             }
             Self::Custom { name, value } => Some(ToolEvent::Custom { name, value }),
-            Self::State(_) | Self::Text(_) | Self::Image(_) => None,
+            Self::State(_) | Self::Text(_) | Self::Image(_) | Self::Question(_) => None,
         }
     }
 }
 
-fn parse_event_line(line: &[u8], secrets: &CallSecrets) -> Option<EventLine> {
+fn parse_line(line: &[u8], secrets: &CallSecrets) -> Option<EventLine> {
     if !line.starts_with(b"{") {
         return None;
     }
@@ -211,6 +229,7 @@ fn parse_event_line(line: &[u8], secrets: &CallSecrets) -> Option<EventLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::tool::ToolOutput;
     use model_testing::{Rng, test_seeds};
     use serde_json::json;
 
@@ -235,9 +254,16 @@ mod tests {
             lines.push(piece).unwrap();
             events.extend(std::iter::from_fn(|| lines.next_event()));
         }
-        let (left, output) = lines.finish();
+        let (left, last) = lines.finish();
         events.extend(left);
-        (events, text(&output))
+        (events, text(&output_of(last)))
+    }
+
+    fn output_of(last: ToolEvent) -> ToolOutput {
+        match last {
+            ToolEvent::End(output) => output,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn text(output: &ToolOutput) -> Option<String> {
@@ -304,5 +330,24 @@ mod tests {
         assert_eq!(lines.push(line(100_000).as_bytes()), Ok(()));
         let error = lines.push(line(EVENT_BYTES_MAX).as_bytes()).unwrap_err();
         assert_eq!(error.code, "output_too_large");
+    }
+
+    #[test]
+    fn a_question_stands_for_the_result() {
+        let ask = r#"{"type":"question","message":"Which?","schema":{"type":"object"},"state":"s"}"#;
+        for output in [format!("thinking\n{ask}\n"), format!("{{\"type\":\"progress\"}}\n{ask}"), ask.to_owned()] {
+            let mut lines = ToolOutputParser::new(10_000, Arc::default());
+            lines.push(output.as_bytes()).unwrap();
+            let ToolEvent::InputRequired(input) = lines.finish().1 else { panic!("{output} asks") };
+            assert_eq!(input.questions[0].question.message, "Which?");
+            assert_eq!(input.questions[0].question.schema, Some(json!({"type": "object"})));
+            assert_eq!(input.state.as_deref(), Some("s"));
+        }
+        // Where the body is one value, and where it says more than a question does, it is the result.
+        let mut body = ToolOutputParser::result_only(10_000, Arc::default());
+        body.push(ask.as_bytes()).unwrap();
+        assert_eq!(text(&output_of(body.finish().1)).as_deref(), Some(ask));
+        let other = r#"{"type":"question","message":"Which?","score":7}"#;
+        assert_eq!(read(ToolOutputParser::new(10_000, Arc::default()), &[other.as_bytes()]).1.as_deref(), Some(other));
     }
 }

@@ -18,8 +18,9 @@ use model::history::HistoryEntry;
 use model::item::Block;
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::ports::{BoxFuture, BoxStream, HookRequest, HookResponse, HookRunner, ToolRunner};
+use model::question::QuestionAnswer;
 use model::tool::{ResultPiece, ToolEvent, ToolOutput, ToolRequest};
-use model::{ThreadId, UserId};
+use model::{CallId, ThreadId, UserId};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -37,6 +38,10 @@ impl ToolRunner for OutputStoringTools {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let writer = OutputWriter::new(&self.attachments, &request.user, &request.thread);
         OutputStoringStream::new(self.tools.call_tool(request), writer).boxed()
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.tools.answer_question(call, question, answer);
     }
 }
 

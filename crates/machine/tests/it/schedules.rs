@@ -17,10 +17,11 @@ use model::content::ContentPart;
 use model::definition::OnCrash;
 use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor, ToolSearchPolicy};
 use model::error::ErrorInfo;
-use model::event::{ApprovalDecision, CancelMode, Event, StopReason};
+use model::event::{ApprovalDecision, CancelMode, Event, Question, StopReason};
 use model::item::CallKind;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
+use model::question::{InputRequired, OnDecline, ToolQuestion};
 use model::thread::history_entries;
 use model::tool::{PiecePlace, ProgressUpdate, ResultPiece, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;
@@ -293,7 +294,7 @@ impl RandomWorld {
 
     fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
-        match self.rng.below(if self.no_faults { 6 } else { 10 }) {
+        match self.rng.below(if self.no_faults { 6 } else { 13 }) {
             0 => ToolEvent::End(ToolOutput::from_error(ErrorInfo::external("broken", "It broke."))),
             1 => ToolEvent::End(ToolOutput::default()),
             2 => ToolEvent::End(weather_output()),
@@ -306,6 +307,14 @@ impl RandomWorld {
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
             8 if self.rng.chance(50) => self.result_piece(),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
+            9 => {
+                let questions = (0..self.rng.between(0, 3)).map(|n| random_question(&mut self.rng, n)).collect();
+                let on_decline = self.rng.choose(OnDecline::CallAgain, &[OnDecline::Reject]);
+                let state = self.rng.chance(50).then(|| "opaque".to_owned());
+                ToolEvent::InputRequired(InputRequired { questions, state, on_decline })
+            }
+            10 => ToolEvent::Question(random_question(&mut self.rng, 0)),
+            11 => ToolEvent::QuestionWithdrawn,
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
     }
@@ -392,6 +401,13 @@ impl RandomWorld {
     }
 }
 
+/// A question with a usable schema, or with none, or sometimes with one that nobody can answer.
+fn random_question(rng: &mut Rng, number: u32) -> ToolQuestion {
+    let kind = rng.choose(None, &[Some("object"), Some("object"), Some("string")]);
+    let schema = kind.map(|kind| json!({"type": kind}));
+    ToolQuestion { id: format!("q{number}"), question: Question { message: "Which one?".to_owned(), schema } }
+}
+
 /// Files in the input: perhaps one twice, or one that was read before.
 fn files(rng: &mut Rng) -> Vec<ContentPart> {
     let urls: Vec<&str> = (0..rng.between(1, 3)).map(|_| rng.choose("a", &["b", "c"])).collect();
@@ -453,7 +469,8 @@ const EVERYTHING: &str = "
     completed cancelled{immediate,user} cancelled{after_turn,user} failed{provider_error} failed{interrupted}
     failed{provider_refused} failed{invalid_tool_calls} retrying below/retrying{1,2,overloaded}
     below/retrying{1,2,provider_auth} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
-    incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} cancelling
+    incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} resumed{system}
+    cancelling question answered fco{failed,invalid_question}
     recovered input.added agent.updated search image.delta tool.progress state.snapshot state.delta custom
     fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}
     fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
@@ -474,7 +491,10 @@ fn word_without_ids(word: &str) -> String {
     let word = word.rsplit('/').next().unwrap_or(word);
     let (name, details) =
         word.split_once('{').map_or((word, ""), |(name, details)| (name, details.trim_end_matches('}')));
+    let is_question = details.split(',').next().is_some_and(|key| key.matches('_').count() == 2);
     match name.split_once('_') {
+        _ if name == "approval.requested" && is_question => "question".to_owned(),
+        _ if name == "approval.resolved" && is_question && details.contains("approve") => "answered".to_owned(),
         Some(("fco", _)) => format!("fco{{{details}}}"),
         Some(("fp", _)) => format!("fp{{{details}}}"),
         Some(("fc" | "msg" | "rs", _)) => "item".to_owned(),

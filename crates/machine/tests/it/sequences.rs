@@ -11,6 +11,8 @@ mod files;
 mod handoffs;
 mod hosted;
 mod limits;
+mod live_questions;
+mod questions;
 mod results;
 mod retries;
 mod streams;

@@ -2,7 +2,7 @@
 
 use crate::fixtures::{TestServers, error, find_tool, text, wait_gone, wait_until};
 use mcp::McpLimits;
-use model::definition::McpServer;
+use model::definition::{McpServer, McpTransport};
 use std::time::Duration;
 
 /// Calls a tool that breaks its connection, and expects an error with these words, and another server after it.
@@ -83,14 +83,6 @@ async fn a_server_that_ignores_sigterm_is_killed() {
     wait_gone(&servers.pids()).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_of_a_server_is_refused() {
-    let servers = TestServers::new();
-    let run = servers.run_with("friendly").await;
-    let answer: serde_json::Value = serde_json::from_str(text(&servers.call(&run, "ask", "{}").await)).unwrap();
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&1000.into(), &(-32601).into()));
-}
-
 async fn resolve_error(servers: &TestServers, server: McpServer) -> String {
     let error = servers.resolve(server).await.expect_err("it cannot start");
     assert_eq!(error.code, "mcp_unavailable");
@@ -116,7 +108,8 @@ async fn a_server_that_does_not_start_says_why_and_leaves_nothing() {
     }
     let servers = TestServers::new();
     let mut missing = servers.server("friendly");
-    missing.program.command.command[0] = "/no/such/program".to_owned();
+    let McpTransport::Command(command) = &mut missing.program.transport else { panic!("it is a program") };
+    command.command[0] = "/no/such/program".to_owned();
     let why = resolve_error(&servers, missing).await;
     assert!(why.starts_with("The MCP server `s` cannot be started: cannot start `program`"), "{why}");
 }

@@ -7,3 +7,4 @@ mod catalog;
 mod fixtures;
 mod hostile;
 mod pool;
+mod questions;

@@ -292,6 +292,7 @@ impl TurnProjector<'_> {
         let raw_item = RawItem::ApprovalResponse(McpApprovalResponseItem {
             approval_request_id: key.as_str(),
             approve,
+            arguments: None,
             id: key.as_str().replacen("apr_", "aprr_", 1),
             reason: result.error.as_ref().map(|error| error.message.as_str()).filter(|_| !approve),
             item_type: "mcp_approval_response",
@@ -309,8 +310,12 @@ impl TurnProjector<'_> {
     }
 
     fn push_run_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) {
-        let needs_approval = pending.iter().any(|pending| pending.kind == PendingKind::Approval);
-        let reason = if needs_approval { "approval" } else { "client_tool" };
+        let waits_for = |kind: PendingKind| pending.iter().any(|pending| pending.kind == kind);
+        let reason = match () {
+            () if waits_for(PendingKind::Approval) => "approval",
+            () if waits_for(PendingKind::Question) => "question",
+            () => "client_tool",
+        };
         let interruptions = pending.iter().filter_map(|pending| interruption(run, pending)).collect();
         self.frames.push_event("run_paused", RunPausedEvent { interruptions, reason });
     }
@@ -339,8 +344,9 @@ fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: Resu
 fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Interruption<'a>> {
     let task = run.task(&pending.task_id)?;
     let (_, call) = task.call(&pending.call_id)?;
-    let arguments = match (pending.kind, task.last_approval(&pending.call_id)) {
-        (PendingKind::Approval, Some((request, _))) => approval_arguments(request, call),
+    let request = task.last_approval(&pending.call_id).map(|(request, _)| request);
+    let arguments = match (pending.kind, request) {
+        (PendingKind::Approval, Some(request)) => approval_arguments(request, call),
         _ => call.arguments.clone().unwrap_or_default(),
     };
     Some(Interruption {
@@ -348,6 +354,7 @@ fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Int
         arguments,
         call_id: call.call_id.as_str(),
         key: pending.key.as_ref().map(|key| key.as_str()),
+        question: request.and_then(|request| request.question.as_ref()),
         server_label: call.server_label.as_deref(),
         task_id: task.id.as_str(),
         tool_name: &call.name,

@@ -5,6 +5,7 @@
 use crate::computer_calls::{ComputerCallItem, Screenshot};
 use crate::responses::{McpApprovalResponseItem, ResponsesEvent};
 use crate::tool_searches::ToolSearchOutputItem;
+use model::event::Question;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -99,6 +100,9 @@ pub(super) struct Interruption<'a> {
     pub(super) arguments: String,
     pub(super) call_id: &'a str,
     pub(super) key: Option<&'a str>,
+    /// What the tool asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) question: Option<&'a Question>,
     /// The MCP server that has the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) server_label: Option<&'a str>,

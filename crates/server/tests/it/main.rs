@@ -59,6 +59,7 @@ mod private_folder;
 mod provider_files;
 mod provider_tools;
 mod proxies;
+mod questions;
 mod queue;
 mod quotas;
 mod reasoning_resend;

@@ -1,7 +1,7 @@
 //! Calls in a response: those that the client answers, those that the server answers, those that need an approval.
 //!
 //! A call that may need an approval is shown late: when it starts, when it gets a result without having started, or as
-//! an approval request at every pause that waits for it.
+//! an approval request at every pause that waits for it. A question of its tool is such a request, too, and interrupts it.
 
 use super::super::wire::{ItemObject, ResponsesEvent, SentItem};
 use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item};
@@ -94,7 +94,9 @@ impl ResponseBuilder {
             let open = self.items.get(index).filter(|item| item.final_item.is_none());
             let fold = open.and_then(|item| item.root_index).and_then(|index| root_item(run, index));
             if let Some(Item::ToolCall(call)) = fold.map(|fold| &fold.item)
-                && pending.iter().all(|pending| pending.call_id != call.call_id)
+                && !pending
+                    .iter()
+                    .any(|pending| pending.call_id == call.call_id && pending.kind != PendingKind::Question)
             {
                 interrupted.push(call.call_id.clone());
             }
@@ -104,10 +106,10 @@ impl ResponseBuilder {
             let Some(task) = run.task(&pending.task_id) else { continue };
             let Some((_, call)) = task.call(&pending.call_id) else { continue };
             match (pending.kind, task.last_approval(&pending.call_id)) {
-                (PendingKind::Approval, Some((request, _))) => {
+                (PendingKind::Approval | PendingKind::Question, Some((request, _))) => {
                     self.add_complete_item(request.key.to_string(), &item::approval_request_item(request, call), out);
                 }
-                (PendingKind::Approval, None) => {}
+                (PendingKind::Approval | PendingKind::Question, None) => {}
                 (PendingKind::ClientTool, _) => self.add_client_call(task, call, out),
             }
         }
@@ -221,7 +223,9 @@ impl ResponseBuilder {
         let ran = fold.started.as_ref().map(|started| started.arguments.as_str());
         let arguments = ran.or(call.arguments.as_deref()).unwrap_or_default().to_owned();
         let mut item = OutputItem::new(call_id.item_id("mcp").to_string(), ItemStyle::Mcp, Some(root_index));
-        item.approval_id = root.last_approval(call_id).map(|(request, _)| request.key.to_string());
+        let approvals = root.approvals.iter().rev().map(|(request, _)| request);
+        let mut approvals = approvals.filter(|request| request.call_id == *call_id && request.question.is_none());
+        item.approval_id = approvals.next().map(|request| request.key.to_string());
         item.arguments = Some(String::new());
         let index = self.open_item(run, item, out);
         self.send_arguments(index, &arguments, out);

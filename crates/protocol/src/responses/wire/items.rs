@@ -3,6 +3,7 @@
 use crate::computer_calls::{ComputerCallItem, ComputerCallOutputItem};
 use crate::tool_searches::{ToolSearchCallItem, ToolSearchOutputItem};
 use model::content::{Annotation, FileRef, ImageUrl};
+use model::event::Question;
 use model::json::JsonObject;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -166,6 +167,9 @@ pub(crate) struct McpApprovalRequestItem<'a> {
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
     pub(crate) server_label: &'a str,
+    /// Beyond the original protocol: what the tool asks. `approve` with `arguments` answers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) question: Option<&'a Question>,
     #[serde(rename = "type")]
     pub(crate) item_type: &'static str,
 }
@@ -174,6 +178,9 @@ pub(crate) struct McpApprovalRequestItem<'a> {
 pub(crate) struct McpApprovalResponseItem<'a> {
     pub(crate) approval_request_id: &'a str,
     pub(crate) approve: bool,
+    /// Beyond the original protocol: the answer to a question, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) arguments: Option<String>,
     pub(crate) id: String,
     pub(crate) reason: Option<&'a str>,
     #[serde(rename = "type")]
