@@ -3,6 +3,7 @@
 use crate::blocks::socket::Socket;
 use crate::harness::{Reply, Server, parse_frames};
 use crate::responses::{create_response, output_text, parse_error};
+use crate::terminal::Terminal;
 use serde_json::{Value, json};
 
 const CONFIG: &str = r#"
@@ -276,7 +277,8 @@ async fn responses_answers_a_question_after_a_kill() {
             json!({"model": "helper", "previous_response_id": asked["id"], "input": [item]})
         };
         let refused = hw.post("/v1/responses", body("99Z")).await;
-        assert_eq!(parse_error(&refused).0, 422, "{}", refused.text);
+        let (status, code, _) = parse_error(&refused);
+        assert_eq!((status, code.as_str()), (400, "invalid_arguments"), "{}", refused.text);
         let answered = create_response(&hw, body("12B")).await;
         assert_eq!(output_text(&answered), "Booked.", "{answered}");
         let call = &answered["output"][0];
@@ -361,4 +363,30 @@ async fn requests_of_other_protocols_wait_for_the_answer_that_somebody_gives_els
         assert_eq!((reply.status, told.status), (200, 200), "{}", reply.text);
         assert!(reply.text.contains("Thank you."), "{}", reply.text);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_in_the_terminal_asks_and_sends_the_answer() {
+    let hw = server();
+    let mut terminal = Terminal::run(&hw.path("."), &["chat", "--url", &hw.url("")]);
+    terminal.wait_for("> ");
+    terminal.type_keys("plain\n");
+    terminal.wait_for("Who are you? ");
+    terminal.type_keys("Ann \"the\" first\n");
+    terminal.wait_for("Thank you.");
+    terminal.wait_for("> ");
+    terminal.type_keys("ask\n");
+    terminal.wait_for("write one of red, blue; an empty line declines");
+    terminal.wait_for("Which color? ");
+    terminal.type_keys("green\n");
+    terminal.wait_for("422");
+    terminal.wait_for("Which color? ");
+    terminal.type_keys("red\n");
+    terminal.wait_for("Thank you.");
+    terminal.wait_for("> ");
+    terminal.type_keys("\u{4}");
+    assert_eq!(terminal.wait_exit(), Some(0));
+    let decided = hw.get("/v1/approvals").await.json();
+    let answers: Vec<&Value> = decided["data"].as_array().unwrap().iter().map(|row| &row["decision"]["args"]).collect();
+    assert_eq!(answers, [&json!({"color": "red"}), &json!({"answer": "Ann \"the\" first"})]);
 }

@@ -114,10 +114,14 @@ async fn ask_approval(terminal: &mut Terminal, call: &str) -> QuestionAnswer {
 
 /// A question for one text is answered with that text, any other with JSON. An empty line declines it.
 async fn ask_answer(terminal: &mut Terminal, question: Question) -> QuestionAnswer {
-    let field = question.schema.as_ref().and_then(only_text_field);
-    if let Some(schema) = question.schema.as_ref().filter(|_| field.is_none()) {
-        note(&format!("answer with JSON that fits {}; an empty line declines", escape_control(&schema.to_string())));
-    }
+    let schema = question.schema.as_ref();
+    let field = schema.and_then(only_text_field);
+    let expected = match (&field, schema.and_then(only_text_choices)) {
+        (Some(_), None) => "write a text".to_owned(),
+        (Some(_), Some(choices)) => format!("write one of {choices}"),
+        (None, _) => format!("write JSON that fits {}", schema.map(ToString::to_string).unwrap_or_default()),
+    };
+    note(&format!("{}; an empty line declines", escape_control(&expected).replace('\n', " ")));
     let message = escape_control(&question.message).replace('\n', " ");
     let arguments = match (terminal.ask_question(&format!("{message} ")).await, field) {
         (TerminalInput::Line(line), _) if line.trim().is_empty() => {
@@ -140,6 +144,13 @@ fn only_text_field(schema: &Value) -> Option<String> {
     let properties = schema.get("properties")?.as_object()?;
     let (name, property) = properties.iter().next().filter(|_| properties.len() == 1)?;
     (property.get("type")? == "string").then(|| name.clone())
+}
+
+/// What the only property of a schema may be.
+fn only_text_choices(schema: &Value) -> Option<String> {
+    let property = schema.get("properties")?.as_object()?.values().next()?;
+    let choices = property.get("enum")?.as_array()?.iter().filter_map(Value::as_str);
+    Some(choices.collect::<Vec<_>>().join(", "))
 }
 
 async fn ask_arguments(terminal: &mut Terminal) -> QuestionAnswer {
