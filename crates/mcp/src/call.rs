@@ -2,8 +2,8 @@
 
 use crate::connection::ConnectionUse;
 use crate::content;
-use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
 use crate::http_transport::ArgumentHeaders;
+use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
 use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
 use crate::servers::{McpServers, ServerUser};
 use crate::tool_list::{ListedTool, ToolList, clean_text};

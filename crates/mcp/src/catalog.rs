@@ -37,13 +37,8 @@ async fn list_tools(
     label: &str,
     server: &McpServer,
 ) -> Result<Arc<ToolList>, ErrorInfo> {
-    let user = ServerUser {
-        label,
-        program: &server.program,
-        user: &request.user,
-        thread: &request.thread,
-        credential: None,
-    };
+    let user =
+        ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread, credential: None };
     let (_connection, list) = servers.connect_listed(&user, BACKOFF_PATIENCE).await?;
     servers.check_list_rate(label, &list)?;
     Ok(list)

@@ -187,7 +187,9 @@ impl ServerConnection {
             };
             let page = match response {
                 Ok(result) => read_page(result).ok_or_else(|| self.list_error("is not a list of tools"))?,
-                Err(ServiceError::McpError(_)) if let Some(failure) = failure.get() => return Err(failure.error.clone()),
+                Err(ServiceError::McpError(_)) if let Some(failure) = failure.get() => {
+                    return Err(failure.error.clone());
+                }
                 // A server without tools need not know the request.
                 Err(ServiceError::McpError(error)) if error.code == RpcErrorCode::METHOD_NOT_FOUND => break,
                 Err(ServiceError::McpError(error)) => return Err(self.list_error(&error.message)),

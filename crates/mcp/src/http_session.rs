@@ -22,7 +22,10 @@ pub(crate) enum EndpointCredential {
     None,
     /// It came with the request of the user.
     Token(BearerToken),
-    Source { source: Arc<dyn TokenSource>, user: TokenUser },
+    Source {
+        source: Arc<dyn TokenSource>,
+        user: TokenUser,
+    },
 }
 
 pub(crate) struct HttpSession {
@@ -63,9 +66,15 @@ pub(crate) struct SessionResponse {
 pub(crate) enum SessionError {
     Failed(RequestFailure),
     /// Another status, without an explanation.
-    Status { status: u16, failure: RequestFailure },
+    Status {
+        status: u16,
+        failure: RequestFailure,
+    },
     /// The server explains itself with an error of the protocol.
-    Rpc { status: u16, error: ErrorData },
+    Rpc {
+        status: u16,
+        error: ErrorData,
+    },
 }
 
 impl HttpSession {
@@ -172,8 +181,7 @@ impl HttpSession {
     }
 
     fn unreachable(&self, error: ErrorInfo) -> SessionError {
-        let fate =
-            if error.has_code(ErrorCode::Unreachable) { RequestFate::Refused } else { RequestFate::Unknown };
+        let fate = if error.has_code(ErrorCode::Unreachable) { RequestFate::Refused } else { RequestFate::Unknown };
         let message = format!("The MCP server `{}` does not answer: {}.", self.label, error.message);
         failure(ErrorCode::McpUnavailable, message, fate)
     }

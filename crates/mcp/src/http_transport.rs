@@ -204,10 +204,11 @@ async fn run_request(client: Arc<HttpClient>, pending: PendingPost) {
         Ok(response) => response,
         Err(failure) => match &pending.failure {
             Some(slot) => {
+                // First, because the end of the session is an answer to whoever waits.
+                slot.set(failure.clone());
                 if failure.fate == RequestFate::SessionEnded {
-                    client.session.link.end_session(failure.error.clone());
+                    client.session.link.end_session(failure.error);
                 }
-                slot.set(failure);
                 ServerJsonRpcMessage::error(ErrorData::internal_error("no response", None), Some(pending.id))
             }
             // The handshake: without it, there is no connection.
@@ -332,8 +333,7 @@ impl HttpClient {
     /// A stream of events that the server sends on its own, or from where another one broke off.
     pub(crate) async fn open_events(&self, last_event_id: Option<&str>) -> Result<SessionResponse, RequestFailure> {
         let headers = last_event_id.map(|id| ("last-event-id".to_owned(), id.to_owned())).into_iter().collect();
-        let request =
-            SessionRequest { method: EndpointMethod::Get, body: Default::default(), version: None, headers };
+        let request = SessionRequest { method: EndpointMethod::Get, body: Default::default(), version: None, headers };
         let label = &self.session.label;
         let answered = self.session.send(&request).await.map_err(|error| error.into_failure(label))?;
         match media_type(&answered.response) == "text/event-stream" {

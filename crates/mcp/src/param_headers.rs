@@ -50,7 +50,9 @@ pub(crate) fn check_annotations(schema: &Value) -> Result<(), String> {
     });
     match problem {
         Some(problem) => Err(problem),
-        None if count_annotations(schema) > marked => Err(format!("an {ANNOTATION} marks something else than a property")),
+        None if count_annotations(schema) > marked => {
+            Err(format!("an {ANNOTATION} marks something else than a property"))
+        }
         None => Ok(()),
     }
 }
@@ -138,11 +140,8 @@ mod tests {
         let arguments = json!({"region": " Zürich", "place": {"zip": 8001}, "dry": true, "free": "x"});
         let mut headers = argument_headers(&schema, &arguments);
         headers.sort();
-        let wanted = [
-            ("Mcp-Param-Dry", "true"),
-            ("Mcp-Param-Region", "=?base64?IFrDvHJpY2g=?="),
-            ("Mcp-Param-Zip", "8001"),
-        ];
+        let wanted =
+            [("Mcp-Param-Dry", "true"), ("Mcp-Param-Region", "=?base64?IFrDvHJpY2g=?="), ("Mcp-Param-Zip", "8001")];
         assert_eq!(headers, wanted.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 

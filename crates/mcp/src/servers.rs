@@ -122,9 +122,14 @@ impl McpServers {
                     None => drop(state.changed().await),
                 },
                 SlotState::Starting { .. } => {
-                    // If this start fails, that is the answer.
                     may_wait = false;
                     drop(state.changed().await);
+                    // If this start failed, that is the answer. One that has ended since without a failure is started again.
+                    if let SlotState::Failed(failed) = &*state.borrow()
+                        && failed.failures > 0
+                    {
+                        return Err(failed.error.clone());
+                    }
                 }
                 SlotState::Failed(failed) if may_wait && failed.retry_at <= Instant::now() + patience => {
                     sleep_until(failed.retry_at).await;

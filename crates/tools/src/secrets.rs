@@ -67,9 +67,8 @@ impl CallSecrets {
 
     /// The same for a text that may be JSON, where a value is written with escapes.
     pub(crate) fn redact_json(&self, text: &str) -> String {
-        self.longest_first().fold(text.to_owned(), |text, secret| {
-            replace_json(text, &secret.value, &secret.replacement())
-        })
+        self.longest_first()
+            .fold(text.to_owned(), |text, secret| replace_json(text, &secret.value, &secret.replacement()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

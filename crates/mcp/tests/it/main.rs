@@ -6,4 +6,7 @@ mod calls;
 mod catalog;
 mod fixtures;
 mod hostile;
+mod http;
+mod http_hostile;
+mod http_server;
 mod pool;
