@@ -27,6 +27,7 @@ mod link;
 mod message;
 mod message_rate;
 mod param_headers;
+mod run_credentials;
 mod runner;
 mod servers;
 mod start;

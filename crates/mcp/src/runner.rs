@@ -1,11 +1,14 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
 use crate::limits::McpLimits;
+use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
 use crate::token_source::TokenSource;
 use crate::{call, catalog};
+use model::TaskId;
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
+use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
 use model::tool::{ToolEvent, ToolRequest};
 use std::fmt;
@@ -17,6 +20,7 @@ use tools::Toolbox;
 pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
+    credentials: RunCredentials,
     clock: Arc<dyn Clock>,
     limits: McpLimits,
 }
@@ -26,7 +30,7 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
-        Self { toolbox, servers, clock, limits }
+        Self { toolbox, servers, credentials: RunCredentials::default(), clock, limits }
     }
 
     /// Gets the tokens of users who have authorized this server from here.
@@ -48,7 +52,8 @@ impl ToolRunner for McpTools {
         match request.executor.as_ref() {
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock))
+                let credentials = self.credentials.clone();
+                call::call_tool(self.servers.clone(), credentials, tool, request, Arc::clone(&self.clock))
             }
             _ => self.toolbox.call_tool(request),
         }
@@ -57,7 +62,15 @@ impl ToolRunner for McpTools {
 
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
-        let servers = self.servers.clone();
-        Box::pin(async move { catalog::resolve(servers, request).await })
+        let (servers, credentials) = (self.servers.clone(), self.credentials.clone());
+        Box::pin(async move { catalog::resolve(servers, credentials, request).await })
+    }
+
+    fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {
+        self.credentials.keep(run, credentials);
+    }
+
+    fn forget_credentials(&self, run: &TaskId) {
+        self.credentials.forget(run);
     }
 }

@@ -7,6 +7,8 @@ mod catalog;
 mod fixtures;
 mod hostile;
 mod http;
+mod http_credentials;
 mod http_hostile;
 mod http_server;
+mod http_tokens;
 mod pool;
