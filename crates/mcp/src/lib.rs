@@ -17,6 +17,7 @@ mod call;
 mod catalog;
 mod connection;
 mod content;
+mod elicitation;
 mod http_body;
 mod http_listener;
 mod http_session;

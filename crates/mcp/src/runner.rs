@@ -1,16 +1,18 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
+use crate::elicitation::AnswerDesk;
 use crate::limits::McpLimits;
 use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
 use crate::token_source::TokenSource;
 use crate::{call, catalog};
-use model::TaskId;
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
 use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
+use model::question::QuestionAnswer;
 use model::tool::{ToolEvent, ToolRequest};
+use model::{CallId, TaskId};
 use std::fmt;
 use std::sync::Arc;
 use tools::Toolbox;
@@ -23,6 +25,7 @@ pub struct McpTools {
     credentials: RunCredentials,
     clock: Arc<dyn Clock>,
     limits: McpLimits,
+    desk: AnswerDesk,
 }
 
 impl McpTools {
@@ -30,7 +33,8 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
-        Self { toolbox, servers, credentials: RunCredentials::default(), clock, limits }
+        let (credentials, desk) = (RunCredentials::default(), AnswerDesk::default());
+        Self { toolbox, servers, credentials, clock, limits, desk }
     }
 
     /// Gets the tokens of users who have authorized this server from here.
@@ -52,11 +56,15 @@ impl ToolRunner for McpTools {
         match request.executor.as_ref() {
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                let credentials = self.credentials.clone();
-                call::call_tool(self.servers.clone(), credentials, tool, request, Arc::clone(&self.clock))
+                let (servers, credentials) = (self.servers.clone(), self.credentials.clone());
+                call::call_tool(servers, credentials, tool, request, Arc::clone(&self.clock), self.desk.clone())
             }
             _ => self.toolbox.call_tool(request),
         }
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.desk.answer(call, question, answer);
     }
 }
 

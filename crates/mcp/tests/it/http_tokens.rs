@@ -57,7 +57,8 @@ async fn a_refused_token_is_replaced_once_and_never_in_a_loop() {
     let run = test.servers.resolve(server).await.unwrap();
     let output = test.servers.call(&run, "unauthorized", "{}").await;
     assert_eq!(error(&output).0, "mcp_unauthorized");
-    let sent: Vec<_> = test.host.requests("tools/call").iter().map(|call| call["headers"]["authorization"].clone()).collect();
+    let sent: Vec<_> =
+        test.host.requests("tools/call").iter().map(|call| call["headers"]["authorization"].clone()).collect();
     assert_eq!(sent, ["Bearer token-of-alice", "Bearer fresh-token"]);
     let refusals = tokens.refusals.lock().unwrap();
     let [refusal] = &refusals[..] else { panic!("{refusals:?}") };

@@ -12,3 +12,4 @@ mod http_hostile;
 mod http_server;
 mod http_tokens;
 mod pool;
+mod questions;
