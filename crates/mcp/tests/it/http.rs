@@ -160,12 +160,14 @@ async fn a_question_is_asked_by_the_call_in_whose_response_it_came() {
     let (test, run) = HttpTest::run("sessions").await;
     let calls = ["call_R1", "call_R2"].map(|id| ToolRequest { call_id: id.into(), ..call_request(&run, "ask", "{}") });
     let mut streams = calls.map(|call| (call.call_id.clone(), test.servers.tools.call_tool(call)));
-    for (call, events) in &mut streams {
+    let mut questions = Vec::new();
+    for (_, events) in &mut streams {
         let Some(ToolEvent::Question(asked)) = events.next().await else { panic!("no question") };
-        let answer = QuestionAnswer::Accepted(json!({"name": call.as_str()}).into());
-        test.servers.tools.answer_question(call, &asked.id, answer);
+        questions.push(asked.id);
     }
-    for (call, events) in &mut streams {
+    for ((call, events), question) in streams.iter_mut().zip(questions) {
+        let answer = QuestionAnswer::Accepted(json!({"name": call.as_str()}).into());
+        test.servers.tools.answer_question(call, &question, answer);
         let Some(ToolEvent::End(output)) = events.next().await else { panic!("no end") };
         assert_eq!(text(&output), format!(r#"{{"action": "accept", "content": {{"name": "{call}"}}}}"#));
     }
