@@ -4,6 +4,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { startServer } from '../../lib/server.mjs';
 
 const url = process.argv.at(-1);
@@ -11,6 +12,8 @@ const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? 'initialize';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 /** Answers to questions of one scenario. */
 const ROUNDS_MAX = 10;
+const AUTHORIZATIONS_MAX = 3;
+const ENDS = ['completed', 'failed', 'cancelled'];
 const SAMPLES = { string: 'text', boolean: true, integer: 1, number: 1, array: [] };
 
 const CALLS = {
@@ -25,13 +28,18 @@ const CALLS = {
 // The suite wants a `null` where the schema of its tool allows none. Headwater does not call a tool with arguments that its schema
 // refuses, and a model leaves such an argument out.
 const withoutNulls = (args) => Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null));
-const calls = context.toolCalls?.map((call) => [call.name, withoutNulls(call.arguments)]) ?? CALLS[scenario] ?? [];
+const calls = context.toolCalls?.map((call) => [call.name, withoutNulls(call.arguments)]) ?? CALLS[scenario] ?? (scenario.startsWith('auth/') ? [['test-tool', {}]] : []);
 const folder = await mkdtemp(join(tmpdir(), 'headwater-conformance-'));
 await writeFile(join(folder, 'headwater.toml'), config());
 await writeFile(join(folder, 'scenarios.toml'), script(calls));
-const server = await startServer({ config: join(folder, 'headwater.toml') });
+const env = { CLIENT_SECRET: context.client_secret ?? 'unused-secret' };
+const server = await startServer({ config: join(folder, 'headwater.toml'), env });
 try {
   let task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
+  for (let round = 0; isUnauthorized(task) && round < AUTHORIZATIONS_MAX; round += 1) {
+    await authorize();
+    task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
+  }
   for (let round = 0; task.status === 'paused' && round < ROUNDS_MAX; round += 1) task = await answer(task);
   console.log(JSON.stringify(task));
 } finally {
@@ -47,10 +55,32 @@ function config() {
     [mcp.suite]
     url = ${JSON.stringify(url)}
     approval = "never"
+    ${scenario.startsWith('auth/') ? `auth = ${auth()}` : ''}
     [providers.script]
     kind = "scripted"
     file = "scenarios.toml"
   `;
+}
+
+/** What the scenario has registered, if anything. */
+function auth() {
+  const cimd = 'https://conformance-test.local/client-metadata.json';
+  const id = scenario === 'auth/basic-cimd' ? cimd : context.client_id;
+  const kind = scenario.includes('client-credentials') ? 'client_credentials' : 'oauth';
+  const secret = context.client_secret ? ', client_secret = "env:CLIENT_SECRET"' : '';
+  return `{ kind = "${kind}"${id ? `, client_id = ${JSON.stringify(id)}${secret}` : ''} }`;
+}
+
+function isUnauthorized({ output }) {
+  const result = output.find(({ type }) => type === 'tool_result');
+  return scenario.startsWith('auth/') && (!result || result.error?.code === 'mcp_unauthorized');
+}
+
+/** Does what a person does in a browser. */
+async function authorize() {
+  const { authorization_url } = await server.post('/v1/mcp/suite/authorize', {});
+  const { headers } = await fetch(authorization_url, { redirect: 'manual' });
+  await fetch(headers.get('location')).then((page) => page.text());
 }
 
 /** One turn for each call, and a last one. */
@@ -69,7 +99,12 @@ async function answer(task) {
     const args = Object.fromEntries(fields.map(([name, field]) => [name, field.default ?? SAMPLES[field.type]]));
     await server.post(`/v1/tasks/${task.task_id}/approvals/${key}`, { decision: 'approve', arguments: args });
   }
-  const response = await fetch(`${server.url}/v1/tasks/${task.task_id}/events?until=pause`);
-  await response.text();
-  return server.get(`/v1/tasks/${task.task_id}`);
+  const answered = new Set(task.pending.map(({ key }) => key));
+  const isOpen = ({ status, pending }) => !ENDS.includes(status) && !(status === 'paused' && pending.some(({ key }) => !answered.has(key)));
+  let next = task;
+  while (isOpen(next)) {
+    await setTimeout(50);
+    next = await server.get(`/v1/tasks/${task.task_id}`);
+  }
+  return next;
 }
