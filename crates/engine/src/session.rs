@@ -278,7 +278,7 @@ impl<'a> ThreadSession<'a> {
         let is_small = matches!(
             input,
             MachineInput::Model { event: ModelEvent::Delta(_), .. }
-                | MachineInput::Tool { event: ToolEvent::Progress(_), .. }
+                | MachineInput::Tool { event: ToolEvent::Progress(_) | ToolEvent::Piece { .. }, .. }
         );
         if !is_small {
             self.refresh_daily_spend().await;

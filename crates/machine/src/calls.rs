@@ -3,7 +3,7 @@
 //! Both are read from the fold alone, so it does not matter what happened last, nor whether it happened in this process.
 
 use crate::state::RunState;
-use crate::{arguments, task_tree, tool_lookup};
+use crate::{arguments, task_tree, tool_lookup, tool_search};
 use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
@@ -31,8 +31,13 @@ pub(crate) enum CallState<'a> {
 }
 
 pub(crate) fn call_state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCall) -> CallState<'a> {
-    if let Some((_, result)) = task.result(&call.call_id) {
-        return if result.done { CallState::Finished } else { CallState::SubAgentRunning };
+    match task.result(&call.call_id) {
+        Some((_, result)) if result.done => return CallState::Finished,
+        // Only a tool has a deadline: its result is open because it streams, and says nothing about the call.
+        Some(_) if fold.started.as_ref().is_some_and(|started| started.deadline.is_none()) => {
+            return CallState::SubAgentRunning;
+        }
+        Some(_) | None => {}
     }
     match task.last_approval(&call.call_id) {
         Some((request, None)) if request.question.is_some() => CallState::AwaitingAnswer(request),
@@ -326,6 +331,10 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
             }
         }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
+        ToolExecutor::ToolSearch => {
+            let output = tool_search::search_tools(run, task, &arguments);
+            CallAction::SetResult(ResultStatus::Completed, Box::new(output))
+        }
         ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) | ToolExecutor::Mcp(_) => {
             CallAction::StartTool(Box::new(tool), arguments)
         }

@@ -52,7 +52,11 @@ pub(crate) fn on_live_question(writer: &mut RunWriter<'_>, call: &CallId, asked:
 /// Handles an event of a tool whose question is open. What the tool reports meanwhile is not shown.
 pub(crate) fn on_event_while_asking(writer: &mut RunWriter<'_>, call: &CallId, event: ToolEvent) {
     match event {
-        ToolEvent::Progress(_) | ToolEvent::State(_) | ToolEvent::Custom { .. } | ToolEvent::Question(_) => {}
+        ToolEvent::Progress(_)
+        | ToolEvent::State(_)
+        | ToolEvent::Custom { .. }
+        | ToolEvent::Piece { .. }
+        | ToolEvent::Question(_) => {}
         ToolEvent::QuestionWithdrawn => withdraw_live_question(writer, call),
         ToolEvent::InputRequired(input) => {
             withdraw_live_question(writer, call);

@@ -1,14 +1,15 @@
 //! The process died; this one has folded the log and continues.
 //!
 //! Newest task first: an open step is closed as lost and started again. A tool that was running is started again when it is
-//! idempotent; otherwise its outcome is unknown, and its `on_crash` rule decides. Files are read again. Nothing happens to
-//! a paused run, unless a tool that ran waited for an answer: its question is withdrawn.
+//! idempotent; otherwise its outcome is unknown, and its `on_crash` rule decides. What it has shown of its result stays. Files
+//! are read again. Nothing happens to a paused run, unless a tool that ran waited for an answer: its question is withdrawn.
 
 use crate::calls::{self, CallState};
 use crate::output::RunWriter;
 use crate::task_tree::open_tasks;
 use crate::{
-    close_items, file_processing, pending, questions, step, task_end, tool_execution, tool_lookup, tool_result,
+    close_items, file_processing, open_results, pending, questions, step, task_end, tool_execution, tool_lookup,
+    tool_result,
 };
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
@@ -93,6 +94,7 @@ fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {
 }
 
 fn recover_call(writer: &mut RunWriter<'_>, call: &CallId) {
+    open_results::close_open_block(writer, call);
     let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((fold, item)) = task.call(call) else { return };
     let Some(started) = fold.started.clone() else { return };

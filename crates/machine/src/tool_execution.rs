@@ -4,7 +4,8 @@ use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
 use crate::output::{RunWriter, json_size};
 use crate::state::RunState;
-use crate::{questions, tool_result};
+use crate::tool_stream::ResultRoom;
+use crate::{open_results, questions, tool_result, tool_stream};
 use model::definition::{DeclaredParameters, Tool};
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::limits::{RECORD_BYTES_MAX, STATE_BYTES_MAX};
@@ -106,10 +107,19 @@ pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: To
             writer.emit_if_fits(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         }
         ToolEvent::State(change) => apply_state_change(writer, task_id, call, change),
+        ToolEvent::Piece { piece, place } => {
+            if tool_stream::write_piece(writer, call, piece, place) == ResultRoom::Exceeded {
+                writer.out.push_effect(Effect::Abort(id.clone()));
+                tool_result::finish_oversized_call(writer, call);
+            }
+        }
         ToolEvent::Custom { name, value } => writer.emit_if_fits(Event::Custom(CustomEvent { task_id, name, value })),
         ToolEvent::Question(asked) => questions::on_live_question(writer, call, asked),
         ToolEvent::QuestionWithdrawn => {}
-        ToolEvent::InputRequired(input) => questions::on_input_required(writer, call, input),
+        ToolEvent::InputRequired(input) => {
+            open_results::close_open_block(writer, call);
+            questions::on_input_required(writer, call, input);
+        }
         ToolEvent::End(output) => tool_result::finish_call(writer, call, output),
     }
 }

@@ -231,12 +231,14 @@ pub struct RecordHeader {
     pub checksum: u32,
 }
 
-/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` or a
-/// pause for a question for an unknown event, and would park the thread; a question it would take for an approval.
+/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` or
+/// `tool_search`, or a pause for a question, for an unknown event, and would park the thread; a question it would take for an
+/// approval.
 fn record_format(event: &Event) -> u16 {
     let is_new = match event {
         Event::ItemAdded(e) | Event::ItemDone(e) => {
-            matches!(&e.item, Item::ToolCall(call) if call.kind == Some(CallKind::Hosted))
+            let is_new = |kind| matches!(kind, Some(CallKind::Hosted | CallKind::ToolSearch));
+            matches!(&e.item, Item::ToolCall(call) if is_new(call.kind))
         }
         Event::ApprovalRequested(e) => e.question.is_some(),
         Event::Paused(e) => e.pending.iter().any(|pending| pending.kind == PendingKind::Question),

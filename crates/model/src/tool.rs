@@ -44,6 +44,11 @@ pub enum ToolEvent {
         name: String,
         value: Value,
     },
+    /// A piece of the result, which people see at once.
+    Piece {
+        piece: ResultPiece,
+        place: PiecePlace,
+    },
     /// The call waits until people have answered. At most one question of a call is open.
     Question(ToolQuestion),
     /// The open question needs no answer any more.
@@ -51,6 +56,35 @@ pub enum ToolEvent {
     /// The call has ended with questions: the tool is called again with the answers.
     InputRequired(InputRequired),
     End(ToolOutput),
+}
+
+/// What a tool has produced of its result so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResultPiece {
+    Text(String),
+    /// An image. A partial one is a preview, which the next image of the block replaces.
+    Image {
+        url: String,
+        partial: Option<u32>,
+    },
+}
+
+/// Which block of the result a piece belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PiecePlace {
+    /// The block of the piece before it, if that has the same kind and is not complete.
+    #[default]
+    OpenBlock,
+    NewBlock,
+}
+
+impl ResultPiece {
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Image { url, .. } => url.len(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +103,8 @@ pub enum StateChange {
     Delta(Vec<Value>),
 }
 
-/// The output of a tool: `message_content` for the model, `block_list` for people.
+/// The output of a tool: `message_content` for the model, `block_list` for people. After pieces, these are the first blocks, and
+/// what the model reads if there is no `message_content`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolOutput {

@@ -11,6 +11,7 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,8 @@ type StartFuture<S> = Pin<Box<dyn Future<Output = Result<ToolResponse<S>, ErrorI
 enum StreamState<S> {
     Starting(CallDeadline, StartFuture<S>),
     Reading(Box<ToolResponse<S>>, ActiveDeadline),
+    /// The events that are left, then the last one.
+    Ending(VecDeque<ToolEvent>, Box<ToolEvent>),
     Finished,
 }
 
@@ -65,6 +68,10 @@ async fn next_event<S: ByteSource>(mut state: StreamState<S>) -> Option<(ToolEve
             StreamState::Reading(mut response, deadline) => match response.parser.next_event() {
                 Some(event) => return Some((event, StreamState::Reading(response, deadline))),
                 None => read_next_chunk(response, deadline).await,
+            },
+            StreamState::Ending(mut events, last) => match events.pop_front() {
+                Some(event) => return Some((event, StreamState::Ending(events, last))),
+                None => StreamStep::End(*last),
             },
             StreamState::Finished => return None,
         };
@@ -101,7 +108,10 @@ async fn read_next_chunk<S: ByteSource>(mut response: Box<ToolResponse<S>>, dead
             Ok(()) => StreamStep::Continue(StreamState::Reading(response, deadline)),
             Err(error) => StreamStep::End(ToolEvent::End(failed_output(error))),
         },
-        Ok(Ok(None)) => StreamStep::End(response.parser.finish()),
+        Ok(Ok(None)) => {
+            let (events, last) = response.parser.finish();
+            StreamStep::Continue(StreamState::Ending(events, Box::new(last)))
+        }
         Ok(Err(error)) => StreamStep::End(ToolEvent::End(failed_output(error))),
         Err(_) => StreamStep::End(ToolEvent::End(timeout_output(&deadline))),
     }

@@ -26,6 +26,7 @@ mod http;
 mod new_builtin;
 mod output;
 mod output_parser;
+mod pieces;
 mod process;
 mod process_mark;
 mod question_line;

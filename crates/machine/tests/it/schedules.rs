@@ -15,15 +15,15 @@ use machine::{EffectId, MachineInput, TimerId};
 use model::command::{AnswerCommand, StartCommand};
 use model::content::ContentPart;
 use model::definition::OnCrash;
-use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
+use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor, ToolSearchPolicy};
 use model::error::ErrorInfo;
-use model::event::{ApprovalDecision, CancelMode, Question, StopReason};
+use model::event::{ApprovalDecision, CancelMode, Event, Question, StopReason};
 use model::item::CallKind;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
 use model::question::{InputRequired, OnDecline, ToolQuestion};
 use model::thread::history_entries;
-use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use model::tool::{PiecePlace, ProgressUpdate, ResultPiece, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;
 use model::{ApprovalKey, CallId, TaskId};
 use model_testing::{Rng, invariants, test_seeds};
@@ -46,7 +46,7 @@ fn definitions(rng: &mut Rng) -> Definitions {
         needs_approval(tool("gated")),
         with_kind(tool("pick"), ToolExecutor::Client),
         needs_approval(with_kind(tool("gated_pick"), ToolExecutor::Client)),
-        idempotent(tool("again")),
+        Tool { group: Some("retries".to_owned()), ..idempotent(tool("again")) },
         Tool { on_crash: OnCrash::Ask, approval_on_timeout: ApprovalOnTimeout::Approve, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
         agent_tool("ask", "other"),
@@ -56,6 +56,7 @@ fn definitions(rng: &mut Rng) -> Definitions {
     let mut definitions = build_definitions([demo, other, third], tools);
     for agent in definitions.agents.values_mut() {
         agent.models.push("scripted/spare".to_owned());
+        agent.tool_search = ToolSearchPolicy::On;
     }
     definitions.limits.steps_max = 8;
     definitions.limits.depth_max = 2;
@@ -270,7 +271,7 @@ impl RandomWorld {
             }
             3 if self.rng.chance(20) => ModelOutput::Computer(r#"{"actions":[]}"#.to_owned()),
             _ => {
-                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, "{}", "{}"];
+                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, r#"{"query":"again"}"#, "{}"];
                 let bad = [r#"{"n":"x"}"#, "{", "[]"];
                 let name = self.rng.pick(names).cloned().unwrap_or_default();
                 let arguments =
@@ -304,6 +305,7 @@ impl RandomWorld {
             4 | 5 => ToolEvent::End(tool_text("ok")),
             6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
+            8 if self.rng.chance(50) => self.result_piece(),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
             9 => {
                 let questions = (0..self.rng.between(0, 3)).map(|n| random_question(&mut self.rng, n)).collect();
@@ -315,6 +317,17 @@ impl RandomWorld {
             11 => ToolEvent::QuestionWithdrawn,
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
+    }
+
+    /// A piece of a result, in the open block or in a new one.
+    fn result_piece(&mut self) -> ToolEvent {
+        let url = || "data:image/png;base64,iV".to_owned();
+        let piece = match self.rng.below(4) {
+            0 => ResultPiece::Image { url: url(), partial: Some(1) },
+            1 => ResultPiece::Image { url: url(), partial: None },
+            _ => ResultPiece::Text(self.rng.choose("a piece", &["", "</referencable-item>"]).to_owned()),
+        };
+        ToolEvent::Piece { piece, place: self.rng.choose(PiecePlace::OpenBlock, &[PiecePlace::NewBlock]) }
     }
 
     /// Answers some of the pending requests in one input; some answers are invalid.
@@ -436,6 +449,11 @@ fn every_random_schedule_ends_with_a_valid_log() {
                     .iter()
                     .flat_map(|word| [word_without_ids(word), with_scope(word)]),
             );
+            // Only pieces of results have them here.
+            let previews = world.sim.drafts.iter().filter(|draft| matches!(draft.event, Event::ImageDelta(_)));
+            seen.extend(previews.map(|_| "image.delta".to_owned()));
+            let calls = world.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
+            seen.extend(calls.filter(|(_, call)| call.kind == Some(CallKind::ToolSearch)).map(|_| "search".to_owned()));
             count += 1;
             inputs += world.sim.input_count();
         }
@@ -453,7 +471,7 @@ const EVERYTHING: &str = "
     below/retrying{1,2,provider_auth} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
     incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} resumed{system}
     cancelling question answered fco{failed,invalid_question}
-    recovered input.added agent.updated tool.progress state.snapshot state.delta custom
+    recovered input.added agent.updated search image.delta tool.progress state.snapshot state.delta custom
     fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}
     fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
     fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}

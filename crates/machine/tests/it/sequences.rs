@@ -15,6 +15,8 @@ mod live_questions;
 mod questions;
 mod results;
 mod retries;
+mod streams;
+mod tool_search;
 mod turns;
 
 use crate::fixtures::{demo_definitions, model_call, model_text, tool, tool_text, weather_output};

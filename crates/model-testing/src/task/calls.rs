@@ -1,10 +1,10 @@
 //! A task's calls: start, approval, result.
 
 use super::{EndedChild, GenPhase, GenTask, RunContext};
-use crate::item_writer::ItemWriter;
+use crate::item_writer::{ItemStep, ItemWriter};
 use crate::text::random_text;
 use crate::turn_plan;
-use model::content::ContentPart;
+use model::content::{ContentPart, TextBlock};
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
@@ -52,6 +52,8 @@ pub(crate) enum GenCallState {
     Rejected(ErrorInfo),
     AwaitingClient,
     Running,
+    /// The tool runs and has shown pieces of its result, which is open.
+    Streaming(Box<ItemWriter>),
     /// A sub-agent works on it; its result is open.
     AwaitingChild(Box<ItemWriter>),
     /// Waits for the other calls.
@@ -81,7 +83,7 @@ impl GenCall {
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.state, GenCallState::Running)
+        matches!(self.state, GenCallState::Running | GenCallState::Streaming(_))
     }
 }
 
@@ -99,6 +101,7 @@ impl GenTask {
                 CallKind::Client => call.state = GenCallState::AwaitingClient,
                 CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
                 CallKind::Hosted => self.request_approval(ctx, index),
+                CallKind::ToolSearch => self.finish_search(ctx, index),
             }
         }
     }
@@ -192,12 +195,7 @@ impl GenTask {
         }
     }
 
-    fn open_result(
-        &mut self,
-        ctx: &mut RunContext<'_>,
-        call: &CallId,
-        pieces: VecDeque<crate::item_writer::ItemStep>,
-    ) -> ItemWriter {
+    fn open_result(&mut self, ctx: &mut RunContext<'_>, call: &CallId, pieces: VecDeque<ItemStep>) -> ItemWriter {
         let item = Item::ToolResult(ToolResult {
             id: call.item_id("fco"),
             call_id: call.clone(),
@@ -214,6 +212,26 @@ impl GenTask {
         ItemWriter::add(ctx, &self.id, index, item, pieces, None)
     }
 
+    /// A search is answered at once, and nothing of it can be cited.
+    fn finish_search(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        call.state = GenCallState::Answered;
+        let id = call.id.clone();
+        let found = TextBlock::new(random_text(&mut ctx.rng, 0, 4));
+        let mut open = self.open_result(ctx, &id, VecDeque::from([ItemStep::TextWhole(found)]));
+        while open.emit_next(ctx, &self.id, None) {}
+        if let Item::ToolResult(result) = &mut open.item {
+            let tool = json!({"name": "get_weather", "description": "", "parameters": {"type": "object"}});
+            let grouped = json!({"name": "read", "namespace": "files", "description": "Reads."});
+            result.status = Some(ResultStatus::Completed);
+            let tools = [json!([]), json!([tool.clone()]), json!([grouped, tool])];
+            result.artifact = ctx.rng.pick(&tools).map(|tools| json!({ "tools": tools }));
+        }
+        let content = Some(vec![ContentPart::text(r#"{"tools":[]}"#)]);
+        open.emit_done(ctx, &self.id, Some(PrivatePayload { content, ..PrivatePayload::default() }));
+        self.update_phase();
+    }
+
     /// Writes the result of a call.
     fn finish_call(&mut self, ctx: &mut RunContext<'_>, index: usize, status: ResultStatus, error: Option<ErrorInfo>) {
         let Some(call) = self.calls.get_mut(index) else { return };
@@ -222,6 +240,12 @@ impl GenTask {
             if status == ResultStatus::Completed { turn_plan::tool_result_steps(ctx) } else { VecDeque::new() };
         let mut open = match std::mem::replace(&mut call.state, GenCallState::Answered) {
             GenCallState::AwaitingChild(open) => *open,
+            GenCallState::Streaming(mut open) => {
+                if status != ResultStatus::Completed {
+                    open.close_part(ctx, &self.id);
+                }
+                *open
+            }
             _ => self.open_result(ctx, &id, blocks),
         };
         while open.emit_next(ctx, &self.id, None) {}
@@ -306,6 +330,10 @@ impl GenTask {
         }
         let running: Vec<usize> = self.call_indexes(GenCall::is_running);
         let Some(index) = ctx.rng.pick(&running).copied() else { return };
+        if ctx.options.streamed_results && self.stream_result(ctx, index) {
+            return;
+        }
+        let is_streaming = self.calls.get(index).is_some_and(|call| matches!(call.state, GenCallState::Streaming(_)));
         let chance = ctx.rng.between(1, 100);
         if chance <= 15 {
             let Some(call) = self.calls.get(index) else { return };
@@ -316,7 +344,7 @@ impl GenTask {
             ctx.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         } else if chance <= 30 {
             ctx.emit_side_event(&self.id);
-        } else if chance <= 36 {
+        } else if chance <= 36 && !is_streaming {
             self.ask_question(ctx, index);
         } else if chance <= 44 {
             let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut ctx.rng, 0, 5));
@@ -324,6 +352,23 @@ impl GenTask {
         } else {
             self.finish_call(ctx, index, ResultStatus::Completed, None);
         }
+    }
+
+    /// Shows a piece of a result. Returns false if the call has none.
+    fn stream_result(&mut self, ctx: &mut RunContext<'_>, index: usize) -> bool {
+        let Some(call) = self.calls.get_mut(index) else { return false };
+        if let GenCallState::Streaming(open) = &mut call.state {
+            return ctx.rng.chance(80) && open.emit_next(ctx, &self.id, None);
+        }
+        if !ctx.rng.chance(20) {
+            return false;
+        }
+        let (id, steps) = (call.id.clone(), turn_plan::tool_result_steps(ctx));
+        let open = self.open_result(ctx, &id, steps);
+        if let Some(call) = self.calls.get_mut(index) {
+            call.state = GenCallState::Streaming(Box::new(open));
+        }
+        true
     }
 
     fn run_handoffs(&mut self, ctx: &mut RunContext<'_>) {
@@ -464,11 +509,29 @@ impl GenTask {
                 OnCrash::Fail => ResultStatus::Failed,
             };
             if call.idempotent {
-                self.start_call(ctx, index);
+                self.restart_call(ctx, index);
             } else {
                 let error = ErrorInfo::new(ErrorCode::OutcomeUnknown, "The server stopped while the tool ran.");
                 self.finish_call(ctx, index, status, Some(error));
             }
+        }
+    }
+
+    /// Starts a tool again. A result that is open gets further blocks.
+    fn restart_call(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        let before = std::mem::replace(&mut call.state, GenCallState::Running);
+        let mut open = match before {
+            GenCallState::Streaming(open) => Some(open),
+            _ => None,
+        };
+        if let Some(open) = &mut open {
+            open.close_part(ctx, &self.id);
+            open.add_steps(turn_plan::tool_result_steps(ctx));
+        }
+        self.start_call(ctx, index);
+        if let (Some(open), Some(call)) = (open, self.calls.get_mut(index)) {
+            call.state = GenCallState::Streaming(open);
         }
     }
 

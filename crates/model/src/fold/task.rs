@@ -134,6 +134,8 @@ pub struct StartedTool {
     pub idempotent: bool,
     pub on_crash: OnCrash,
     pub deadline: Option<Millis>,
+    /// Blocks of its result that earlier attempts have left.
+    pub blocks_before: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -369,6 +371,7 @@ impl TaskFold {
             idempotent: private.and_then(|private| private.idempotent).unwrap_or_default(),
             on_crash: private.and_then(|private| private.on_crash).unwrap_or_default(),
             deadline: private.and_then(|private| private.deadline),
+            blocks_before: self.result(&e.call_id).map_or(0, |(_, result)| result.item.blocks().len()),
         };
         let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
         fold.started = Some(started);

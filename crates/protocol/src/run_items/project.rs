@@ -13,6 +13,9 @@ use crate::responses::{
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use crate::tool_results::result_text;
+use crate::tool_searches::{
+    SEARCH_CALL_TYPE, SEARCH_OUTPUT_TYPE, hosted_search_type, is_tool_search, search_output_item,
+};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, PendingKind, PendingRequest, StepDone, StopReason};
 use model::fold::{RunFold, TaskFold};
@@ -26,6 +29,10 @@ use serde_json::value::RawValue;
 
 /// The name of this projection in cursors.
 pub const RUN_ITEMS_PROJECTION: &str = "run-items";
+
+/// The names of the event and of its item.
+const SEARCH_CALLED: (&str, &str) = ("tool_search_called", "tool_search_call_item");
+const SEARCH_OUTPUT: (&str, &str) = ("tool_search_output_created", "tool_search_output_item");
 
 /// A run, or all runs of a thread, as run items.
 #[derive(Clone, Debug)]
@@ -173,12 +180,19 @@ impl TurnProjector<'_> {
         let mut raw_item = None;
         self.update_response(|response, out| {
             raw_item = match &fold.item {
-                Item::ToolCall(call) if is_shown_whole(root, call) => response.add_whole_call(call, out),
+                Item::ToolCall(call) if is_shown_whole(root, call) => response.add_whole_call(run, call, out),
                 _ => response.on_item_done(run, output_index, out).map(ToOwned::to_owned),
             };
         });
         if let Some(raw_item) = raw_item {
             self.push_item_created(root, &fold.item, &raw_item);
+        }
+        let Item::HostedCall(call) = &fold.item else { return };
+        let mut found = None;
+        self.update_response(|response, out| found = response.add_hosted_search_output(call, out));
+        if let Some(found) = found {
+            let agent = call.agent.as_deref().unwrap_or(&root.agent);
+            self.push_search_output(agent, RawItem::Response(&found));
         }
     }
 
@@ -213,6 +227,9 @@ impl TurnProjector<'_> {
             Item::ToolCall(call) if call.kind == Some(CallKind::Hosted) => {
                 ("mcp_approval_requested", "mcp_approval_request_item")
             }
+            Item::ToolCall(call) if is_tool_search(call) => SEARCH_CALLED,
+            Item::HostedCall(call) if hosted_search_type(&call.name) == Some(SEARCH_CALL_TYPE) => SEARCH_CALLED,
+            Item::HostedCall(call) if hosted_search_type(&call.name) == Some(SEARCH_OUTPUT_TYPE) => SEARCH_OUTPUT,
             Item::HostedCall(call) if call.name == "mcp_list_tools" => ("mcp_list_tools", "mcp_list_tools_item"),
             Item::ToolCall(_) | Item::HostedCall(_) | Item::ToolResult(_) | Item::FileProcessing(_) => {
                 ("tool_called", "tool_call_item")
@@ -237,6 +254,10 @@ impl TurnProjector<'_> {
         if call.kind == Some(CallKind::Hosted) {
             return self.push_approval_response(root, call, result, status);
         }
+        if is_tool_search(call) {
+            let agent = result.agent.as_deref().or(call.agent.as_deref()).unwrap_or(&root.agent);
+            return self.push_search_output(agent, RawItem::ToolSearchOutput(search_output_item(result)));
+        }
         let (name, item_type) = match call.kind {
             Some(CallKind::Handoff) if status == ResultStatus::Completed => ("handoff_occured", "handoff_output_item"),
             _ => ("tool_output", "tool_call_output_item"),
@@ -257,6 +278,12 @@ impl TurnProjector<'_> {
         let agent = AgentName { name: result.agent.as_deref().or(call.agent.as_deref()).unwrap_or(&root.agent) };
         let arguments = call.original_arguments.as_ref().and(call.arguments.as_deref());
         self.push_run_item(name, RunItem { agent, arguments, output: Some(output), raw_item, item_type });
+    }
+
+    /// Reports the tools that a search found.
+    fn push_search_output(&mut self, agent: &str, raw_item: RawItem<'_>) {
+        let (agent, (name, item_type)) = (AgentName { name: agent }, SEARCH_OUTPUT);
+        self.push_run_item(name, RunItem { agent, arguments: None, output: None, raw_item, item_type });
     }
 
     /// Reports the answer to a question of the provider: of a person, of an earlier decision, or of a time-out.

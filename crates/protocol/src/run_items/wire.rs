@@ -4,6 +4,7 @@
 
 use crate::computer_calls::{ComputerCallItem, Screenshot};
 use crate::responses::{McpApprovalResponseItem, ResponsesEvent};
+use crate::tool_searches::ToolSearchOutputItem;
 use model::event::Question;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -61,6 +62,7 @@ pub(super) enum RawItem<'a> {
     FunctionCallOutput(CallOutputItem<'a, &'a str>),
     ComputerCallOutput(CallOutputItem<'a, Screenshot<'a>>),
     ApprovalResponse(McpApprovalResponseItem<'a>),
+    ToolSearchOutput(ToolSearchOutputItem<'a>),
 }
 
 impl Serialize for RawItem<'_> {
@@ -71,6 +73,7 @@ impl Serialize for RawItem<'_> {
             Self::FunctionCallOutput(item) => item.serialize(serializer),
             Self::ComputerCallOutput(item) => item.serialize(serializer),
             Self::ApprovalResponse(item) => item.serialize(serializer),
+            Self::ToolSearchOutput(item) => item.serialize(serializer),
         }
     }
 }

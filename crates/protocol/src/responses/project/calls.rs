@@ -7,10 +7,11 @@ use super::super::wire::{ItemObject, ResponsesEvent, SentItem};
 use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item};
 use super::item::{self, McpCallOutcome};
 use crate::computer_calls::{computer_call_item, is_client_computer_call};
+use crate::tool_searches::{self, ToolSearchOutputItem, is_tool_search};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
-use model::item::{ApprovalGate, Item, ItemStatus, ToolCall, ToolResult};
+use model::item::{ApprovalGate, HostedCall, Item, ItemStatus, ToolCall, ToolResult};
 use serde_json::value::RawValue;
 
 impl ResponseBuilder {
@@ -52,6 +53,10 @@ impl ResponseBuilder {
         // The provider runs what was approved, and shows that itself.
         if item::is_hosted_request(call) {
             return;
+        }
+        if is_tool_search(call) {
+            let item = || tool_searches::search_output_item(result);
+            return self.add_search_output(item().in_progress(), item(), out);
         }
         // The item of a client's call was closed when the run paused for it.
         if item::is_client_call(call) && (!may_need_approval(call) || is_approved(task, &call.call_id)) {
@@ -128,10 +133,18 @@ impl ResponseBuilder {
     }
 
     /// Shows a complete call in one piece (see [`is_shown_whole`]). Returns the item, unless the call was interrupted.
-    pub(crate) fn add_whole_call(&mut self, call: &ToolCall, out: &mut dyn ResponsesSink) -> Option<Box<RawValue>> {
+    pub(crate) fn add_whole_call(
+        &mut self,
+        run: &RunFold,
+        call: &ToolCall,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<Box<RawValue>> {
         let (key, arguments) = (call.call_id.approval_key(), call.arguments.as_deref().unwrap_or_default());
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
+        }
+        if is_tool_search(call) {
+            return self.add_search_call(run, call, out);
         }
         let (id, object) = match computer_call_item(call) {
             _ if item::is_hosted_request(call) => (key.to_string(), item::hosted_request_item(call, key.as_str())),
@@ -140,6 +153,53 @@ impl ResponseBuilder {
         };
         self.add_complete_item(id, &object, out);
         self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows a search of tools, unless its turn was interrupted. A later attempt may replace it.
+    pub(super) fn add_search_call(
+        &mut self,
+        run: &RunFold,
+        call: &ToolCall,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<Box<RawValue>> {
+        if call.status == Some(ItemStatus::Incomplete) {
+            return None;
+        }
+        let begun = tool_searches::search_call_item(call).in_progress();
+        let root_index = run.root()?.items.iter().position(|fold| *fold.item.id() == call.id)?;
+        let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, u32::try_from(root_index).ok());
+        let begun = SentItem::new(&ItemObject::ToolSearchCall(Box::new(begun)));
+        let index = self.open_item_as(shown, begun.json(), out);
+        let item = ItemObject::ToolSearchCall(Box::new(tool_searches::search_call_item(call)));
+        self.close_item_as(index, SentItem::new(&item), out);
+        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows the tools that a provider's search found, if its call has them itself.
+    pub(crate) fn add_hosted_search_output(
+        &mut self,
+        call: &HostedCall,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<Box<RawValue>> {
+        let item = || tool_searches::hosted_search_output(call);
+        if call.status == Some(ItemStatus::Incomplete) {
+            return None;
+        }
+        self.add_search_output(item()?.in_progress(), item()?, out);
+        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows the tools that a search found.
+    fn add_search_output(
+        &mut self,
+        begun: ToolSearchOutputItem<'_>,
+        found: ToolSearchOutputItem<'_>,
+        out: &mut dyn ResponsesSink,
+    ) {
+        let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, None);
+        let begun = SentItem::new(&ItemObject::ToolSearchOutput(Box::new(begun)));
+        let index = self.open_item_as(shown, begun.json(), out);
+        self.close_item_as(index, SentItem::new(&ItemObject::ToolSearchOutput(Box::new(found))), out);
     }
 
     /// Continues a call that a pause interrupted.
@@ -173,9 +233,9 @@ impl ResponseBuilder {
     }
 }
 
-/// Whether the item of a call has no deltas: a question of the provider, or actions for the client.
+/// Whether the item of a call has no deltas: a question of the provider, actions for the client, or a search of tools.
 pub(crate) fn is_shown_whole(task: &TaskFold, call: &ToolCall) -> bool {
-    item::is_hosted_request(call) || is_client_computer_call(task, call)
+    item::is_hosted_request(call) || is_client_computer_call(task, call) || is_tool_search(call)
 }
 
 fn may_need_approval(call: &ToolCall) -> bool {

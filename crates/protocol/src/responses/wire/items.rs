@@ -1,6 +1,7 @@
 //! Items, the parts of their content, and annotations.
 
 use crate::computer_calls::{ComputerCallItem, ComputerCallOutputItem};
+use crate::tool_searches::{ToolSearchCallItem, ToolSearchOutputItem};
 use model::content::{Annotation, FileRef, ImageUrl};
 use model::event::Question;
 use model::json::JsonObject;
@@ -20,6 +21,8 @@ pub(crate) enum ItemObject<'a> {
     McpApprovalResponse(McpApprovalResponseItem<'a>),
     ComputerCall(Box<ComputerCallItem<'a>>),
     ComputerCallOutput(Box<ComputerCallOutputItem<'a>>),
+    ToolSearchCall(Box<ToolSearchCallItem<'a>>),
+    ToolSearchOutput(Box<ToolSearchOutputItem<'a>>),
     /// A tool that the provider ran: most members are the provider's own.
     Hosted(JsonObject),
 }
@@ -36,6 +39,8 @@ impl Serialize for ItemObject<'_> {
             Self::McpApprovalResponse(item) => item.serialize(serializer),
             Self::ComputerCall(item) => item.serialize(serializer),
             Self::ComputerCallOutput(item) => item.serialize(serializer),
+            Self::ToolSearchCall(item) => item.serialize(serializer),
+            Self::ToolSearchOutput(item) => item.serialize(serializer),
             Self::Hosted(item) => item.serialize(serializer),
         }
     }
@@ -59,7 +64,9 @@ impl ItemObject<'_> {
             | Self::McpApprovalRequest(_)
             | Self::McpApprovalResponse(_)
             | Self::ComputerCall(_)
-            | Self::ComputerCallOutput(_) => return,
+            | Self::ComputerCallOutput(_)
+            | Self::ToolSearchCall(_)
+            | Self::ToolSearchOutput(_) => return,
         };
         if *status == "in_progress" {
             *status = "incomplete";
