@@ -2,16 +2,16 @@
 
 use crate::connection::ConnectionUse;
 use crate::content;
-use crate::elicitation::{
-    AnswerDesk, ElicitationSender, ElicitationStep, OpenElicitations, input_responses, read_input_required,
-};
+use crate::elicitation::{AnswerDesk, ElicitationStep, OpenElicitations, input_responses, read_input_required};
 use crate::limits::{
     CALLS_PER_CONNECTION_MAX, ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX, REPEATED_CALL_DELAY,
     REPEATED_CALLS_MAX,
 };
-use crate::link::{CallRoute, ProgressSender};
+use crate::link::{CallRoute, ElicitationSender, FailureSlot, ProgressSender, RequestFate, lost_call_error};
+use crate::param_headers::ArgumentHeaders;
+use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
-use crate::tool_list::clean_text;
+use crate::tool_list::{ListedTool, ToolList, clean_text};
 use futures_util::stream;
 use model::definition::McpTool;
 use model::error::{ErrorCode, ErrorInfo};
@@ -34,24 +34,37 @@ const TIMEOUT_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 /// Nothing happens before the stream is polled, and dropping it cancels the call.
 pub(crate) fn call_tool(
     servers: McpServers,
+    credentials: RunCredentials,
     tool: McpTool,
     request: ToolRequest,
     clock: Arc<dyn Clock>,
     desk: AnswerDesk,
 ) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall { servers, tool, request, clock, desk, repeats: 0 }));
+    let state = CallPhase::New(Box::new(NewCall {
+        servers,
+        credentials,
+        tool,
+        request,
+        clock,
+        desk,
+        repeats: 0,
+        is_sent_again: false,
+    }));
     Box::pin(stream::unfold(state, next_event))
 }
 
 #[derive(Clone)]
 struct NewCall {
     servers: McpServers,
+    credentials: RunCredentials,
     tool: McpTool,
     request: ToolRequest,
     clock: Arc<dyn Clock>,
     desk: AnswerDesk,
     /// How often the server has asked to be called again.
     repeats: u32,
+    /// Whether the server has refused it once because its session had ended.
+    is_sent_again: bool,
 }
 
 enum CallPhase {
@@ -74,6 +87,11 @@ async fn next_event(mut state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
             CallStep::Event(event) => return Some((event, CallPhase::Running(running))),
             CallStep::End(event) => return Some((event, CallPhase::Ended)),
             CallStep::Continue => state = CallPhase::Running(running),
+            CallStep::SendAgain => {
+                let call = NewCall { is_sent_again: true, ..running.call.clone() };
+                drop(running);
+                state = CallPhase::New(Box::new(call));
+            }
             CallStep::CallAgain(state_of_server) => {
                 let deadline = running.deadline.at;
                 match running.call_again(state_of_server) {
@@ -96,31 +114,40 @@ enum CallStep {
     End(ToolEvent),
     /// Nothing to report.
     Continue,
+    /// The session had ended, and the server has done nothing.
+    SendAgain,
     /// The server has nothing to ask, and wants to be called again with this state.
     CallAgain(Option<String>),
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let NewCall { servers, tool, request, clock, desk, .. } = call.clone();
+    let NewCall { servers, credentials, tool, request, clock, desk, .. } = call.clone();
     let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
     let (elicitations, open_elicitations) = OpenElicitations::new(&request.call_id, &request.user, desk);
+    let failure = FailureSlot::default();
     let starting = async {
-        let server =
-            ServerUser { label: &tool.server, program: &tool.program, user: &request.user, thread: &request.thread };
-        let connection = servers.connect(&server, BACKOFF_PATIENCE).await?;
+        let server = ServerUser {
+            label: &tool.server,
+            program: &tool.program,
+            user: &request.user,
+            thread: &request.thread,
+            credential: credentials.find(&request.run, &tool.server, tool.has_user_credential)?,
+        };
+        let (connection, list) = servers.connect_listed(&server, BACKOFF_PATIENCE).await?;
         let permits = if connection.link.has_asked() { CALLS_PER_CONNECTION_MAX } else { 1 };
         let permits = u32::try_from(permits).unwrap_or(1);
         let permit = Arc::clone(&connection.calls).acquire_many_owned(permits).await;
         let permit = permit.map_err(|_| stopped(&tool.server))?;
-        check_spec(&connection, &tool).await?;
-        send_call(connection, permit, &tool, &request, elicitations).await
+        let listed = check_spec(&list, &tool)?;
+        let message = new_request(&tool, &request, listed, elicitations, &failure);
+        send_call(connection, permit, &tool.server, message).await
     };
-    let (connection, permit, handle, progress) =
-        timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
+    let (pending, progress) = timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
     Ok(RunningCall {
-        pending: Some(PendingRequest { handle: Some(handle), connection, _permit: permit }),
+        pending: Some(pending),
         progress,
+        failure,
         progress_at: Instant::now(),
         updates: 0,
         elicitations: open_elicitations,
@@ -132,10 +159,9 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
 }
 
 /// The tool must be the one that the run was started with, and that people may have approved.
-async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<(), ErrorInfo> {
-    let list = connection.tools().await?;
+fn check_spec<'a>(list: &'a ToolList, tool: &McpTool) -> Result<&'a ListedTool, ErrorInfo> {
     let what = match list.tools.get(&tool.tool) {
-        Some(listed) if listed.digest == tool.spec_digest => return Ok(()),
+        Some(listed) if listed.digest == tool.spec_digest => return Ok(listed),
         Some(_) => "describes the tool in another way than when this run was started",
         None => "has this tool no more",
     };
@@ -143,16 +169,17 @@ async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<(), Er
     Err(ErrorInfo::new(ErrorCode::ToolChanged, message))
 }
 
-type SentCall =
-    (ConnectionUse, OwnedSemaphorePermit, RequestHandle<RoleClient>, watch::Receiver<Option<ProgressUpdate>>);
+/// The newest progress of a call.
+type ProgressReceiver = watch::Receiver<Option<ProgressUpdate>>;
 
-async fn send_call(
-    connection: ConnectionUse,
-    permit: OwnedSemaphorePermit,
+/// The request of a call, with what the transport needs to know of it.
+fn new_request(
     tool: &McpTool,
     request: &ToolRequest,
+    listed: &ListedTool,
     elicitations: ElicitationSender,
-) -> Result<SentCall, ErrorInfo> {
+    failure: &FailureSlot,
+) -> (CallToolRequest, ProgressReceiver) {
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
     let mut params = CallToolRequestParams::new(tool.tool.clone());
@@ -162,10 +189,21 @@ async fn send_call(
     }
     let mut call = CallToolRequest::new(params);
     call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress, elicitations });
+    call.extensions.insert(failure.clone());
+    call.extensions.insert(ArgumentHeaders::new(&listed.parameters, &request.arguments));
+    (call, updates)
+}
+
+async fn send_call(
+    connection: ConnectionUse,
+    permit: OwnedSemaphorePermit,
+    server: &str,
+    (call, updates): (CallToolRequest, ProgressReceiver),
+) -> Result<(PendingRequest, ProgressReceiver), ErrorInfo> {
     let call = ClientRequest::CallToolRequest(call);
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
-    let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(&tool.server)))?;
-    Ok((connection, permit, handle, updates))
+    let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(server)))?;
+    Ok((PendingRequest { handle: Some(handle), connection, _permit: permit }, updates))
 }
 
 struct McpCallDeadline {
@@ -183,7 +221,8 @@ impl McpCallDeadline {
 struct RunningCall {
     /// `None` once it has been answered or given up.
     pending: Option<PendingRequest>,
-    progress: watch::Receiver<Option<ProgressUpdate>>,
+    progress: ProgressReceiver,
+    failure: FailureSlot,
     /// When the next update may be shown.
     progress_at: Instant,
     updates: usize,
@@ -248,6 +287,10 @@ impl RunningCall {
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
+        let has_no_session = self.failure.get().is_some_and(|failure| failure.fate == RequestFate::SessionEnded);
+        if has_no_session && !self.call.is_sent_again {
+            return CallStep::SendAgain;
+        }
         match response {
             Ok(ServerResult::InputRequiredResult(result)) => match read_input_required(&self.server, result) {
                 Ok(input) if input.questions.is_empty() => CallStep::CallAgain(input.state),
@@ -290,6 +333,9 @@ impl RunningCall {
 
     fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolOutput {
         let server = &self.server;
+        if let Some(failure) = self.failure.get() {
+            return ToolOutput::from_error(failure.clone().into_call_error());
+        }
         let error = match response {
             Ok(ServerResult::CallToolResult(result)) => return content::read_result(result, self.output_bytes_max),
             Ok(ServerResult::CreateTaskResult(_)) => {
@@ -304,18 +350,14 @@ impl RunningCall {
                 let text = clean_text(&error.message, ERROR_TEXT_BYTES_MAX);
                 ErrorInfo::new(ErrorCode::ToolFailed, format!("The MCP server `{server}` refused the call: {text}"))
             }
-            Err(_) => {
-                let reason = closed.unwrap_or_else(|| stopped(server));
-                let message = format!("{} The call may have taken effect.", end_sentence(&reason.message));
-                ErrorInfo { message, ..reason }
-            }
+            Err(_) => lost_call_error(closed.unwrap_or_else(|| stopped(server))),
         };
         ToolOutput::from_error(error)
     }
 }
 
 /// The newest update, not before `at`.
-async fn next_update(progress: &mut watch::Receiver<Option<ProgressUpdate>>, at: Instant) -> ProgressUpdate {
+async fn next_update(progress: &mut ProgressReceiver, at: Instant) -> ProgressUpdate {
     loop {
         if progress.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -325,10 +367,6 @@ async fn next_update(progress: &mut watch::Receiver<Option<ProgressUpdate>>, at:
             return update;
         }
     }
-}
-
-fn end_sentence(text: &str) -> String {
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
 fn stopped(server: &str) -> ErrorInfo {

@@ -2,14 +2,17 @@
 
 use crate::elicitation::AnswerDesk;
 use crate::limits::McpLimits;
+use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
+use crate::token_source::TokenSource;
 use crate::{call, catalog};
-use model::CallId;
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
+use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
 use model::question::QuestionAnswer;
 use model::tool::{ToolEvent, ToolRequest};
+use model::{CallId, TaskId};
 use std::fmt;
 use std::sync::Arc;
 use tools::Toolbox;
@@ -19,7 +22,9 @@ use tools::Toolbox;
 pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
+    credentials: RunCredentials,
     clock: Arc<dyn Clock>,
+    limits: McpLimits,
     desk: AnswerDesk,
 }
 
@@ -27,8 +32,16 @@ impl McpTools {
     /// Servers are started by the toolbox, with its environment and its mark. Deadlines are measured by its clock.
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
-        let (servers, clock) = (McpServers::new(toolbox.clone(), limits), toolbox.clock());
-        Self { toolbox, servers, clock, desk: AnswerDesk::default() }
+        let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
+        let (credentials, desk) = (RunCredentials::default(), AnswerDesk::default());
+        Self { toolbox, servers, credentials, clock, limits, desk }
+    }
+
+    /// Gets the tokens of users who have authorized this server from here.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Arc<dyn TokenSource>) -> Self {
+        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(tokens));
+        Self { servers, ..self }
     }
 }
 
@@ -43,7 +56,8 @@ impl ToolRunner for McpTools {
         match request.executor.as_ref() {
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock), self.desk.clone())
+                let (servers, credentials) = (self.servers.clone(), self.credentials.clone());
+                call::call_tool(servers, credentials, tool, request, Arc::clone(&self.clock), self.desk.clone())
             }
             _ => self.toolbox.call_tool(request),
         }
@@ -56,7 +70,15 @@ impl ToolRunner for McpTools {
 
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
-        let servers = self.servers.clone();
-        Box::pin(async move { catalog::resolve(servers, request).await })
+        let (servers, credentials) = (self.servers.clone(), self.credentials.clone());
+        Box::pin(async move { catalog::resolve(servers, credentials, request).await })
+    }
+
+    fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {
+        self.credentials.keep(run, credentials);
+    }
+
+    fn forget_credentials(&self, run: &TaskId) {
+        self.credentials.forget(run);
     }
 }
