@@ -334,6 +334,7 @@ impl GenTask {
             return;
         }
         let is_streaming = self.calls.get(index).is_some_and(|call| matches!(call.state, GenCallState::Streaming(_)));
+        let failures_max = if ctx.options.questions { 44 } else { 38 };
         let chance = ctx.rng.between(1, 100);
         if chance <= 15 {
             let Some(call) = self.calls.get(index) else { return };
@@ -346,7 +347,7 @@ impl GenTask {
             ctx.emit_side_event(&self.id);
         } else if chance <= 36 && ctx.options.questions && !is_streaming {
             self.ask_question(ctx, index);
-        } else if chance <= if ctx.options.questions { 44 } else { 38 } {
+        } else if chance <= failures_max {
             let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut ctx.rng, 0, 5));
             self.finish_call(ctx, index, ResultStatus::Failed, Some(error));
         } else {
