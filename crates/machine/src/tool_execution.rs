@@ -3,7 +3,7 @@
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
 use crate::output::{RunWriter, json_size};
-use crate::tool_result;
+use crate::{recovery, tool_result};
 use model::definition::{DeclaredParameters, Tool};
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::limits::{RECORD_BYTES_MAX, STATE_BYTES_MAX};
@@ -11,6 +11,9 @@ use model::record::PrivatePayload;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolRequest};
 use model::{CallId, TaskId};
 use std::sync::Arc;
+
+/// What a model is told of a call whose tool was lost.
+const LOST_CALL: &str = "It may or may not have done its work: find out before it is run again.";
 
 /// Starts a tool with validated arguments. The tool does not run before this record is durable (law 10).
 pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: String) {
@@ -78,6 +81,10 @@ pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: To
         ToolEvent::State(change) => apply_state_change(writer, task_id, call, change),
         ToolEvent::Custom { name, value } => writer.emit_if_fits(Event::Custom(CustomEvent { task_id, name, value })),
         ToolEvent::End(output) => tool_result::finish_call(writer, call, output),
+        ToolEvent::Lost(error) => {
+            let message = format!("{} {LOST_CALL}", error.message);
+            recovery::recover_call(writer, call, calls::outcome_unknown_error(Some(&message)));
+        }
     }
 }
 

@@ -58,7 +58,11 @@ async fn next_event(state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
         CallPhase::Ended => return None,
     };
     let event = running.next_event().await;
-    let next = if matches!(event, ToolEvent::End(_)) { CallPhase::Ended } else { CallPhase::Running(running) };
+    let next = if matches!(event, ToolEvent::End(_) | ToolEvent::Lost(_)) {
+        CallPhase::Ended
+    } else {
+        CallPhase::Running(running)
+    };
     Some((event, next))
 }
 
@@ -195,13 +199,15 @@ impl RunningCall {
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
-        ToolEvent::End(self.read_response(response, closed))
+        self.read_response(response, closed)
     }
 
-    fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolOutput {
+    fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolEvent {
         let server = &self.server;
         let error = match response {
-            Ok(ServerResult::CallToolResult(result)) => return content::read_result(result, self.output_bytes_max),
+            Ok(ServerResult::CallToolResult(result)) => {
+                return ToolEvent::End(content::read_result(result, self.output_bytes_max));
+            }
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
                 let message = format!("The MCP server `{server}` asks for more, which is not supported.");
                 ErrorInfo::new(ErrorCode::McpUnsupported, message)
@@ -216,11 +222,15 @@ impl RunningCall {
             }
             Err(_) => {
                 let reason = closed.unwrap_or_else(|| stopped(server));
-                let message = format!("{} The call may have taken effect.", end_sentence(&reason.message));
-                ErrorInfo { message, ..reason }
+                let message = end_sentence(&reason.message);
+                // A server that was stopped for what it sent would send it again.
+                if reason.has_code(ErrorCode::McpUnavailable) {
+                    return ToolEvent::Lost(ErrorInfo { message, ..reason });
+                }
+                ErrorInfo { message: format!("{message} The call may have taken effect."), ..reason }
             }
         };
-        ToolOutput::from_error(error)
+        ToolEvent::End(ToolOutput::from_error(error))
     }
 }
 

@@ -1,33 +1,41 @@
 //! Completes the definitions of a run with the tools that its servers list.
 
 use crate::servers::{McpServers, ServerUser};
-use crate::tool_list::{ListedTool, ToolList, model_tool_name, sha256_hex};
+use crate::tool_list::{ListedTool, ToolList, sha256_hex};
 use futures_util::future::join_all;
-use model::definition::{Definitions, McpProgram, McpServer, McpTool, McpToolRef, Tool, ToolExecutor, ToolSpec};
+use model::definition::{
+    Agent, Definitions, McpList, McpProgram, McpServer, McpTool, McpToolRef, Tool, ToolExecutor, ToolSpec,
+    mcp_list_digest, mcp_tool_name,
+};
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::ResolveRequest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a run waits for the next start of a server that has failed: a broken server delays no run for long.
 const BACKOFF_PATIENCE: Duration = Duration::from_secs(1);
+/// Reasons for leaving out a tool that are shown.
+const LEFT_OUT_SHOWN_MAX: usize = 8;
+
+/// What each server answered, by its label.
+type ServerAnswers = BTreeMap<String, Result<Arc<ToolList>, ErrorInfo>>;
 
 pub(crate) async fn resolve(servers: McpServers, request: ResolveRequest) -> Result<Arc<Definitions>, ErrorInfo> {
     let needed = request.definitions.mcp_servers_of(&request.agent);
     let listed = join_all(needed.iter().map(|(label, server)| list_tools(&servers, &request, label, server))).await;
-    let mut lists = BTreeMap::new();
-    for ((label, server), list) in needed.into_iter().zip(listed) {
-        match list {
-            Ok(list) => {
-                lists.insert(label.to_owned(), list);
-            }
-            Err(error) if server.required => return Err(error),
+    let mut answers = ServerAnswers::new();
+    for ((label, server), answer) in needed.into_iter().zip(listed) {
+        match &answer {
+            Err(error) if server.required => return Err(error.clone()),
             Err(error) => tracing::warn!(server = label, error = error.message, "a run starts without an MCP server"),
+            Ok(_) => {}
         }
+        let answer = answer.map_err(|error| servers.limit_list_errors(label, error));
+        answers.insert(label.to_owned(), answer);
     }
     let (definitions, agent) = (Arc::clone(&request.definitions), request.agent);
-    let merging = tokio::task::spawn_blocking(move || merge_tools(&definitions, &agent, &lists));
+    let merging = tokio::task::spawn_blocking(move || merge_tools(&definitions, &agent, &answers));
     merging.await.unwrap_or_else(|_| Err(ErrorInfo::new(ErrorCode::Internal, "the tools cannot be read")))
 }
 
@@ -45,53 +53,116 @@ async fn list_tools(
 }
 
 /// Replaces the entries `mcp:…` of every agent by names of tools.
-fn merge_tools(
-    definitions: &Definitions,
-    root: &str,
-    lists: &BTreeMap<String, Arc<ToolList>>,
-) -> Result<Arc<Definitions>, ErrorInfo> {
-    let mut resolved = definitions.clone();
-    resolved.mcp.clear();
+fn merge_tools(definitions: &Definitions, root: &str, answers: &ServerAnswers) -> Result<Arc<Definitions>, ErrorInfo> {
+    let mut merger = ToolMerger {
+        definitions,
+        answers,
+        programs: definitions
+            .mcp
+            .iter()
+            .map(|(label, server)| (label.as_str(), Arc::new(server.program.clone())))
+            .collect(),
+        tools: definitions.tools.clone(),
+        lists: BTreeMap::new(),
+        left_out: BTreeMap::new(),
+    };
     let reachable = definitions.reachable_agents(root);
-    let programs: BTreeMap<&str, Arc<McpProgram>> =
-        definitions.mcp.iter().map(|(label, server)| (label.as_str(), Arc::new(server.program.clone()))).collect();
-    for agent in resolved.agents.values_mut() {
+    let mut agents = definitions.agents.clone();
+    for agent in agents.values_mut() {
+        // Agents that this run cannot come to were not asked about.
+        let is_reachable = reachable.contains(agent.name.as_str());
+        merger.replace_entries(agent, is_reachable)?;
+    }
+    let ToolMerger { tools, lists, left_out, .. } = merger;
+    let mut resolved = Definitions { agents, tools, mcp: BTreeMap::new(), mcp_lists: lists, ..definitions.clone() };
+    complete_lists(&mut resolved, answers, &left_out);
+    resolved.digest = serde_json::to_vec(&resolved).map(|json| sha256_hex(&json)).unwrap_or_default();
+    Ok(Arc::new(resolved))
+}
+
+struct ToolMerger<'a> {
+    definitions: &'a Definitions,
+    answers: &'a ServerAnswers,
+    programs: BTreeMap<&'a str, Arc<McpProgram>>,
+    tools: BTreeMap<String, Tool>,
+    lists: BTreeMap<String, McpList>,
+    /// Why tools are not offered, by server.
+    left_out: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl ToolMerger<'_> {
+    fn replace_entries(&mut self, agent: &mut Agent, is_reachable: bool) -> Result<(), ErrorInfo> {
         let mut names: Vec<String> = Vec::new();
         for entry in std::mem::take(&mut agent.tools) {
-            let Some(wanted) = McpToolRef::parse(&entry) else {
-                names.push(entry);
-                continue;
-            };
-            // Agents that this run cannot come to were not asked about.
-            let is_reachable = reachable.contains(agent.name.as_str());
-            let list = lists.get(wanted.server).filter(|_| is_reachable);
-            let server = definitions.mcp.get(wanted.server);
-            let (Some(list), Some(server), Some(program)) = (list, server, programs.get(wanted.server)) else {
-                continue;
-            };
-            for (tool, listed) in offered_tools(server, list, wanted)? {
-                let name = model_tool_name(wanted.server, tool);
-                let added = new_tool(&name, wanted.server, tool, listed, server, program);
-                // A name of the operator stays what it is, and of two that become one the first in the list is taken.
-                let is_taken = definitions.agents.contains_key(&name)
-                    || resolved.tools.get(&name).is_some_and(|known| known.executor != added.executor);
-                if is_taken {
-                    tracing::warn!(
-                        server = wanted.server,
-                        tool,
-                        name,
-                        "a tool of an MCP server is left out: its name is taken"
-                    );
-                } else if !names.contains(&name) {
-                    resolved.tools.insert(name.clone(), added);
-                    names.push(name);
-                }
+            match McpToolRef::parse(&entry) {
+                None => names.push(entry),
+                Some(wanted) if is_reachable => self.add_tools(&agent.name, wanted, &mut names)?,
+                Some(_) => {}
             }
         }
         agent.tools = names;
+        Ok(())
     }
-    resolved.digest = serde_json::to_vec(&resolved).map(|json| sha256_hex(&json)).unwrap_or_default();
-    Ok(Arc::new(resolved))
+
+    fn add_tools(&mut self, agent: &str, wanted: McpToolRef<'_>, names: &mut Vec<String>) -> Result<(), ErrorInfo> {
+        let label = wanted.server;
+        let (Some(server), Some(program)) = (self.definitions.mcp.get(label), self.programs.get(label)) else {
+            return Ok(());
+        };
+        self.lists.entry(label.to_owned()).or_default().agents.insert(agent.to_owned());
+        let Some(Ok(list)) = self.answers.get(label) else { return Ok(()) };
+        let left_out = self.left_out.entry(label.to_owned()).or_default();
+        left_out.extend(list.left_out.iter().cloned());
+        for (tool, listed) in offered_tools(server, list, wanted, left_out)? {
+            let name = mcp_tool_name(label, tool);
+            let added = new_tool(&name, label, tool, listed, server, program);
+            // A name of the operator stays what it is, and of two that become one the first in the list is taken.
+            let is_taken = self.definitions.agents.contains_key(&name)
+                || self.tools.get(&name).is_some_and(|known| known.executor != added.executor);
+            if is_taken {
+                left_out.insert(format!("`{tool}` would be called `{name}`, which is another tool"));
+            } else if !names.contains(&name) {
+                self.tools.insert(name.clone(), added);
+                names.push(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says in the lists what is missing, and gives them their digests.
+fn complete_lists(resolved: &mut Definitions, answers: &ServerAnswers, left_out: &BTreeMap<String, BTreeSet<String>>) {
+    let labels: Vec<String> = resolved.mcp_lists.keys().cloned().collect();
+    for label in labels {
+        let error = match answers.get(&label) {
+            Some(Err(error)) => Some(error.message.clone()),
+            _ => left_out.get(&label).and_then(|reasons| describe_left_out(&label, reasons)),
+        };
+        if let Some(list) = resolved.mcp_lists.get_mut(&label) {
+            list.error = error;
+        }
+        let digest =
+            matches!(answers.get(&label), Some(Ok(_))).then(|| mcp_list_digest(&resolved.mcp_list_action(&label)));
+        if let Some(list) = resolved.mcp_lists.get_mut(&label) {
+            list.digest = digest;
+        }
+    }
+}
+
+fn describe_left_out(label: &str, reasons: &BTreeSet<String>) -> Option<String> {
+    if reasons.is_empty() {
+        return None;
+    }
+    let shown: Vec<&str> = reasons.iter().take(LEFT_OUT_SHOWN_MAX).map(String::as_str).collect();
+    let more = reasons.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    tracing::warn!(
+        server = label,
+        tools = reasons.len(),
+        reasons = shown.join("; "),
+        "tools of an MCP server are left out"
+    );
+    Some(format!("Tools are left out: {}{more}.", shown.join("; ")))
 }
 
 /// The tools that an entry names and the operator allows.
@@ -99,6 +170,7 @@ fn offered_tools<'a>(
     server: &McpServer,
     list: &'a ToolList,
     wanted: McpToolRef<'_>,
+    left_out: &mut BTreeSet<String>,
 ) -> Result<Vec<(&'a str, &'a ListedTool)>, ErrorInfo> {
     let Some(name) = wanted.tool else {
         let tools = list.tools.iter().map(|(name, tool)| (name.as_str(), tool));
@@ -106,16 +178,12 @@ fn offered_tools<'a>(
     };
     match list.tools.get_key_value(name).filter(|_| server.offers_tool(name)) {
         Some((name, tool)) => Ok(vec![(name, tool)]),
-        None => {
+        None if server.required => {
             let message = format!("The MCP server `{}` does not offer the tool `{name}`.", wanted.server);
-            if server.required {
-                return Err(ErrorInfo::new(ErrorCode::McpUnavailable, message));
-            }
-            tracing::warn!(
-                server = wanted.server,
-                tool = name,
-                "a run starts without a tool that the MCP server does not offer"
-            );
+            Err(ErrorInfo::new(ErrorCode::McpUnavailable, message))
+        }
+        None => {
+            left_out.insert(format!("`{name}` is not offered"));
             Ok(Vec::new())
         }
     }
@@ -143,6 +211,8 @@ fn new_tool(
     Tool {
         display_name: listed.title.clone(),
         approval: server.approval_of(tool),
+        idempotent: server.is_idempotent(tool),
+        on_crash: server.on_crash,
         timeout_ms: server.timeout_ms,
         output_bytes_max: server.output_bytes_max,
         ..Tool::new(spec, executor)

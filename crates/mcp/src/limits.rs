@@ -26,8 +26,6 @@ pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 * 1024;
 pub(crate) const TITLE_BYTES_MAX: usize = 256;
 /// The longest name of a tool, as the server knows it.
 pub(crate) const SERVER_TOOL_NAME_BYTES_MAX: usize = 256;
-/// The longest name of a tool that providers accept.
-pub(crate) const TOOL_NAME_BYTES_MAX: usize = 64;
 /// How long a list is believed of a server that does not say when it changes.
 pub(crate) const LIST_AGE_MAX: Duration = Duration::from_secs(300);
 /// Different lists of one server that are stored with runs, per hour.

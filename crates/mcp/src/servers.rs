@@ -175,20 +175,34 @@ impl McpServers {
 
     /// Counts the different lists of a server: each is stored with its runs, and kept.
     pub(crate) fn check_list_rate(&self, label: &str, list: &ToolList) -> Result<(), ErrorInfo> {
+        if self.count_list(label, &list.digest) {
+            return Ok(());
+        }
+        let message =
+            format!("The MCP server `{label}` changes its tools more than {LISTS_PER_HOUR_MAX} times an hour.");
+        Err(ErrorInfo::new(ErrorCode::McpUnavailable, message))
+    }
+
+    /// The reason why a server has no list is stored with runs, too. One that always has another gets a general one.
+    pub(crate) fn limit_list_errors(&self, label: &str, error: ErrorInfo) -> ErrorInfo {
+        if self.count_list(label, &error.message) {
+            return error;
+        }
+        ErrorInfo { message: format!("The MCP server `{label}` cannot be used."), ..error }
+    }
+
+    /// Whether there were not too many different ones in the last hour.
+    fn count_list(&self, label: &str, digest: &str) -> bool {
         let now = Instant::now();
         let mut recent = lock(&self.0.recent_lists);
         let lists = recent.entry(label.to_owned()).or_default();
         lists.retain(|(_, at)| now.duration_since(*at) < HOUR);
-        if lists.iter().any(|(digest, _)| *digest == list.digest) {
-            return Ok(());
+        let is_known = lists.iter().any(|(known, _)| known == digest);
+        if !is_known && lists.len() < LISTS_PER_HOUR_MAX {
+            lists.push_back((digest.to_owned(), now));
+            return true;
         }
-        if lists.len() >= LISTS_PER_HOUR_MAX {
-            let message =
-                format!("The MCP server `{label}` changes its tools more than {LISTS_PER_HOUR_MAX} times an hour.");
-            return Err(ErrorInfo::new(ErrorCode::McpUnavailable, message));
-        }
-        lists.push_back((list.digest.clone(), now));
-        Ok(())
+        is_known
     }
 
     fn backoff(&self, failures: u32) -> Duration {

@@ -5,11 +5,13 @@
 
 mod call_rules;
 mod mcp;
+mod mcp_list;
 mod parameters;
 mod tool;
 
 pub use call_rules::{AllowedUsers, CallRules};
-pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef};
+pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef, mcp_tool_name};
+pub use mcp_list::{McpList, mcp_list_digest};
 pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 
@@ -29,6 +31,9 @@ pub struct Definitions {
     /// Servers whose tools are added when a run starts. The definitions that a run keeps have their tools instead.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp: BTreeMap<String, McpServer>,
+    /// What these servers answered, in the definitions that a run keeps.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp_lists: BTreeMap<String, McpList>,
     /// The providers that a bare `provider/model` may name.
     pub providers: BTreeSet<String>,
     pub limits: RunLimits,

@@ -31,7 +31,7 @@ pub struct ToolRequest {
     pub output_bytes_max: usize,
 }
 
-/// An event of a tool's stream. The last one is `End`; a stream that ends without it has failed.
+/// An event of a tool's stream. The last one is `End` or `Lost`; a stream that ends without either has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEvent {
     Progress(ProgressUpdate),
@@ -42,6 +42,8 @@ pub enum ToolEvent {
         value: Value,
     },
     End(ToolOutput),
+    /// Whatever ran the tool was lost, and nobody knows what it did. The tool's rule for a crash decides.
+    Lost(ErrorInfo),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -33,7 +33,7 @@ impl InvariantChecker {
     pub(crate) fn before_input(&mut self, input: &MachineInput) {
         match input {
             MachineInput::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
-            | MachineInput::Tool { id, event: ToolEvent::End(_) }
+            | MachineInput::Tool { id, event: ToolEvent::End(_) | ToolEvent::Lost(_) }
             | MachineInput::File { id, .. } => {
                 self.outstanding.remove(id);
             }

@@ -292,7 +292,7 @@ impl RandomWorld {
 
     fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
-        match self.rng.below(if self.no_faults { 6 } else { 10 }) {
+        match self.rng.below(if self.no_faults { 6 } else { 11 }) {
             0 => ToolEvent::End(ToolOutput::from_error(ErrorInfo::external("broken", "It broke."))),
             1 => ToolEvent::End(ToolOutput::default()),
             2 => ToolEvent::End(weather_output()),
@@ -304,6 +304,7 @@ impl RandomWorld {
             6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
+            9 => ToolEvent::Lost(ErrorInfo::external("gone", "It is gone.")),
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
     }

@@ -11,6 +11,7 @@ mod files;
 mod handoffs;
 mod hosted;
 mod limits;
+mod mcp;
 mod results;
 mod retries;
 mod turns;

@@ -4,7 +4,7 @@ use futures_util::StreamExt as _;
 use mcp::{McpLimits, McpTools};
 use model::content::ContentPart;
 use model::definition::{
-    Agent, ApprovalPolicy, CommandTool, DeclaredParameters, Definitions, McpProgram, McpScope, McpServer, Tool,
+    Agent, ApprovalPolicy, CommandTool, DeclaredParameters, Definitions, McpProgram, McpScope, McpServer, OnCrash, Tool,
 };
 use model::error::ErrorInfo;
 use model::ports::{Clock, DefinitionResolver as _, ResolveRequest, ToolRunner as _};
@@ -83,6 +83,8 @@ impl TestServers {
             timeout_ms: None,
             output_bytes_max: None,
             required: true,
+            idempotent: Vec::new(),
+            on_crash: OnCrash::Unknown,
         }
     }
 
@@ -145,6 +147,7 @@ pub(crate) fn definitions(server: McpServer, tools: &[&str]) -> Definitions {
 fn end_of(events: Vec<ToolEvent>) -> ToolOutput {
     match events.into_iter().next_back() {
         Some(ToolEvent::End(output)) => output,
+        Some(ToolEvent::Lost(error)) => ToolOutput::from_error(error),
         other => panic!("the last event is {other:?}"),
     }
 }

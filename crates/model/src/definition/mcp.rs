@@ -1,8 +1,9 @@
 //! MCP servers: programs that offer tools. Which tools is known only when a server has been asked, so an agent names the
 //! server, and the definitions that a run keeps name the tools.
 
-use super::{Agent, ApprovalPolicy, CommandTool, Definitions, ToolExecutor};
+use super::{Agent, ApprovalPolicy, CommandTool, Definitions, OnCrash, ToolExecutor};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,6 +11,10 @@ use std::sync::Arc;
 const PREFIX: &str = "mcp:";
 /// Matches every tool.
 const ANY_TOOL: &str = "*";
+/// The longest name of a tool that providers accept.
+const TOOL_NAME_BYTES_MAX: usize = 64;
+/// Hexadecimal digits of a digest that tell two long names apart.
+const NAME_DIGEST_CHARS: usize = 8;
 
 /// A server as the operator declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +32,12 @@ pub struct McpServer {
     pub output_bytes_max: Option<usize>,
     /// Whether a run fails that would have to start without it.
     pub required: bool,
+    /// By the same patterns as `allow`: tools that may be called again when the server was lost in the middle of a call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idempotent: Vec<String>,
+    /// The result of a call that was lost, of all other tools.
+    #[serde(default, skip_serializing_if = "OnCrash::is_default")]
+    pub on_crash: OnCrash,
 }
 
 /// How a server is started, and for whom.
@@ -83,12 +94,33 @@ impl<'a> McpToolRef<'a> {
     }
 }
 
+/// The name under which the model calls a tool of a server.
+#[must_use]
+pub fn mcp_tool_name(server: &str, tool: &str) -> String {
+    let full = format!("{server}__{tool}");
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let name: String = full.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect();
+    if name.len() <= TOOL_NAME_BYTES_MAX {
+        return name;
+    }
+    let digest: String = Sha256::digest(&full).iter().map(|byte| format!("{byte:02x}")).collect();
+    // All of both is ASCII.
+    let beginning = name.get(..TOOL_NAME_BYTES_MAX - NAME_DIGEST_CHARS - 1).unwrap_or_default();
+    format!("{beginning}_{}", digest.get(..NAME_DIGEST_CHARS).unwrap_or_default())
+}
+
 impl McpServer {
     /// Whether the operator allows the tool.
     #[must_use]
     pub fn offers_tool(&self, tool: &str) -> bool {
         let matches = |pattern: &String| pattern_rank(pattern, tool).is_some();
         self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches)) && !self.deny.iter().any(matches)
+    }
+
+    /// Whether a call of the tool may be repeated.
+    #[must_use]
+    pub fn is_idempotent(&self, tool: &str) -> bool {
+        self.idempotent.iter().any(|pattern| pattern_rank(pattern, tool).is_some())
     }
 
     /// When a person must approve a call of the tool: always, unless the operator says otherwise.
@@ -158,6 +190,8 @@ mod tests {
             timeout_ms: None,
             output_bytes_max: None,
             required: false,
+            idempotent: texts(&["list", "read_*"]),
+            on_crash: OnCrash::Unknown,
         }
     }
 
@@ -169,6 +203,7 @@ mod tests {
         let offered = ["read_file", "list", "read_secret", "read_secrets", "lists", "write"];
         assert_eq!(offered.map(|tool| some.offers_tool(tool)), [true, true, false, false, false, false]);
         assert!(!server(Some(&[]), &[], &[]).offers_tool("read"));
+        assert_eq!(["list", "read_x", "lists"].map(|tool| all.is_idempotent(tool)), [true, true, false]);
     }
 
     #[test]
@@ -208,6 +243,15 @@ mod tests {
         assert_eq!(needed("helper"), ["files"]);
         assert_eq!(needed("other"), ["clock"]);
         assert_eq!(needed("provider/model"), [""; 0]);
+    }
+
+    #[test]
+    fn names_are_those_that_providers_accept() {
+        assert_eq!(mcp_tool_name("files", "read"), "files__read");
+        assert_eq!(mcp_tool_name("files", "a.b/ü"), "files__a_b__");
+        let (long, other) = (mcp_tool_name("files", &"x".repeat(70)), mcp_tool_name("files", &"x".repeat(71)));
+        assert_eq!((long.len(), other.len()), (64, 64));
+        assert_ne!(long, other);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub trait ModelClient: Send + Sync {
 
 /// Runs tools.
 ///
-/// 1. The stream's last event is `End`; a stream that ends without it counts as failed.
+/// 1. The stream's last event is `End` or `Lost`; a stream that ends without either counts as failed.
 /// 2. Dropping the stream cancels the call.
 /// 3. The call starts with the first poll: the engine makes the start durable before it (law 10).
 #[warn(missing_docs)]

@@ -125,13 +125,14 @@ impl ToolAgentOutput {
             None => call.arguments.as_deref(),
         });
         Self {
-            tool_name: found.map(|(_, call)| call.name.clone()).unwrap_or_default(),
+            tool_name: found.map(|(_, call)| call.own_tool_name().to_owned()).unwrap_or_default(),
             tool_call_id: call.as_str().to_owned(),
             tool_call_args: arguments.and_then(parse_object),
             status: ToolStatus::Partial,
             result_summary: String::new(),
             ui_hints: None,
             error: None,
+            server_label: found.and_then(|(_, call)| call.server_label.clone()),
         }
     }
 
@@ -159,6 +160,7 @@ impl ToolAgentOutput {
             result_summary: truncate_summary(&summary),
             ui_hints: None,
             error,
+            server_label: item.server_label().map(str::to_owned),
         }
     }
 }

@@ -80,6 +80,9 @@ pub struct ToolAgentOutput {
     /// For a call that waits, a [`PendingHint`].
     pub ui_hints: Option<ExactObject>,
     pub error: Option<OutputError>,
+    /// The MCP server that has the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_label: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -10,6 +10,7 @@ use crate::request_fields::{
     optional_up_to, parse_tool_choice_mode,
 };
 use items::{parse_items, text_input};
+use model::definition::mcp_tool_name;
 use model::event::ClientTool;
 use model::json::{ExactObject, JsonObject, to_exact_object};
 use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
@@ -33,6 +34,8 @@ pub struct ResponsesRequest {
     pub conversation: Option<String>,
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
+    /// Fields that name an MCP server of the config, and the names.
+    pub mcp_labels: Vec<(String, String)>,
     pub model_settings: ModelSettings,
     pub metadata: ExactObject,
     /// The fields that a response repeats.
@@ -61,6 +64,7 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
         previous_response_id: optional_str(body, "previous_response_id", "")?.map(str::to_owned),
         conversation: parse_conversation_id(body)?,
         tools: parse_client_tools(body)?,
+        mcp_labels: parse_mcp_labels(body)?,
         model_settings: parse_model_settings(body)?,
         metadata: to_exact_object(parse_metadata(body)?),
         request_echo: ECHOED_FIELDS
@@ -154,7 +158,10 @@ fn parse_tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, InvalidFie
         Some("allowed_tools") => parse_mode(fields.get("mode").and_then(Value::as_str).or(Some("auto"))),
         // The server's own tools are always offered to the model.
         Some("mcp") => match fields.get("name").and_then(Value::as_str) {
-            Some(name) => Ok(Some(ToolChoice::Tool { name: name.to_owned() })),
+            Some(name) => {
+                let label = fields.get("server_label").and_then(Value::as_str);
+                Ok(Some(ToolChoice::Tool { name: tool_name_for_model(label, name) }))
+            }
             None => Ok(Some(ToolChoice::Required)),
         },
         Some(_) => Ok(None),
@@ -162,8 +169,7 @@ fn parse_tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, InvalidFie
     }
 }
 
-/// Parses the tools that the client runs. Hosted tools are ignored, because operators declare them in the config; MCP
-/// servers of the client are rejected.
+/// Parses the tools that the client runs. Hosted tools are ignored, because operators declare them in the config.
 fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField> {
     let allowed = allowed_tool_names(body);
     let mut tools = Vec::new();
@@ -180,10 +186,6 @@ fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField
                     tools.push(ClientTool { name: name.to_owned(), description, parameters });
                 }
             }
-            Some("mcp") if field("server_label") != Some(SERVER_LABEL) => {
-                let reason = format!("expected `{SERVER_LABEL}`: other MCP servers are declared in the config");
-                return Err(InvalidField::new(format!("tools[{index}].server_label"), reason));
-            }
             Some("custom") => {
                 let reason = "custom tools are not supported: declare a function";
                 return Err(InvalidField::new(format!("tools[{index}].type"), reason));
@@ -193,6 +195,29 @@ fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField
         }
     }
     Ok(tools)
+}
+
+/// The MCP servers that the client names, with the fields that do so. This server's own tools count as one.
+fn parse_mcp_labels(body: &JsonObject) -> Result<Vec<(String, String)>, InvalidField> {
+    let mut labels = Vec::new();
+    for (index, tool) in list_or_empty(body, "tools", "")?.iter().enumerate() {
+        if tool.get("type").and_then(Value::as_str) == Some("mcp") {
+            let field = format!("tools[{index}].server_label");
+            let label = tool.get("server_label").and_then(Value::as_str);
+            let label = label.ok_or_else(|| InvalidField::new(&field, "expected the name of an MCP server"))?;
+            labels.push((field, label.to_owned()));
+        }
+    }
+    labels.retain(|(_, label)| label != SERVER_LABEL);
+    Ok(labels)
+}
+
+/// The name under which the model calls a tool that a client names with its server.
+fn tool_name_for_model(server_label: Option<&str>, name: &str) -> String {
+    match server_label {
+        Some(label) if label != SERVER_LABEL => mcp_tool_name(label, name),
+        _ => name.to_owned(),
+    }
 }
 
 /// The names of a `tool_choice` of the type `allowed_tools`.

@@ -161,6 +161,7 @@ fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers:
         agents,
         tools,
         mcp: mcp::read_servers(&servers),
+        mcp_lists: BTreeMap::new(),
         call_rules: None,
         digest: String::new(),
     };

@@ -3,11 +3,11 @@
 use super::limits::DURATION_MS_MAX;
 use super::names::check_name;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use super::tools::{read_approval, read_command_tool};
+use super::tools::{ON_CRASH, read_approval, read_command_tool};
 use model::definition::{ApprovalPolicy, McpProgram, McpScope, McpServer};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "command",
     "dir",
     "env_pass",
@@ -21,6 +21,8 @@ const KEYS: [&str; 13] = [
     "output_bytes_max",
     "required",
     "scope",
+    "idempotent",
+    "on_crash",
 ];
 const SCOPES: [(&str, McpScope); 3] =
     [("user", McpScope::User), ("thread", McpScope::Thread), ("shared", McpScope::Shared)];
@@ -53,7 +55,9 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
         (table.number("timeout_ms", 1..=DURATION_MS_MAX), table.size("output_bytes_max"));
     let required = table.flag("required").unwrap_or(false);
     let program = McpProgram { command: read_command_tool(&table)?, scope, start_timeout_ms };
-    Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required })
+    let idempotent = table.get("idempotent").map(|item| read_patterns(&item)).unwrap_or_default();
+    let on_crash = table.get("on_crash").and_then(|item| item.one_of(&ON_CRASH)).unwrap_or_default();
+    Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required, idempotent, on_crash })
 }
 
 /// Names of tools; a `*` at the end stands for any rest.

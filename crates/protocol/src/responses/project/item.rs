@@ -93,11 +93,11 @@ pub(super) fn function_call_item<'a>(call: &'a ToolCall, arguments: &'a str, sta
 }
 
 /// A call that a person is asked about.
-pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'a ToolCall) -> ItemObject<'a> {
+pub(crate) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'a ToolCall) -> ItemObject<'a> {
     ItemObject::McpApprovalRequest(McpApprovalRequestItem {
         arguments: approval_arguments(request, call),
         id: request.key.as_str(),
-        name: &call.name,
+        name: call.own_tool_name(),
         server_label: server_label(call),
         item_type: "mcp_approval_request",
     })
@@ -160,7 +160,7 @@ pub(super) fn mcp_call_item<'a>(
         arguments,
         error: outcome.error.as_deref().map(McpCallError::new),
         id: call.call_id.item_id("mcp").to_string(),
-        name: &call.name,
+        name: call.own_tool_name(),
         output: outcome.output.as_deref(),
         server_label: server_label(call),
         status: outcome.status,
@@ -178,7 +178,7 @@ pub(super) fn hosted_request_item<'a>(call: &'a ToolCall, key: &'a str) -> ItemO
     ItemObject::McpApprovalRequest(McpApprovalRequestItem {
         arguments: call.arguments.clone().unwrap_or_default(),
         id: key,
-        name: &call.name,
+        name: call.own_tool_name(),
         server_label: server_label(call),
         item_type: "mcp_approval_request",
     })

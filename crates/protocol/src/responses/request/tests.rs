@@ -219,7 +219,7 @@ fn errors_name_the_field() {
         (json!({"tool_choice": "maybe"}), "tool_choice"),
         (json!({"tools": {}}), "tools"),
         (json!({"tools": [{"type": "function"}]}), "tools[0].name"),
-        (json!({"tools": [{"type": "mcp", "server_label": "elsewhere"}]}), "tools[0].server_label"),
+        (json!({"tools": [{"type": "mcp"}]}), "tools[0].server_label"),
         (json!({"tools": [{"type": "custom", "name": "x"}]}), "tools[0].type"),
         (json!({"text": {"format": {"type": "xml"}}}), "text.format.type"),
         (json!({"conversation": 7}), "conversation"),
@@ -274,4 +274,18 @@ fn a_computer_call_and_its_output_are_a_call_and_a_result() {
     let arguments = r#"{"action":{"type":"wait"},"pending_safety_checks":[]}"#.to_owned();
     let expected = InputKind::ToolCall { call_id: "p1".to_owned(), name: "computer".to_owned(), arguments };
     assert_eq!(said(&call).unwrap(), [expected]);
+}
+
+#[test]
+fn tools_of_mcp_servers_are_named_as_the_model_knows_them() {
+    let read = read(&json!({
+        "input": [{"type": "mcp_call", "id": "mcp_1", "name": "read", "server_label": "files", "output": "ok"},
+            {"type": "mcp_list_tools", "id": "hc_1", "server_label": "files", "tools": []}],
+        "tools": [{"type": "mcp", "server_label": "headwater"}, {"type": "mcp", "server_label": "files"}],
+        "tool_choice": {"type": "mcp", "server_label": "files", "name": "read"},
+    }))
+    .unwrap();
+    assert_eq!(read.mcp_labels, [("tools[1].server_label".to_owned(), "files".to_owned())]);
+    assert_eq!(read.model_settings.tool_choice, Some(ToolChoice::Tool { name: "files__read".to_owned() }));
+    assert!(matches!(&read.input[0].kind, InputKind::ToolCall { name, .. } if name == "files__read"));
 }

@@ -2,7 +2,7 @@
 
 use super::good;
 use model::approval_rule::ApprovalRule;
-use model::definition::{ApprovalPolicy, CommandTool, McpProgram, McpScope, McpServer};
+use model::definition::{ApprovalPolicy, CommandTool, McpProgram, McpScope, McpServer, OnCrash};
 
 const PROVIDER: &str = "[providers.p]\nkind = \"scripted\"\nfile = \"plays.toml\"\n";
 
@@ -22,6 +22,8 @@ fn a_server_has_careful_defaults() {
         timeout_ms: None,
         output_bytes_max: None,
         required: false,
+        idempotent: Vec::new(),
+        on_crash: OnCrash::Unknown,
     };
     assert_eq!(read(""), wanted);
     assert_eq!(wanted.approval_of("anything"), ApprovalPolicy::Always);
@@ -32,7 +34,7 @@ fn every_key_of_a_server_is_read() {
     let server = read(
         "dir = \"work\"\nenv_pass = [\"PATH\"]\nenv = { LEVEL = \"3\" }\nallow = [\"read_*\"]\ndeny = [\"read_all\"]\n\
          approval = { \"read_*\" = \"never\", read_one = \"size > 1\" }\ntimeout_ms = 5\nstart_timeout_ms = 6\n\
-         output_bytes_max = 7\nrequired = true\nscope = \"thread\"",
+         output_bytes_max = 7\nrequired = true\nscope = \"thread\"\nidempotent = [\"read_*\"]\non_crash = \"ask\"",
     );
     let McpProgram { command, scope, start_timeout_ms } = server.program.clone();
     assert!(command.dir.as_deref().unwrap().ends_with("/work"), "relative to the file: {:?}", command.dir);
@@ -42,6 +44,8 @@ fn every_key_of_a_server_is_read() {
     assert_eq!(server.approval_of("read_two"), ApprovalPolicy::Never);
     assert_eq!(server.approval_of("read_one"), ApprovalPolicy::When(ApprovalRule::parse("size > 1").unwrap()));
     assert_eq!((server.timeout_ms, server.output_bytes_max, server.required), (Some(5), Some(7), true));
+    assert_eq!((server.is_idempotent("read_one"), server.is_idempotent("write")), (true, false));
+    assert_eq!(server.on_crash, OnCrash::Ask);
     assert_eq!(read("approval = \"never\"").approval_of("anything"), ApprovalPolicy::Never);
     assert_eq!(read("scope = \"shared\"").program.scope, McpScope::Shared);
 }

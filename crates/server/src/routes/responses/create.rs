@@ -21,7 +21,7 @@ use gateway::stream_start::wait_for_end;
 use model::UserId;
 use model::json::JsonObject;
 use protocol::client_input::ClientInput;
-use protocol::responses::{ResponsesRequest, parse_responses_request};
+use protocol::responses::{ResponsesRequest, SERVER_LABEL, parse_responses_request};
 use serde_json::Value;
 
 pub(crate) async fn handle(
@@ -37,6 +37,7 @@ pub(crate) async fn handle(
     let body: JsonObject = json.into_object()?;
     let request = parse_responses_request(&body)?.with_metadata(metadata);
     drop(body);
+    check_mcp_labels(&app, &request)?;
     let (stream, background) = (request.stream, request.background);
     let conversation = match &request.conversation {
         Some(id) => Some(find_conversation(&app.gateway, &caller.user, id).await?),
@@ -64,6 +65,18 @@ pub(crate) async fn handle(
     }
     let object = read_resolved_response(&app.gateway, &caller.user, &resolved, echo.as_ref()).await?;
     Ok(json_response_with_images(&app, &caller.user, &resolved.thread, object))
+}
+
+/// A client may name the servers of the config, as SDKs require; it cannot bring others.
+fn check_mcp_labels(app: &App, request: &ResponsesRequest) -> Result<(), Problem> {
+    let definitions = app.gateway.engine.ports().definitions.get();
+    match request.mcp_labels.iter().find(|(_, label)| !definitions.mcp.contains_key(label)) {
+        None => Ok(()),
+        Some((field, _)) => {
+            let reason = format!("expected `{SERVER_LABEL}` or an MCP server of the config");
+            Err(Problem::invalid_field(field, reason))
+        }
+    }
 }
 
 /// The input items of a request, the conversation that it names, and the run that it would start.
