@@ -5,12 +5,16 @@
 
 mod call_rules;
 mod mcp;
+mod mcp_auth;
+mod mcp_endpoint;
 mod mcp_list;
 mod parameters;
 mod tool;
 
 pub use call_rules::{AllowedUsers, CallRules};
 pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef, mcp_tool_name};
+pub use mcp_auth::{McpAuth, OAuthClient};
+pub use mcp_endpoint::{McpEndpoint, McpTransport};
 pub use mcp_list::{McpList, mcp_list_digest};
 pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};

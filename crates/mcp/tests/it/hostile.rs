@@ -2,7 +2,7 @@
 
 use crate::fixtures::{TestServers, error, find_tool, text, wait_gone, wait_until};
 use mcp::McpLimits;
-use model::definition::{McpServer, OnCrash};
+use model::definition::{McpServer, McpTransport, OnCrash};
 use model::tool::ToolEvent;
 use std::time::Duration;
 
@@ -132,7 +132,8 @@ async fn a_server_that_does_not_start_says_why_and_leaves_nothing() {
     }
     let servers = TestServers::new();
     let mut missing = servers.server("friendly");
-    missing.program.command.command[0] = "/no/such/program".to_owned();
+    let McpTransport::Command(command) = &mut missing.program.transport else { panic!("it is a program") };
+    command.command[0] = "/no/such/program".to_owned();
     let why = resolve_error(&servers, missing).await;
     assert!(why.starts_with("The MCP server `s` cannot be started: cannot start `program`"), "{why}");
 }
@@ -193,6 +194,6 @@ async fn other_users_do_not_notice() {
     let slow = model::tool::ToolRequest { user: "bob".into(), thread: "thr_2".into(), ..slow };
     let (broken, slow) = tokio::join!(servers.call(&run, "flood", "{}"), servers.events_of(slow));
     assert_eq!(error(&broken).0, "mcp_flood");
-    let [model::tool::ToolEvent::End(slow)] = slow.as_slice() else { panic!("{slow:?}") };
+    let [ToolEvent::End(slow)] = slow.as_slice() else { panic!("{slow:?}") };
     assert_eq!(text(slow), "at last");
 }

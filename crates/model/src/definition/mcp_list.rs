@@ -82,11 +82,15 @@ pub fn mcp_list_digest(action: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{CommandTool, McpProgram, McpScope, ToolSpec};
+    use crate::definition::{CommandTool, McpProgram, McpScope, McpTransport, ToolSpec};
     use std::sync::Arc;
 
     fn definitions(tools: usize, schema_bytes: usize) -> Definitions {
-        let program = McpProgram { command: CommandTool::default(), scope: McpScope::User, start_timeout_ms: 1 };
+        let program = McpProgram {
+            transport: McpTransport::Command(CommandTool::default()),
+            scope: McpScope::User,
+            start_timeout_ms: 1,
+        };
         let program = Arc::new(program);
         let tool = |number: usize| {
             let of_server = McpTool {

@@ -216,6 +216,10 @@ error_codes! {
         TooManyRequests = "too_many_requests" 429 retryable;
         /// Too many commands wait for the thread.
         InboxFull = "inbox_full" 429 retryable;
+        /// The answer of an authorization server belongs to no authorization in progress, or the server refused it.
+        InvalidAuthorization = "invalid_authorization" 400 permanent;
+        /// The authorization server of an MCP server cannot be found, asked or trusted.
+        AuthorizationUnavailable = "authorization_unavailable" 502 retryable;
         /// The server has too many open connections, or too many bytes of requests in memory.
         ServerBusy = "server_busy" 503 retryable;
         /// The server is shutting down.
@@ -240,6 +244,8 @@ error_codes! {
         RecoveryFailed = "recovery_failed" 500 permanent;
         /// An MCP server cannot be started, or does not answer; the call fails, or the run if its agent requires the server.
         McpUnavailable = "mcp_unavailable" 503 retryable;
+        /// An MCP server wants a credential of the user that is missing, expired or refused; the message says where to authorize.
+        McpUnauthorized = "mcp_unauthorized" 403 permanent;
         /// The input hook failed.
         HookFailed = "hook_failed" 500 permanent;
         /// The model kept calling tools that do not exist or with invalid arguments.

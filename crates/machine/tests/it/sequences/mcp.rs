@@ -7,8 +7,8 @@ use crate::fixtures::{
 use crate::sim::Sim;
 use machine::MachineInput;
 use model::definition::{
-    CommandTool, Definitions, HandoffHistory, McpList, McpProgram, McpScope, McpTool, OnCrash, Tool, ToolExecutor,
-    mcp_list_digest,
+    CommandTool, Definitions, HandoffHistory, McpList, McpProgram, McpScope, McpTool, McpTransport, OnCrash, Tool,
+    ToolExecutor, mcp_list_digest,
 };
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ActionRequest, CancelMode, Event};
@@ -20,7 +20,11 @@ use std::sync::Arc;
 
 /// A tool `NAME__read` of a server.
 fn mcp_tool(server: &str) -> Tool {
-    let program = McpProgram { command: CommandTool::default(), scope: McpScope::User, start_timeout_ms: 1 };
+    let program = McpProgram {
+        transport: McpTransport::Command(CommandTool::default()),
+        scope: McpScope::User,
+        start_timeout_ms: 1,
+    };
     let executor = ToolExecutor::Mcp(McpTool {
         server: server.to_owned(),
         tool: "read".to_owned(),
