@@ -21,9 +21,9 @@ def pick() -> str:
     return "red"
 
 
-def hosted(on_approval: Any = None) -> HostedMCPTool:
+def hosted(on_approval: Any = None, label: str = "headwater") -> HostedMCPTool:
     """How a caller of this SDK says that it will answer for tools that the server runs."""
-    config: Any = {"type": "mcp", "server_label": "headwater", "server_url": URL, "require_approval": "always"}
+    config: Any = {"type": "mcp", "server_label": label, "server_url": URL, "require_approval": "always"}
     return HostedMCPTool(tool_config=config, on_approval_request=on_approval)
 
 
@@ -35,6 +35,7 @@ async def run(
     chained: bool = False,
     conversation: str | None = None,
     streamed: bool = True,
+    model: str = "demo",
 ) -> dict[str, Any]:
     """One run to its end. `decide` answers every approval, `asks` says whether in a callback or between two runs."""
     asked: list[str] = []
@@ -43,10 +44,13 @@ async def run(
         asked.append(request.data.name)
         return {"approve": True} if decide == "approve" else {"approve": False, "reason": "too risky"}
 
-    own: dict[str, Any] = {"pick": pick, "headwater": hosted(answer if asks == "at_once" else None)}
+    def own(name: str) -> Any:
+        """A tool of the caller's, or an MCP server of the config by its label."""
+        return pick if name == "pick" else hosted(answer if asks == "at_once" else None, name)
+
     async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
-        model = OpenAIResponsesModel(model="demo", openai_client=client)
-        agent = Agent(name="caller", model=model, tools=[own[name] for name in tools])
+        served = OpenAIResponsesModel(model=model, openai_client=client)
+        agent = Agent(name="caller", model=served, tools=[own(name) for name in tools])
         options: dict[str, Any] = {"max_turns": TURNS_MAX, "auto_previous_response_id": chained}
         if conversation:
             options["session"] = OpenAIConversationsSession(conversation_id=conversation, openai_client=client)
@@ -104,6 +108,10 @@ def shown(item: Any) -> dict[str, Any]:
     raw = item.raw_item
     read = raw.get if isinstance(raw, dict) else lambda name, default=None: getattr(raw, name, default)
     told = {"type": item.type, "raw": read("type"), "name": read("name"), "output": read("output")}
+    if read("server_label"):
+        told["label"] = read("server_label")
+    if item.type == "mcp_list_tools_item":
+        told["tools"] = [tool.name for tool in read("tools")]
     if item.type == "message_output_item":
         told["text"] = ItemHelpers.text_message_output(item)
     return told

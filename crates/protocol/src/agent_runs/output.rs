@@ -111,7 +111,10 @@ impl ToolAgentOutput {
             // `partial` would promise that another result follows.
             status: if status == ResultStatus::Completed { ToolStatus::Success } else { ToolStatus::Failure },
             result_summary: truncate_summary(&summary),
-            ui_hints: result.ui_hints.clone().map(to_exact_object),
+            ui_hints: with_server_label(
+                result.ui_hints.clone().map(to_exact_object),
+                task.call(&result.call_id).and_then(|(_, call)| call.server_label.as_deref()),
+            ),
             error,
             ..Self::pending(task, &result.call_id)
         }
@@ -132,7 +135,6 @@ impl ToolAgentOutput {
             result_summary: String::new(),
             ui_hints: None,
             error: None,
-            server_label: found.and_then(|(_, call)| call.server_label.clone()),
         }
     }
 
@@ -158,11 +160,18 @@ impl ToolAgentOutput {
             tool_call_args: Some(hosted_arguments(item)).filter(|arguments| !arguments.is_empty()),
             status: if succeeded { ToolStatus::Success } else { ToolStatus::Failure },
             result_summary: truncate_summary(&summary),
-            ui_hints: None,
+            ui_hints: with_server_label(None, item.server_label()),
             error,
-            server_label: item.server_label().map(str::to_owned),
         }
     }
+}
+
+/// The protocol has no other member for it.
+fn with_server_label(ui_hints: Option<ExactObject>, server_label: Option<&str>) -> Option<ExactObject> {
+    let Some(label) = server_label else { return ui_hints };
+    let mut ui_hints = ui_hints.unwrap_or_default();
+    ui_hints.insert("server_label".to_owned(), Value::from(label).into());
+    Some(ui_hints)
 }
 
 /// The result at this position of a sub-agent's output, if its call waited for a decision or for the client. Clients saw

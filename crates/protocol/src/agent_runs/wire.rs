@@ -77,12 +77,9 @@ pub struct ToolAgentOutput {
     pub tool_call_args: Option<ExactObject>,
     pub status: ToolStatus,
     pub result_summary: String,
-    /// For a call that waits, a [`PendingHint`].
+    /// Those of the tool, and the `server_label` of an MCP server's tool. For a call that waits, a [`PendingHint`].
     pub ui_hints: Option<ExactObject>,
     pub error: Option<OutputError>,
-    /// The MCP server that has the tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_label: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -118,9 +118,9 @@ fn blocks_and_agent_runs_name_the_server() {
 
     let runs = shown(Box::new(AgentRunsProjection::new(thread().to_string())), &log);
     let called = &find(&runs, "/toolAgentOutput/result_summary", "six")["toolAgentOutput"];
-    assert_eq!((&called["tool_name"], &called["server_label"]), (&json!("read"), &json!("files")));
+    assert_eq!((&called["tool_name"], &called["ui_hints"]["server_label"]), (&json!("read"), &json!("files")));
     let missing = &find(&runs, "/toolAgentOutput/tool_call_id", "hc_R2")["toolAgentOutput"];
-    assert_eq!((&missing["server_label"], &missing["status"]), (&json!("wiki"), &json!("failure")));
+    assert_eq!((&missing["ui_hints"]["server_label"], &missing["status"]), (&json!("wiki"), &json!("failure")));
 }
 
 #[test]
