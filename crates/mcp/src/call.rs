@@ -5,15 +5,17 @@ use crate::content;
 use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
 use crate::link::{CallRoute, ProgressSender};
 use crate::servers::{McpServers, ServerUser};
+use crate::targets::{read_target_result, target_request};
 use crate::tool_list::clean_text;
 use futures_util::stream;
-use model::definition::McpTool;
+use model::definition::{McpTarget, McpTool};
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolRequest};
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
+use schema::ToolSchema;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -75,10 +77,10 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
             ServerUser { label: &tool.server, program: &tool.program, user: &request.user, thread: &request.thread };
         let connection = servers.connect(&server, BACKOFF_PATIENCE).await?;
         let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;
-        check_spec(&connection, &tool).await?;
-        send_call(connection, permit, &tool, &request).await
+        let promised = check_spec(&connection, &tool).await?;
+        Ok::<_, ErrorInfo>((send_call(connection, permit, &tool, &request).await?, promised))
     };
-    let (connection, permit, handle, progress) =
+    let ((connection, permit, handle, progress), promised) =
         timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
     Ok(RunningCall {
         pending: Some(PendingRequest { handle: Some(handle), connection, _permit: permit }),
@@ -86,16 +88,22 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
         progress_at: Instant::now(),
         updates: 0,
         server: tool.server,
+        target: tool.target,
+        promised,
         output_bytes_max: request.output_bytes_max,
         deadline,
     })
 }
 
-/// The tool must be the one that the run was started with, and that people may have approved.
-async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<(), ErrorInfo> {
+/// The tool must be the one that the run was started with, and that people may have approved. Returns what the server
+/// promises about its results.
+async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<Option<Arc<ToolSchema>>, ErrorInfo> {
+    if tool.target != McpTarget::Tool {
+        return Ok(None);
+    }
     let list = connection.tools().await?;
     let what = match list.tools.get(&tool.tool) {
-        Some(listed) if listed.digest == tool.spec_digest => return Ok(()),
+        Some(listed) if listed.digest == tool.spec_digest => return Ok(listed.output_schema.clone()),
         Some(_) => "describes the tool in another way than when this run was started",
         None => "has this tool no more",
     };
@@ -114,9 +122,11 @@ async fn send_call(
 ) -> Result<SentCall, ErrorInfo> {
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
-    let mut call = CallToolRequest::new(CallToolRequestParams::new(tool.tool.clone()));
-    call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress });
-    let call = ClientRequest::CallToolRequest(call);
+    let call = target_request(tool.target, &request.arguments).unwrap_or_else(|| {
+        let mut call = CallToolRequest::new(CallToolRequestParams::new(tool.tool.clone()));
+        call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress });
+        ClientRequest::CallToolRequest(call)
+    });
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
     let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(&tool.server)))?;
     Ok((connection, permit, handle, updates))
@@ -142,6 +152,9 @@ struct RunningCall {
     progress_at: Instant,
     updates: usize,
     server: String,
+    target: McpTarget,
+    /// What results must be.
+    promised: Option<Arc<ToolSchema>>,
     output_bytes_max: usize,
     deadline: McpCallDeadline,
 }
@@ -199,15 +212,28 @@ impl RunningCall {
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
-        self.read_response(response, closed)
+        match response {
+            Ok(ServerResult::CallToolResult(result)) if self.target == McpTarget::Tool => {
+                ToolEvent::End(self.read_result(result).await)
+            }
+            Ok(result) if self.target != McpTarget::Tool && !is_request_for_input(&result) => {
+                let output = read_target_result(&self.server, self.target, result, self.output_bytes_max);
+                ToolEvent::End(output)
+            }
+            other => self.read_failure(other, closed),
+        }
     }
 
-    fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolEvent {
+    /// Checks and reads a result beside the async workers: it may be large.
+    async fn read_result(&self, result: CallToolResult) -> ToolOutput {
+        let (promised, bytes_max) = (self.promised.clone(), self.output_bytes_max);
+        let reading = tokio::task::spawn_blocking(move || content::read_result(result, promised.as_deref(), bytes_max));
+        reading.await.unwrap_or_else(|_| ToolOutput::failed(ErrorCode::Internal, "The result cannot be read."))
+    }
+
+    fn read_failure(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolEvent {
         let server = &self.server;
         let error = match response {
-            Ok(ServerResult::CallToolResult(result)) => {
-                return ToolEvent::End(content::read_result(result, self.output_bytes_max));
-            }
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
                 let message = format!("The MCP server `{server}` asks for more, which is not supported.");
                 ErrorInfo::new(ErrorCode::McpUnsupported, message)
@@ -232,6 +258,10 @@ impl RunningCall {
         };
         ToolEvent::End(ToolOutput::from_error(error))
     }
+}
+
+fn is_request_for_input(result: &ServerResult) -> bool {
+    matches!(result, ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_))
 }
 
 /// The newest update, not before `at`.

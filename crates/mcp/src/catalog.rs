@@ -1,10 +1,11 @@
 //! Completes the definitions of a run with the tools that its servers list.
 
 use crate::servers::{McpServers, ServerUser};
+use crate::targets::{TargetTool, target_tools};
 use crate::tool_list::{ListedTool, ToolList, sha256_hex};
 use futures_util::future::join_all;
 use model::definition::{
-    Agent, Definitions, McpList, McpProgram, McpServer, McpTool, McpToolRef, Tool, ToolExecutor, ToolSpec,
+    Agent, Definitions, McpList, McpProgram, McpServer, McpTarget, McpTool, McpToolRef, Tool, ToolExecutor, ToolSpec,
     mcp_list_digest, mcp_tool_name,
 };
 use model::error::{ErrorCode, ErrorInfo};
@@ -113,14 +114,28 @@ impl ToolMerger<'_> {
         let Some(Ok(list)) = self.answers.get(label) else { return Ok(()) };
         let left_out = self.left_out.entry(label.to_owned()).or_default();
         left_out.extend(list.left_out.iter().cloned());
-        for (tool, listed) in offered_tools(server, list, wanted, left_out)? {
-            let name = mcp_tool_name(label, tool);
-            let added = new_tool(&name, label, tool, listed, server, program);
+        let mut offered: Vec<Tool> = Vec::new();
+        let targets: Vec<&TargetTool> = target_tools(server)
+            .filter(|tool| wanted.tool.is_none_or(|name| name == tool.name) && !server.denies_tool(tool.name))
+            .collect();
+        // An entry may name a tool that reads resources, unless the server has one of its own with that name.
+        let is_target = |name: &str| targets.iter().any(|tool| tool.name == name) && !list.tools.contains_key(name);
+        if !wanted.tool.is_some_and(is_target) {
+            let tools = offered_tools(server, list, wanted, left_out)?;
+            offered.extend(
+                tools
+                    .into_iter()
+                    .map(|(tool, listed)| new_tool(&mcp_tool_name(label, tool), label, tool, listed, server, program)),
+            );
+        }
+        offered.extend(targets.into_iter().map(|tool| new_target_tool(label, tool, server, program)));
+        for added in offered {
+            let name = added.spec.name.clone();
             // A name of the operator stays what it is, and of two that become one the first in the list is taken.
             let is_taken = self.definitions.agents.contains_key(&name)
                 || self.tools.get(&name).is_some_and(|known| known.executor != added.executor);
             if is_taken {
-                left_out.insert(format!("`{tool}` would be called `{name}`, which is another tool"));
+                left_out.insert(format!("`{name}` is the name of another tool"));
             } else if !names.contains(&name) {
                 self.tools.insert(name.clone(), added);
                 names.push(name);
@@ -207,14 +222,31 @@ fn new_tool(
         tool: tool.to_owned(),
         spec_digest: listed.digest.clone(),
         program: Arc::clone(program),
+        target: McpTarget::Tool,
     });
+    with_policies(Tool { display_name: listed.title.clone(), ..Tool::new(spec, executor) }, tool, server)
+}
+
+/// A tool that reads resources or gets prompts. Reading may be repeated.
+fn new_target_tool(label: &str, tool: &TargetTool, server: &McpServer, program: &Arc<McpProgram>) -> Tool {
+    let executor = ToolExecutor::Mcp(McpTool {
+        server: label.to_owned(),
+        tool: tool.name.to_owned(),
+        spec_digest: String::new(),
+        program: Arc::clone(program),
+        target: tool.target,
+    });
+    let added = with_policies(Tool::new(tool.spec(label), executor), tool.name, server);
+    Tool { idempotent: true, ..added }
+}
+
+fn with_policies(added: Tool, tool: &str, server: &McpServer) -> Tool {
     Tool {
-        display_name: listed.title.clone(),
         approval: server.approval_of(tool),
         idempotent: server.is_idempotent(tool),
         on_crash: server.on_crash,
         timeout_ms: server.timeout_ms,
         output_bytes_max: server.output_bytes_max,
-        ..Tool::new(spec, executor)
+        ..added
     }
 }

@@ -6,7 +6,8 @@
 //! - `start` starts a program and shakes hands in either generation of the protocol; `connection` is the result.
 //! - `stdio_transport` carries messages, and lets through what is bounded and awaited: `line_buffer` cuts lines,
 //!   `message_rate` counts, `message` sorts, `link` is what the transport and the calls share.
-//! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result.
+//! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result; `targets` are the
+//!   tools that read resources and get prompts.
 //!
 //! Invariant: types of `rmcp` are in no public signature. The library has the types of the protocol, its handshakes and the
 //! matching of responses; everything that a hostile server could use to exhaust this process is kept below it.
@@ -26,6 +27,7 @@ mod runner;
 mod servers;
 mod start;
 mod stdio_transport;
+mod targets;
 mod token_source;
 mod tool_list;
 

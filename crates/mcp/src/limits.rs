@@ -38,6 +38,8 @@ pub(crate) const PROGRESS_UPDATES_MAX: usize = 1000;
 /// The time between two of them.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const PROGRESS_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Structured content and links of a result; the record that ends a result has room for twice as much.
+pub(crate) const ARTIFACT_BYTES_MAX: usize = 32 * 1024;
 /// The longest error message of a server that is shown.
 pub(crate) const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
 

@@ -9,21 +9,24 @@ use schema::ToolSchema;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Different reasons for leaving out tools that are kept.
 const LEFT_OUT_REASONS_MAX: usize = 16;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct ListedTool {
     pub(crate) title: Option<String>,
     pub(crate) description: String,
     pub(crate) parameters: Value,
+    /// What the server promises about results, where that can be checked.
+    pub(crate) output_schema: Option<Arc<ToolSchema>>,
     /// Of everything that the server said about the tool.
     pub(crate) digest: String,
 }
 
 /// The usable tools of a server, by the names that the server knows.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default)]
 pub(crate) struct ToolList {
     pub(crate) tools: BTreeMap<String, ListedTool>,
     /// Why others are not among them.
@@ -91,7 +94,10 @@ fn read_tool(value: Value) -> Result<(String, ListedTool), String> {
     let title = tool.title.or_else(|| tool.annotations.and_then(|annotations| annotations.title));
     let title = title.map(|title| clean_text(&title, TITLE_BYTES_MAX)).filter(|title| !title.is_empty());
     let description = clean_text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES_MAX);
-    Ok((name, ListedTool { title, description, parameters, digest }))
+    let output_schema = tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone()));
+    let output_schema = output_schema.filter(|schema| schema.to_string().len() <= SCHEMA_BYTES_MAX);
+    let output_schema = output_schema.and_then(|schema| ToolSchema::compile(&schema).ok()).map(Arc::new);
+    Ok((name, ListedTool { title, description, parameters, output_schema, digest }))
 }
 
 /// A schema of an object within the bounds of the crate `schema`.

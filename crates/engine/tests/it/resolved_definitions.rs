@@ -21,6 +21,8 @@ fn definitions_with_server() -> Definitions {
         required: true,
         idempotent: Vec::new(),
         on_crash: Default::default(),
+        resources: false,
+        prompts: false,
     };
     let mut definitions = with_agent(definitions(), "demo", |demo| demo.tools.push("mcp:s".to_owned()));
     definitions.mcp.insert("s".to_owned(), server);

@@ -90,6 +90,8 @@ impl TestServers {
             required: true,
             idempotent: Vec::new(),
             on_crash: OnCrash::Unknown,
+            resources: false,
+            prompts: false,
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod calls;
 mod catalog;
+mod content;
 mod fixtures;
 mod hostile;
 mod pool;

@@ -38,6 +38,12 @@ pub struct McpServer {
     /// The result of a call that was lost, of all other tools.
     #[serde(default, skip_serializing_if = "OnCrash::is_default")]
     pub on_crash: OnCrash,
+    /// Whether tools read its resources.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resources: bool,
+    /// Whether tools get its prompts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prompts: bool,
 }
 
 /// How a server is reached, and for whom.
@@ -73,6 +79,28 @@ pub struct McpTool {
     /// The digest of everything that the server said about the tool.
     pub spec_digest: String,
     pub program: Arc<McpProgram>,
+    #[serde(default, skip_serializing_if = "McpTarget::is_tool")]
+    pub target: McpTarget,
+}
+
+/// What a call asks of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpTarget {
+    /// A tool that the server lists.
+    #[default]
+    Tool,
+    ListResources,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+impl McpTarget {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_tool(&self) -> bool {
+        *self == Self::Tool
+    }
 }
 
 /// An entry of an agent's tools: `mcp:SERVER` or `mcp:SERVER/TOOL`.
@@ -115,7 +143,12 @@ impl McpServer {
     #[must_use]
     pub fn offers_tool(&self, tool: &str) -> bool {
         let matches = |pattern: &String| pattern_rank(pattern, tool).is_some();
-        self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches)) && !self.deny.iter().any(matches)
+        self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches)) && !self.denies_tool(tool)
+    }
+
+    #[must_use]
+    pub fn denies_tool(&self, tool: &str) -> bool {
+        self.deny.iter().any(|pattern| pattern_rank(pattern, tool).is_some())
     }
 
     /// Whether a call of the tool may be repeated.
@@ -197,6 +230,8 @@ mod tests {
             required: false,
             idempotent: texts(&["list", "read_*"]),
             on_crash: OnCrash::Unknown,
+            resources: false,
+            prompts: false,
         }
     }
 

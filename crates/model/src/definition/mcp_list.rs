@@ -82,7 +82,7 @@ pub fn mcp_list_digest(action: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{CommandTool, McpProgram, McpScope, McpTransport, ToolSpec};
+    use crate::definition::{CommandTool, McpProgram, McpScope, McpTarget, McpTransport, ToolSpec};
     use std::sync::Arc;
 
     fn definitions(tools: usize, schema_bytes: usize) -> Definitions {
@@ -98,6 +98,7 @@ mod tests {
                 tool: format!("t{number}"),
                 spec_digest: String::new(),
                 program: Arc::clone(&program),
+                target: McpTarget::Tool,
             };
             let parameters = json!({"type": "object", "description": "x".repeat(schema_bytes)});
             let spec = ToolSpec { name: format!("n{number}"), description: "Reads.".to_owned(), parameters };

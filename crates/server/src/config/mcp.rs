@@ -9,7 +9,7 @@ use super::urls::check_http_url;
 use model::definition::{ApprovalPolicy, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "command",
     "dir",
     "env_pass",
@@ -26,6 +26,8 @@ const KEYS: [&str; 16] = [
     "scope",
     "idempotent",
     "on_crash",
+    "resources",
+    "prompts",
 ];
 /// Keys of a server that is a program.
 const PROGRAM_KEYS: [&str; 4] = ["command", "dir", "env_pass", "env"];
@@ -63,7 +65,20 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
     let program = McpProgram { transport: read_transport(&table)?, scope, start_timeout_ms };
     let idempotent = table.get("idempotent").map(|item| read_patterns(&item)).unwrap_or_default();
     let on_crash = table.get("on_crash").and_then(|item| item.one_of(&ON_CRASH)).unwrap_or_default();
-    Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required, idempotent, on_crash })
+    let (resources, prompts) = (table.flag("resources").unwrap_or(false), table.flag("prompts").unwrap_or(false));
+    Some(McpServer {
+        program,
+        allow,
+        deny,
+        approval,
+        timeout_ms,
+        output_bytes_max,
+        required,
+        idempotent,
+        on_crash,
+        resources,
+        prompts,
+    })
 }
 
 /// A program or a URL.

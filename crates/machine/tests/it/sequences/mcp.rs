@@ -7,8 +7,8 @@ use crate::fixtures::{
 use crate::sim::Sim;
 use machine::MachineInput;
 use model::definition::{
-    CommandTool, Definitions, HandoffHistory, McpList, McpProgram, McpScope, McpTool, McpTransport, OnCrash, Tool,
-    ToolExecutor, mcp_list_digest,
+    CommandTool, Definitions, HandoffHistory, McpList, McpProgram, McpScope, McpTarget, McpTool, McpTransport, OnCrash,
+    Tool, ToolExecutor, mcp_list_digest,
 };
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ActionRequest, CancelMode, Event};
@@ -30,6 +30,7 @@ fn mcp_tool(server: &str) -> Tool {
         tool: "read".to_owned(),
         spec_digest: "d".to_owned(),
         program: Arc::new(program),
+        target: McpTarget::Tool,
     });
     with_kind(tool(&format!("{server}__read")), executor)
 }

@@ -30,6 +30,8 @@ fn a_server_has_careful_defaults() {
         required: false,
         idempotent: Vec::new(),
         on_crash: OnCrash::Unknown,
+        resources: false,
+        prompts: false,
     };
     assert_eq!(read(""), wanted);
     assert_eq!(wanted.approval_of("anything"), ApprovalPolicy::Always);
