@@ -27,6 +27,13 @@ steps = [{ call = "s__image", arguments = "{}" }]
 steps = [{ text = ["Done."] }]
 
 [[scenario]]
+match = "file"
+[[scenario.turn]]
+steps = [{ call = "s__file", arguments = "{}" }]
+[[scenario.turn]]
+steps = [{ text = ["Done."] }]
+
+[[scenario]]
 match = "die"
 [[scenario.turn]]
 steps = [{ call = "s__die", arguments = "{}" }]
@@ -166,6 +173,18 @@ async fn a_client_is_shown_the_tools_of_a_server_once_and_its_calls_with_their_l
     let refused = hw.post("/v1/responses", unknown).await;
     assert_eq!(refused.status, 400, "{}", refused.text);
     assert!(refused.text.contains("tools[0].server_label"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_file_of_an_mcp_server_is_stored_and_linked() {
+    let hw = server("content", "approval = \"never\"");
+    let task = run(&hw, "file").await;
+    let blocks = &result_of(&task)["block_list"];
+    assert_eq!(blocks[0]["text"], "See:", "{task}");
+    let link = blocks[1]["text"].as_str().unwrap();
+    let url = link.strip_prefix("[may.pdf](").and_then(|rest| rest.strip_suffix(')')).unwrap();
+    let stored = hw.get(url).await;
+    assert_eq!((stored.status, stored.text.as_str()), (200, "%PDF"), "{link}");
 }
 
 /// The rule of the tool decides, as after a crash of this server.
