@@ -39,7 +39,7 @@ async fn stores_that_open_an_empty_database_at_once_create_its_schema_once() {
 /// The schema of a version that this one does not know.
 fn make_newer(database: &TestDatabase, compatible_since: usize) {
     database.execute(&format!(
-        "UPDATE headwater.meta SET value = '2' WHERE name = 'schema_version';
+        "UPDATE headwater.meta SET value = '3' WHERE name = 'schema_version';
          UPDATE headwater.meta SET value = '{compatible_since}' WHERE name = 'compatible_since';
          ALTER TABLE headwater.threads ADD COLUMN colour text;
          ALTER TABLE headwater.records ADD COLUMN colour text NOT NULL DEFAULT 'blue';
@@ -62,7 +62,7 @@ async fn a_store_works_with_a_newer_schema_that_is_compatible() {
     let started =
         PostgresStore::open(PostgresOptions { node: NodeId::from("other"), ..options(&database) }).await.unwrap();
     create_thread(&started, 2).await.start_run().must_append().await;
-    assert_eq!(database.execute("SELECT value FROM headwater.meta WHERE name = 'schema_version'"), "2");
+    assert_eq!(database.execute("SELECT value FROM headwater.meta WHERE name = 'schema_version'"), "3");
 }
 
 #[tokio::test(flavor = "multi_thread")]
