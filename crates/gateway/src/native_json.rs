@@ -125,6 +125,9 @@ pub struct ApprovalObject<'a> {
     key: &'a ApprovalKey,
     /// The tool.
     name: &'a str,
+    /// What people should know before they decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
     requested_at: Millis,
     run_id: &'a TaskId,
     /// The MCP server that has the tool.
@@ -164,6 +167,7 @@ impl<'a> From<&'a ApprovalRow> for ApprovalObject<'a> {
             expires_at: row.expires_at,
             key: &row.key,
             name: &row.action.name,
+            note: row.action.note.as_deref(),
             requested_at: row.requested_at,
             run_id: &row.run_id,
             server_label: row.action.server_label.as_deref(),

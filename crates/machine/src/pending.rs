@@ -10,7 +10,7 @@ use crate::state::RunState;
 use crate::task_tree::{ancestors_and_self, open_tasks};
 use crate::{tool_lookup, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
-use model::definition::{ApprovalOnTimeout, Tool};
+use model::definition::{ApprovalOnTimeout, Tool, ToolExecutor};
 use model::event::{
     ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
     Initiator, PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
@@ -29,6 +29,10 @@ pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: 
     let (task_id, item) = (task.id.clone(), task.call(call).map(|(_, item)| item));
     let server_label = item.and_then(|item| item.server_label.clone());
     let editable = item.filter(|item| item.kind == Some(CallKind::Hosted)).map(|_| false);
+    let note = match &tool.executor {
+        ToolExecutor::Mcp(changed) if changed.is_changed => Some(changed_tool_note(&changed.server)),
+        _ => None,
+    };
     let key = call.approval_key();
     let args = ExactValue::parse(arguments).unwrap_or_default();
     let expires_at = writer.out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
@@ -36,13 +40,19 @@ pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: 
         task_id,
         key: key.clone(),
         call_id: call.clone(),
-        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args, server_label, editable }],
+        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args, server_label, editable, note }],
         review_configs: vec![ReviewConfig { require_approval: true }],
         timeout_seconds: tool.approval_timeout_seconds,
         expires_at,
     };
     writer.emit(Event::ApprovalRequested(request));
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
+}
+
+fn changed_tool_note(server: &str) -> String {
+    format!(
+        "The MCP server `{server}` describes this tool in another way than before. To approve the call accepts the change."
+    )
 }
 
 /// Decides whether answers let a paused run go on, applies them, and returns the decision. An answer to nothing open is

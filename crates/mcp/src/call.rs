@@ -8,9 +8,10 @@ use crate::servers::{McpServers, ServerUser};
 use crate::targets::{read_target_result, target_request};
 use crate::tool_list::clean_text;
 use futures_util::stream;
+use model::Millis;
 use model::definition::{McpTarget, McpTool};
 use model::error::{ErrorCode, ErrorInfo};
-use model::ports::{BoxStream, Clock};
+use model::ports::{BoxStream, Clock, McpPins};
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolRequest};
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult};
@@ -26,22 +27,23 @@ const BACKOFF_PATIENCE: Duration = Duration::from_secs(60);
 /// tokio's timers end somewhere; no call is that long.
 const TIMEOUT_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 
+/// What calls need of others.
+pub(crate) struct CallPorts {
+    pub(crate) servers: McpServers,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) pins: Option<Arc<dyn McpPins>>,
+}
+
 /// Nothing happens before the stream is polled, and dropping it cancels the call.
-pub(crate) fn call_tool(
-    servers: McpServers,
-    tool: McpTool,
-    request: ToolRequest,
-    clock: Arc<dyn Clock>,
-) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall { servers, tool, request, clock }));
+pub(crate) fn call_tool(ports: CallPorts, tool: McpTool, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+    let state = CallPhase::New(Box::new(NewCall { ports, tool, request }));
     Box::pin(stream::unfold(state, next_event))
 }
 
 struct NewCall {
-    servers: McpServers,
+    ports: CallPorts,
     tool: McpTool,
     request: ToolRequest,
-    clock: Arc<dyn Clock>,
 }
 
 enum CallPhase {
@@ -60,6 +62,7 @@ async fn next_event(state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
         CallPhase::Ended => return None,
     };
     let event = running.next_event().await;
+    running.count_outcome(&event);
     let next = if matches!(event, ToolEvent::End(_) | ToolEvent::Lost(_)) {
         CallPhase::Ended
     } else {
@@ -69,7 +72,7 @@ async fn next_event(state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let NewCall { servers, tool, request, clock } = call;
+    let NewCall { ports: CallPorts { servers, clock, pins }, tool, request } = call;
     let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
     let starting = async {
@@ -78,6 +81,7 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
         let connection = servers.connect(&server, BACKOFF_PATIENCE).await?;
         let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;
         let promised = check_spec(&connection, &tool).await?;
+        accept_change(pins.as_deref(), &tool, &request, clock.now()).await;
         Ok::<_, ErrorInfo>((send_call(connection, permit, &tool, &request).await?, promised))
     };
     let ((connection, permit, handle, progress), promised) =
@@ -93,6 +97,15 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
         output_bytes_max: request.output_bytes_max,
         deadline,
     })
+}
+
+/// A tool that has changed runs only if a person approved the call, and with it the change.
+async fn accept_change(pins: Option<&dyn McpPins>, tool: &McpTool, request: &ToolRequest, now: Millis) {
+    let Some(pins) = pins.filter(|_| tool.is_changed) else { return };
+    let replaced = pins.replace_pin(&request.user, &tool.server, &tool.tool, &tool.spec_digest, now).await;
+    if let Err(error) = replaced {
+        tracing::warn!(server = tool.server, %error, "the consent to a changed tool is not kept: people are asked again");
+    }
 }
 
 /// The tool must be the one that the run was started with, and that people may have approved. Returns what the server
@@ -186,6 +199,17 @@ impl Drop for PendingRequest {
 }
 
 impl RunningCall {
+    fn count_outcome(&self, event: &ToolEvent) {
+        let outcome = match event {
+            ToolEvent::End(ToolOutput { error: None, .. }) => "completed",
+            ToolEvent::End(_) => "failed",
+            ToolEvent::Lost(_) => "lost",
+            _ => return,
+        };
+        metrics::counter!("headwater_mcp_calls_total", "server" => self.server.clone(), "outcome" => outcome)
+            .increment(1);
+    }
+
     async fn next_event(&mut self) -> ToolEvent {
         let Some(pending) = &mut self.pending else {
             return ToolEvent::End(ToolOutput::from_error(stopped(&self.server)));

@@ -5,11 +5,12 @@ use crate::targets::{TargetTool, target_tools};
 use crate::tool_list::{ListedTool, ToolList, sha256_hex};
 use futures_util::future::join_all;
 use model::definition::{
-    Agent, Definitions, McpList, McpProgram, McpServer, McpTarget, McpTool, McpToolRef, Tool, ToolExecutor, ToolSpec,
-    mcp_list_digest, mcp_tool_name,
+    Agent, ApprovalPolicy, Definitions, McpList, McpPin, McpProgram, McpServer, McpTarget, McpTool, McpToolRef, Tool,
+    ToolExecutor, ToolSpec, mcp_list_digest, mcp_tool_name, tool_hash,
 };
 use model::error::{ErrorCode, ErrorInfo};
-use model::ports::ResolveRequest;
+use model::ports::{McpPins, ResolveRequest};
+use model::{Millis, ThreadId, UserId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +20,69 @@ const BACKOFF_PATIENCE: Duration = Duration::from_secs(1);
 /// Reasons for leaving out a tool that are shown.
 const LEFT_OUT_SHOWN_MAX: usize = 8;
 
+/// Names of tools that their user knows otherwise, by server.
+type ChangedTools = BTreeMap<String, BTreeSet<String>>;
+
+/// The tools that a user knows otherwise. Those that are new to the user are known from now on.
+async fn changed_tools(
+    pins: &dyn McpPins,
+    user: &UserId,
+    label: &str,
+    server: &McpServer,
+    list: &ToolList,
+    now: Millis,
+) -> BTreeSet<String> {
+    let offered = list.tools.iter().filter(|(name, _)| server.offers_tool(name));
+    let digests: BTreeMap<String, String> = offered.map(|(name, tool)| (name.clone(), tool.digest.clone())).collect();
+    let known = pins.pin_new(user, label, &digests, now).await.unwrap_or_else(|error| {
+        tracing::warn!(server = label, %error, "it is not known whether tools have changed: people are asked");
+        BTreeMap::new()
+    });
+    digests.into_iter().filter(|(name, digest)| known.get(name) != Some(digest)).map(|(name, _)| name).collect()
+}
+
 /// What each server answered, by its label.
 type ServerAnswers = BTreeMap<String, Result<Arc<ToolList>, ErrorInfo>>;
 
-pub(crate) async fn resolve(servers: McpServers, request: ResolveRequest) -> Result<Arc<Definitions>, ErrorInfo> {
+/// A tool of a server, as the operator pins it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolDescription {
+    /// The name that the server knows.
+    pub name: String,
+    pub description: String,
+    /// `sha256:…`
+    pub hash: String,
+    /// Whether `allow` and `deny` let agents have it.
+    pub is_allowed: bool,
+}
+
+/// Connects to a server and describes its tools.
+pub(crate) async fn inspect(
+    servers: &McpServers,
+    label: &str,
+    server: &McpServer,
+) -> Result<Vec<ToolDescription>, ErrorInfo> {
+    let (user, thread) = (UserId::from("operator"), ThreadId::from("inspection"));
+    let user = ServerUser { label, program: &server.program, user: &user, thread: &thread };
+    let list = servers.connect(&user, BACKOFF_PATIENCE).await?.tools().await?;
+    let describe = |(name, tool): (&String, &ListedTool)| ToolDescription {
+        name: name.clone(),
+        description: tool.description.clone(),
+        hash: tool_hash(&tool.digest),
+        is_allowed: server.offers_tool(name),
+    };
+    Ok(list.tools.iter().map(describe).collect())
+}
+
+pub(crate) async fn resolve(
+    servers: &McpServers,
+    pins: Option<&dyn McpPins>,
+    now: Millis,
+    request: ResolveRequest,
+) -> Result<Arc<Definitions>, ErrorInfo> {
     let needed = request.definitions.mcp_servers_of(&request.agent);
-    let listed = join_all(needed.iter().map(|(label, server)| list_tools(&servers, &request, label, server))).await;
+    let listed = join_all(needed.iter().map(|(label, server)| list_tools(servers, &request, label, server))).await;
+    let mut changed = ChangedTools::new();
     let mut answers = ServerAnswers::new();
     for ((label, server), answer) in needed.into_iter().zip(listed) {
         match &answer {
@@ -32,11 +90,14 @@ pub(crate) async fn resolve(servers: McpServers, request: ResolveRequest) -> Res
             Err(error) => tracing::warn!(server = label, error = error.message, "a run starts without an MCP server"),
             Ok(_) => {}
         }
+        if let (McpPin::Ask, Ok(list), Some(pins)) = (&server.pin, &answer, pins) {
+            changed.insert(label.to_owned(), changed_tools(pins, &request.user, label, server, list, now).await);
+        }
         let answer = answer.map_err(|error| servers.limit_list_errors(label, error));
         answers.insert(label.to_owned(), answer);
     }
     let (definitions, agent) = (Arc::clone(&request.definitions), request.agent);
-    let merging = tokio::task::spawn_blocking(move || merge_tools(&definitions, &agent, &answers));
+    let merging = tokio::task::spawn_blocking(move || merge_tools(&definitions, &agent, &answers, &changed));
     merging.await.unwrap_or_else(|_| Err(ErrorInfo::new(ErrorCode::Internal, "the tools cannot be read")))
 }
 
@@ -84,6 +145,7 @@ fn merge_tools(definitions: &Definitions, root: &str, answers: &ServerAnswers) -
 struct ToolMerger<'a> {
     definitions: &'a Definitions,
     answers: &'a ServerAnswers,
+    changed: &'a ChangedTools,
     programs: BTreeMap<&'a str, Arc<McpProgram>>,
     tools: BTreeMap<String, Tool>,
     lists: BTreeMap<String, McpList>,
@@ -122,11 +184,13 @@ impl ToolMerger<'_> {
         let is_target = |name: &str| targets.iter().any(|tool| tool.name == name) && !list.tools.contains_key(name);
         if !wanted.tool.is_some_and(is_target) {
             let tools = offered_tools(server, list, wanted, left_out)?;
-            offered.extend(
-                tools
-                    .into_iter()
-                    .map(|(tool, listed)| new_tool(&mcp_tool_name(label, tool), label, tool, listed, server, program)),
-            );
+            offered.extend(tools.into_iter().map(|(tool, listed)| {
+                let mut added = new_tool(&mcp_tool_name(label, tool), label, tool, listed, server, program);
+                if self.changed.get(label).is_some_and(|changed| changed.contains(tool)) {
+                    require_consent(&mut added);
+                }
+                added
+            }));
         }
         offered.extend(targets.into_iter().map(|tool| new_target_tool(label, tool, server, program)));
         for added in offered {
@@ -187,21 +251,37 @@ fn offered_tools<'a>(
     wanted: McpToolRef<'_>,
     left_out: &mut BTreeSet<String>,
 ) -> Result<Vec<(&'a str, &'a ListedTool)>, ErrorInfo> {
+    let mut is_pinned = |name: &str, tool: &ListedTool| match pin_mismatch(server, name, tool) {
+        None => true,
+        Some(why) => {
+            left_out.insert(why);
+            false
+        }
+    };
     let Some(name) = wanted.tool else {
         let tools = list.tools.iter().map(|(name, tool)| (name.as_str(), tool));
-        return Ok(tools.filter(|(name, _)| server.offers_tool(name)).collect());
+        return Ok(tools.filter(|(name, tool)| server.offers_tool(name) && is_pinned(name, tool)).collect());
     };
-    match list.tools.get_key_value(name).filter(|_| server.offers_tool(name)) {
-        Some((name, tool)) => Ok(vec![(name, tool)]),
-        None if server.required => {
-            let message = format!("The MCP server `{}` does not offer the tool `{name}`.", wanted.server);
-            Err(ErrorInfo::new(ErrorCode::McpUnavailable, message))
-        }
-        None => {
-            left_out.insert(format!("`{name}` is not offered"));
-            Ok(Vec::new())
-        }
+    let found = list.tools.get_key_value(name).filter(|_| server.offers_tool(name));
+    let why = match found {
+        Some((name, tool)) if is_pinned(name, tool) => return Ok(vec![(name, tool)]),
+        Some((name, tool)) => pin_mismatch(server, name, tool).unwrap_or_default(),
+        None => format!("`{name}` is not offered"),
+    };
+    if server.required {
+        let message = format!("A tool of the MCP server `{}` is missing: {why}.", wanted.server);
+        return Err(ErrorInfo::new(ErrorCode::McpUnavailable, message));
     }
+    left_out.insert(why);
+    Ok(Vec::new())
+}
+
+/// Why a tool is not the one that the operator has pinned.
+fn pin_mismatch(server: &McpServer, name: &str, tool: &ListedTool) -> Option<String> {
+    let McpPin::Tools(pins) = &server.pin else { return None };
+    let hash = tool_hash(&tool.digest);
+    let pinned = pins.get(name).filter(|pinned| **pinned != hash)?;
+    Some(format!("`{name}` has changed: its hash is {hash}, and the config pins {pinned}"))
 }
 
 fn new_tool(
@@ -223,6 +303,7 @@ fn new_tool(
         spec_digest: listed.digest.clone(),
         program: Arc::clone(program),
         target: McpTarget::Tool,
+        is_changed: false,
     });
     with_policies(Tool { display_name: listed.title.clone(), ..Tool::new(spec, executor) }, tool, server)
 }
@@ -235,9 +316,18 @@ fn new_target_tool(label: &str, tool: &TargetTool, server: &McpServer, program: 
         spec_digest: String::new(),
         program: Arc::clone(program),
         target: tool.target,
+        is_changed: false,
     });
     let added = with_policies(Tool::new(tool.spec(label), executor), tool.name, server);
     Tool { idempotent: true, ..added }
+}
+
+/// Nobody has approved what the server says of the tool now.
+fn require_consent(tool: &mut Tool) {
+    if let ToolExecutor::Mcp(executor) = &mut tool.executor {
+        executor.is_changed = true;
+        tool.approval = ApprovalPolicy::Always;
+    }
 }
 
 fn with_policies(added: Tool, tool: &str, server: &McpServer) -> Tool {

@@ -31,6 +31,7 @@ mod targets;
 mod token_source;
 mod tool_list;
 
+pub use catalog::ToolDescription;
 pub use limits::McpLimits;
 pub use runner::McpTools;
 pub use token_source::{BearerToken, TokenRefusal, TokenSource, TokenUser};

@@ -1,11 +1,12 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
+use crate::catalog::ToolDescription;
 use crate::limits::McpLimits;
 use crate::servers::McpServers;
 use crate::{call, catalog};
-use model::definition::{Definitions, ToolExecutor};
+use model::definition::{Definitions, McpServer, ToolExecutor};
 use model::error::ErrorInfo;
-use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
+use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, McpPins, ResolveRequest, ToolRunner};
 use model::tool::{ToolEvent, ToolRequest};
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
     clock: Arc<dyn Clock>,
+    pins: Option<Arc<dyn McpPins>>,
 }
 
 impl McpTools {
@@ -24,7 +26,21 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits), toolbox.clock());
-        Self { toolbox, servers, clock }
+        Self { toolbox, servers, clock, pins: None }
+    }
+
+    /// Remembers what users know of their tools here. Without it, no tool is known to have changed.
+    #[must_use]
+    pub fn with_pins(self, pins: Arc<dyn McpPins>) -> Self {
+        Self { pins: Some(pins), ..self }
+    }
+
+    /// The tools of a server, for the operator.
+    ///
+    /// # Errors
+    /// When the server cannot be started or does not list them.
+    pub async fn inspect_server(&self, label: &str, server: &McpServer) -> Result<Vec<ToolDescription>, ErrorInfo> {
+        catalog::inspect(&self.servers, label, server).await
     }
 }
 
@@ -39,7 +55,12 @@ impl ToolRunner for McpTools {
         match request.executor.as_ref() {
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock))
+                let calls = call::CallPorts {
+                    servers: self.servers.clone(),
+                    clock: Arc::clone(&self.clock),
+                    pins: self.pins.clone(),
+                };
+                call::call_tool(calls, tool, request)
             }
             _ => self.toolbox.call_tool(request),
         }
@@ -48,7 +69,7 @@ impl ToolRunner for McpTools {
 
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
-        let servers = self.servers.clone();
-        Box::pin(async move { catalog::resolve(servers, request).await })
+        let this = self.clone();
+        Box::pin(async move { catalog::resolve(&this.servers, this.pins.as_deref(), this.clock.now(), request).await })
     }
 }

@@ -232,6 +232,24 @@ impl SlotKey {
     }
 }
 
+/// Counts a connection while it is open.
+struct OpenConnection(metrics::Gauge);
+
+impl OpenConnection {
+    fn count(label: &str) -> Self {
+        metrics::counter!("headwater_mcp_starts_total", "server" => label.to_owned()).increment(1);
+        let gauge = metrics::gauge!("headwater_mcp_connections_open", "server" => label.to_owned());
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
 /// Starts a server and watches it until it ends.
 async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: Arc<Slot>) {
     let failures = match &*slot.state.borrow() {
@@ -241,6 +259,7 @@ async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: 
     let known = lock(&servers.0.handshakes).get(&key.program).copied();
     let fail = |error: ErrorInfo, failures: u32| {
         tracing::warn!(server = key.label, failures, error = error.message, "an MCP server has failed");
+        metrics::counter!("headwater_mcp_failures_total", "server" => key.label.clone()).increment(1);
         let retry_at = Instant::now() + servers.backoff(failures);
         slot.state.send_replace(SlotState::Failed(FailedServer { error, failures, retry_at }));
     };
@@ -254,6 +273,7 @@ async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: 
     let ready_at = Instant::now();
     slot.state.send_replace(SlotState::Ready(Arc::clone(&connection)));
     tracing::info!(server = key.label, "an MCP server is ready");
+    let _open = OpenConnection::count(&key.label);
     let idle = servers.0.limits.idle;
     loop {
         tokio::select! {

@@ -5,6 +5,7 @@ mod accounts;
 mod attachments;
 mod definitions;
 mod inbox;
+mod mcp_pins;
 mod questions;
 mod retention;
 mod shares;
@@ -18,7 +19,8 @@ use model::ports::validation;
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
-    PageLimit, RecordPage, RunRow, SecretKey, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, WriteAccess,
+    PageLimit, RecordPage, RunRow, SecretKey, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult,
+    WriteAccess,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -57,6 +59,8 @@ struct MemoryTables {
     /// By digest.
     definitions: HashMap<String, String>,
     retention_time: Option<Millis>,
+    /// By owner and server.
+    mcp_pins: BTreeMap<(UserId, String), BTreeMap<String, String>>,
     secrets: BTreeMap<SecretKey, MemorySecret>,
     last_secret_version: u64,
     last_epoch: u64,

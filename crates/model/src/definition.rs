@@ -12,7 +12,7 @@ mod parameters;
 mod tool;
 
 pub use call_rules::{AllowedUsers, CallRules};
-pub use mcp::{McpProgram, McpScope, McpServer, McpTarget, McpTool, McpToolRef, mcp_tool_name};
+pub use mcp::{McpPin, McpProgram, McpScope, McpServer, McpTarget, McpTool, McpToolRef, mcp_tool_name, tool_hash};
 pub use mcp_auth::{McpAuth, OAuthClient};
 pub use mcp_endpoint::{McpEndpoint, McpTransport};
 pub use mcp_list::{McpList, mcp_list_digest};

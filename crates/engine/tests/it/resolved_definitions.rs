@@ -23,6 +23,7 @@ fn definitions_with_server() -> Definitions {
         on_crash: Default::default(),
         resources: false,
         prompts: false,
+        pin: Default::default(),
     };
     let mut definitions = with_agent(definitions(), "demo", |demo| demo.tools.push("mcp:s".to_owned()));
     definitions.mcp.insert("s".to_owned(), server);

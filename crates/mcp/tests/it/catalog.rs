@@ -49,7 +49,7 @@ async fn an_agent_has_the_tools_that_it_names() {
     let error = resolve(&servers, missing).await.unwrap_err();
     assert_eq!(
         (error.code.as_str(), error.message.as_str()),
-        ("mcp_unavailable", "The MCP server `s` does not offer the tool `nothing`.")
+        ("mcp_unavailable", "A tool of the MCP server `s` is missing: `nothing` is not offered.")
     );
     let optional = McpServer { required: false, ..servers.server("friendly") };
     let run = resolve(&servers, definitions(optional, &["mcp:s/nothing", "mcp:s/echo"])).await.unwrap();

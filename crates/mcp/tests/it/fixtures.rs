@@ -92,6 +92,7 @@ impl TestServers {
             on_crash: OnCrash::Unknown,
             resources: false,
             prompts: false,
+            pin: Default::default(),
         }
     }
 

@@ -7,4 +7,5 @@ mod catalog;
 mod content;
 mod fixtures;
 mod hostile;
+mod pins;
 mod pool;

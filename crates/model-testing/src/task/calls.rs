@@ -106,6 +106,7 @@ impl GenTask {
                 args,
                 server_label: turn_plan::server_label(call.kind),
                 editable: (call.kind == CallKind::Hosted).then_some(false),
+                note: None,
             }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,

@@ -44,6 +44,33 @@ pub struct McpServer {
     /// Whether tools get its prompts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prompts: bool,
+    #[serde(default, skip_serializing_if = "McpPin::is_default")]
+    pub pin: McpPin,
+}
+
+/// What happens when a server describes a tool in another way than before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpPin {
+    /// A person is asked before it is called.
+    #[default]
+    Ask,
+    /// Nothing, from one run to the next.
+    Off,
+    /// Tools are offered only with these hashes ([`tool_hash`]). Those that are not named may be anything.
+    Tools(BTreeMap<String, String>),
+}
+
+impl McpPin {
+    fn is_default(&self) -> bool {
+        *self == Self::Ask
+    }
+}
+
+/// The hash of a tool in the config, of the digest of its description.
+#[must_use]
+pub fn tool_hash(digest: &str) -> String {
+    format!("sha256:{digest}")
 }
 
 /// How a server is reached, and for whom.
@@ -81,6 +108,9 @@ pub struct McpTool {
     pub program: Arc<McpProgram>,
     #[serde(default, skip_serializing_if = "McpTarget::is_tool")]
     pub target: McpTarget,
+    /// Whether its user knows another description of it: until a person approves a call, every call requires it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_changed: bool,
 }
 
 /// What a call asks of a server.
@@ -232,6 +262,7 @@ mod tests {
             on_crash: OnCrash::Unknown,
             resources: false,
             prompts: false,
+            pin: McpPin::Ask,
         }
     }
 

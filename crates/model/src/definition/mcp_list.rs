@@ -99,6 +99,7 @@ mod tests {
                 spec_digest: String::new(),
                 program: Arc::clone(&program),
                 target: McpTarget::Tool,
+                is_changed: false,
             };
             let parameters = json!({"type": "object", "description": "x".repeat(schema_bytes)});
             let spec = ToolSpec { name: format!("n{number}"), description: "Reads.".to_owned(), parameters };

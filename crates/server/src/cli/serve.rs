@@ -162,7 +162,8 @@ async fn build_app(
     };
     // Deadlines of tools are times of the storage's clock.
     let toolbox = Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock));
-    let tools = Arc::new(McpTools::new(toolbox.clone(), McpLimits::default()));
+    let tools = McpTools::new(toolbox.clone(), McpLimits::default()).with_pins(Arc::clone(&store) as _);
+    let tools = Arc::new(tools);
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,
         directory,

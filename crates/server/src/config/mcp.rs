@@ -6,10 +6,10 @@ use super::names::check_name;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::tools::{ON_CRASH, read_approval, read_command_tool};
 use super::urls::check_http_url;
-use model::definition::{ApprovalPolicy, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
+use model::definition::{ApprovalPolicy, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "command",
     "dir",
     "env_pass",
@@ -28,6 +28,7 @@ const KEYS: [&str; 18] = [
     "on_crash",
     "resources",
     "prompts",
+    "pin",
 ];
 /// Keys of a server that is a program.
 const PROGRAM_KEYS: [&str; 4] = ["command", "dir", "env_pass", "env"];
@@ -78,6 +79,7 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
         on_crash,
         resources,
         prompts,
+        pin: table.get("pin").and_then(|item| read_pin(&item)).unwrap_or_default(),
     })
 }
 
@@ -126,6 +128,24 @@ fn check_pattern(item: &ConfigValue<'_>, pattern: &str) {
     if pattern.is_empty() || beginning.contains(ANY_TOOL) {
         item.report_error(format!("{} is not a tool's name; `*` may only be its end", quote_text(pattern)));
     }
+}
+
+/// A word, or a table of hashes by tool.
+fn read_pin(item: &ConfigValue<'_>) -> Option<McpPin> {
+    if !item.is_table() {
+        return item.one_of(&[("ask", McpPin::Ask), ("off", McpPin::Off)]);
+    }
+    let pins = item.free_table()?;
+    let hashes = pins.items().filter_map(|(tool, item)| {
+        let hash = item.text()?;
+        let digest = hash.strip_prefix("sha256:").unwrap_or_default();
+        let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hash {
+            item.report_error("expected `sha256:` and 64 hexadecimal digits, as `headwater mcp pin NAME` prints them");
+        }
+        is_hash.then(|| (tool.to_owned(), hash.to_owned()))
+    });
+    Some(McpPin::Tools(hashes.collect()))
 }
 
 /// One policy for all tools, or a table of them.

@@ -238,3 +238,46 @@ async fn no_process_of_an_mcp_server_survives_the_server() {
         hw.wait_until("both have ended", async || !pids.iter().any(|pid| is_alive(pid))).await;
     }
 }
+
+#[tokio::test]
+async fn a_tool_that_changed_since_the_last_run_needs_an_approval_that_says_so() {
+    let mut hw = server("changing", "approval = \"never\"");
+    let task = run(&hw, "hello").await;
+    assert_eq!(task["status"], "completed", "{task}");
+    // The next process of the server describes the tool in another way.
+    hw.kill9();
+    hw.restart();
+    let paused = run(&hw, "echo").await;
+    assert_eq!(paused["status"], "paused", "{paused}");
+    let inbox = hw.get("/v1/approvals").await.json();
+    let note = inbox["data"][0]["note"].as_str().unwrap_or_else(|| panic!("{inbox}"));
+    assert!(note.starts_with("The MCP server `s` describes this tool in another way than before."), "{note}");
+    approve(&hw, &paused).await;
+    let task = hw.wait_ended(paused["task_id"].as_str().unwrap()).await;
+    assert_eq!(result_of(&task)["block_list"][0]["text"], "hello", "{task}");
+    assert_eq!(run(&hw, "echo").await["status"], "completed", "the change was accepted");
+    let metrics = hw.get("/metrics").await.text;
+    assert!(metrics.contains(r#"headwater_mcp_calls_total{server="s",outcome="completed"} 2"#), "{metrics}");
+}
+
+#[test]
+fn the_command_line_prints_tools_and_a_table_that_pins_them() {
+    let hw = server("friendly", "deny = [\"flood\"]");
+    let headwater = |args: &[&str]| {
+        let config = hw.path("headwater.toml");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_headwater"))
+            .args(args)
+            .arg("--config")
+            .arg(&config)
+            .env("T", hw.path(""))
+            .output()
+            .unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (list, errors) = headwater(&["mcp", "list", "s"]);
+    assert!(list.contains("  echo sha256:") && list.contains("- flood sha256:"), "{list}{errors}");
+    let (table, _) = headwater(&["mcp", "pin", "s"]);
+    assert!(table.starts_with("[mcp.s.pin]\n\"arguments\" = \"sha256:") && !table.contains("flood"), "{table}");
+    let (_, unknown) = headwater(&["mcp", "list", "other"]);
+    assert!(unknown.contains("the config has no table `[mcp.other]`"), "{unknown}");
+}

@@ -31,6 +31,7 @@ fn mcp_tool(server: &str) -> Tool {
         spec_digest: "d".to_owned(),
         program: Arc::new(program),
         target: McpTarget::Tool,
+        is_changed: false,
     });
     with_kind(tool(&format!("{server}__read")), executor)
 }
@@ -165,7 +166,7 @@ fn people_are_asked_about_a_tool_with_its_server() {
         _ => None,
     });
     let (name, args, server_label) = ("files__read".to_owned(), json!({"n": 1}).into(), Some("files".to_owned()));
-    assert_eq!(asked, Some(ActionRequest { name, args, server_label, editable: None }));
+    assert_eq!(asked, Some(ActionRequest { name, args, server_label, editable: None, note: None }));
     sim.decide("apr_R2", approve());
     assert_eq!(sim.tool_requests.len(), 1);
 }
@@ -219,4 +220,18 @@ fn a_lost_call_is_not_made_again_in_a_run_that_stops() {
     lose(&mut sim);
     assert_eq!(sim.tool_requests.len(), 1);
     assert!(sim.run.fold.has_ended());
+}
+
+#[test]
+fn people_are_told_that_a_tool_has_changed() {
+    let mut changed = needs_approval(mcp_tool("files"));
+    let ToolExecutor::Mcp(tool) = &mut changed.executor else { unreachable!("it is of a server") };
+    tool.is_changed = true;
+    let mut sim = Sim::started(demo_definitions([changed]));
+    sim.model_turn([model_call("files__read", r#"{"n":1}"#)]);
+    let note = sim.drafts.iter().find_map(|draft| match &draft.event {
+        Event::ApprovalRequested(e) => e.action_requests[0].note.clone(),
+        _ => None,
+    });
+    assert!(note.expect("there is a note").starts_with("The MCP server `files` describes this tool in another way"));
 }

@@ -98,6 +98,7 @@ pub(crate) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'
         arguments: approval_arguments(request, call),
         id: request.key.as_str(),
         name: call.own_tool_name(),
+        note: request.action_requests.first().and_then(|action| action.note.as_deref()),
         server_label: server_label(call),
         item_type: "mcp_approval_request",
     })
@@ -179,6 +180,7 @@ pub(super) fn hosted_request_item<'a>(call: &'a ToolCall, key: &'a str) -> ItemO
         arguments: call.arguments.clone().unwrap_or_default(),
         id: key,
         name: call.own_tool_name(),
+        note: None,
         server_label: server_label(call),
         item_type: "mcp_approval_request",
     })

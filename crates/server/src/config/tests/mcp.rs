@@ -3,7 +3,7 @@
 use super::good;
 use model::approval_rule::ApprovalRule;
 use model::definition::{
-    ApprovalPolicy, CommandTool, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport, OnCrash,
+    ApprovalPolicy, CommandTool, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport, OnCrash,
 };
 
 const PROVIDER: &str = "[providers.p]\nkind = \"scripted\"\nfile = \"plays.toml\"\n";
@@ -32,6 +32,7 @@ fn a_server_has_careful_defaults() {
         on_crash: OnCrash::Unknown,
         resources: false,
         prompts: false,
+        pin: Default::default(),
     };
     assert_eq!(read(""), wanted);
     assert_eq!(wanted.approval_of("anything"), ApprovalPolicy::Always);
@@ -55,6 +56,13 @@ fn every_key_of_a_server_is_read() {
     assert_eq!((server.timeout_ms, server.output_bytes_max, server.required), (Some(5), Some(7), true));
     assert_eq!((server.is_idempotent("read_one"), server.is_idempotent("write")), (true, false));
     assert_eq!(server.on_crash, OnCrash::Ask);
+    assert_eq!(server.pin, McpPin::Ask);
+    assert_eq!(read("pin = \"off\"").pin, McpPin::Off);
+    let hash = format!("sha256:{}", "0a".repeat(32));
+    let pinned = [("read_one".to_owned(), hash.clone())].into();
+    assert_eq!(read(&format!("pin = {{ read_one = \"{hash}\" }}")).pin, McpPin::Tools(pinned));
+    let all = read("resources = true\nprompts = true");
+    assert_eq!((all.resources, all.prompts), (true, true));
     assert_eq!(read("approval = \"never\"").approval_of("anything"), ApprovalPolicy::Never);
     assert_eq!(read("scope = \"shared\"").program.scope, McpScope::Shared);
 }
