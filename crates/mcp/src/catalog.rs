@@ -115,10 +115,16 @@ async fn list_tools(
 }
 
 /// Replaces the entries `mcp:…` of every agent by names of tools.
-fn merge_tools(definitions: &Definitions, root: &str, answers: &ServerAnswers) -> Result<Arc<Definitions>, ErrorInfo> {
+fn merge_tools(
+    definitions: &Definitions,
+    root: &str,
+    answers: &ServerAnswers,
+    changed: &ChangedTools,
+) -> Result<Arc<Definitions>, ErrorInfo> {
     let mut merger = ToolMerger {
         definitions,
         answers,
+        changed,
         programs: definitions
             .mcp
             .iter()

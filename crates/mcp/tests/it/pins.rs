@@ -32,10 +32,12 @@ async fn a_tool_that_changed_since_its_user_knew_it_needs_a_new_consent() {
     assert_eq!((consent(&second, "echo"), consent(&second, "fail")), (CHANGED, KNOWN));
     let third = servers.run_with("changing").await;
     assert_eq!(consent(&third, "echo"), CHANGED, "to see it is not to approve it");
-    assert_eq!(consent(&servers.resolve_as("bob", "thr_2", servers.server("changing")).await.unwrap(), "echo"), KNOWN);
+    let of_bob = servers.resolve_as("bob", "thr_2", servers.server("changing")).await.unwrap();
+    assert_eq!(consent(&of_bob, "echo"), KNOWN, "each user knows what that user has seen");
     // A call runs only if a person has approved it.
     assert_eq!(text(&servers.call(&third, "echo", r#"{"text":"yes"}"#).await), "yes");
-    assert_eq!(consent(&servers.run_with("changing").await, "echo"), KNOWN);
+    let fourth = servers.run_with("changing").await;
+    assert_eq!(consent(&fourth, "echo"), KNOWN);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,7 +46,8 @@ async fn an_operator_may_not_want_to_ask() {
     let off = || McpServer { pin: McpPin::Off, ..servers.server("changing") };
     let first = servers.resolve(off()).await.unwrap();
     servers.call(&first, "die", "{}").await;
-    assert_eq!(consent(&servers.resolve(off()).await.unwrap(), "echo"), KNOWN);
+    let second = servers.resolve(off()).await.unwrap();
+    assert_eq!(consent(&second, "echo"), KNOWN);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -133,7 +133,8 @@ fn check_pattern(item: &ConfigValue<'_>, pattern: &str) {
 /// A word, or a table of hashes by tool.
 fn read_pin(item: &ConfigValue<'_>) -> Option<McpPin> {
     if !item.is_table() {
-        return item.one_of(&[("ask", McpPin::Ask), ("off", McpPin::Off)]);
+        let is_off = item.one_of(&[("ask", false), ("off", true)])?;
+        return Some(if is_off { McpPin::Off } else { McpPin::Ask });
     }
     let pins = item.free_table()?;
     let hashes = pins.items().filter_map(|(tool, item)| {
