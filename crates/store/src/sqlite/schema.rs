@@ -368,7 +368,7 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(11, &conn));
+        assert!(at(13, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
@@ -442,7 +442,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(10, &conn));
+        assert!(at(12, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 
