@@ -2,7 +2,13 @@
 
 use crate::connection::ConnectionUse;
 use crate::content;
-use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
+use crate::elicitation::{
+    AnswerDesk, ElicitationSender, ElicitationStep, OpenElicitations, input_responses, read_input_required,
+};
+use crate::limits::{
+    CALLS_PER_CONNECTION_MAX, ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX, REPEATED_CALL_DELAY,
+    REPEATED_CALLS_MAX,
+};
 use crate::link::{CallRoute, ProgressSender};
 use crate::servers::{McpServers, ServerUser};
 use crate::targets::{read_target_result, target_request};
@@ -12,6 +18,7 @@ use model::Millis;
 use model::definition::{McpTarget, McpTool};
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock, McpPins};
+use model::question::ToolAnswers;
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolRequest};
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult};
@@ -28,22 +35,27 @@ const BACKOFF_PATIENCE: Duration = Duration::from_secs(60);
 const TIMEOUT_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// What calls need of others.
+#[derive(Clone)]
 pub(crate) struct CallPorts {
     pub(crate) servers: McpServers,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pins: Option<Arc<dyn McpPins>>,
+    pub(crate) desk: AnswerDesk,
 }
 
 /// Nothing happens before the stream is polled, and dropping it cancels the call.
 pub(crate) fn call_tool(ports: CallPorts, tool: McpTool, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall { ports, tool, request }));
+    let state = CallPhase::New(Box::new(NewCall { ports, tool, request, repeats: 0 }));
     Box::pin(stream::unfold(state, next_event))
 }
 
+#[derive(Clone)]
 struct NewCall {
     ports: CallPorts,
     tool: McpTool,
     request: ToolRequest,
+    /// How often the server has asked to be called again.
+    repeats: u32,
 }
 
 enum CallPhase {
@@ -52,37 +64,65 @@ enum CallPhase {
     Ended,
 }
 
-async fn next_event(state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
-    let mut running = match state {
-        CallPhase::New(call) => match start_call(*call).await {
-            Ok(running) => Box::new(running),
-            Err(error) => return Some((ToolEvent::End(ToolOutput::from_error(error)), CallPhase::Ended)),
-        },
-        CallPhase::Running(running) => running,
-        CallPhase::Ended => return None,
-    };
-    let event = running.next_event().await;
-    running.count_outcome(&event);
-    let next = if matches!(event, ToolEvent::End(_) | ToolEvent::Lost(_)) {
-        CallPhase::Ended
-    } else {
-        CallPhase::Running(running)
-    };
-    Some((event, next))
+async fn next_event(mut state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
+    loop {
+        let mut running = match state {
+            CallPhase::New(call) => match start_call(*call).await {
+                Ok(running) => Box::new(running),
+                Err(error) => return Some((ToolEvent::End(ToolOutput::from_error(error)), CallPhase::Ended)),
+            },
+            CallPhase::Running(running) => running,
+            CallPhase::Ended => return None,
+        };
+        match running.next_step().await {
+            CallStep::Event(event) => return Some((event, CallPhase::Running(running))),
+            CallStep::End(event) => {
+                running.count_outcome(&event);
+                return Some((event, CallPhase::Ended));
+            }
+            CallStep::Continue => state = CallPhase::Running(running),
+            CallStep::CallAgain(state_of_server) => {
+                let deadline = running.deadline.at;
+                match running.call_again(state_of_server) {
+                    Ok(call) => {
+                        drop(running);
+                        sleep_until(deadline.min(Instant::now() + REPEATED_CALL_DELAY)).await;
+                        state = CallPhase::New(Box::new(call));
+                    }
+                    Err(error) => return Some((ToolEvent::End(ToolOutput::from_error(error)), CallPhase::Ended)),
+                }
+            }
+        }
+    }
+}
+
+/// What a call that runs does next.
+enum CallStep {
+    Event(ToolEvent),
+    /// The last event.
+    End(ToolEvent),
+    /// Nothing to report.
+    Continue,
+    /// The server has nothing to ask, and wants to be called again with this state.
+    CallAgain(Option<String>),
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let NewCall { ports: CallPorts { servers, clock, pins }, tool, request } = call;
+    let NewCall { ports: CallPorts { servers, clock, pins, desk }, tool, request, .. } = call.clone();
     let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
+    let (elicitations, open_elicitations) = OpenElicitations::new(&request.call_id, &request.user, desk);
     let starting = async {
         let server =
             ServerUser { label: &tool.server, program: &tool.program, user: &request.user, thread: &request.thread };
         let connection = servers.connect(&server, BACKOFF_PATIENCE).await?;
-        let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;
+        let permits = if connection.link.has_asked() { CALLS_PER_CONNECTION_MAX } else { 1 };
+        let permits = u32::try_from(permits).unwrap_or(1);
+        let permit = Arc::clone(&connection.calls).acquire_many_owned(permits).await;
+        let permit = permit.map_err(|_| stopped(&tool.server))?;
         let promised = check_spec(&connection, &tool).await?;
         accept_change(pins.as_deref(), &tool, &request, clock.now()).await;
-        Ok::<_, ErrorInfo>((send_call(connection, permit, &tool, &request).await?, promised))
+        Ok::<_, ErrorInfo>((send_call(connection, permit, &tool, &request, elicitations).await?, promised))
     };
     let ((connection, permit, handle, progress), promised) =
         timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
@@ -91,11 +131,13 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
         progress,
         progress_at: Instant::now(),
         updates: 0,
+        elicitations: open_elicitations,
         server: tool.server,
         target: tool.target,
         promised,
         output_bytes_max: request.output_bytes_max,
         deadline,
+        call,
     })
 }
 
@@ -132,12 +174,18 @@ async fn send_call(
     permit: OwnedSemaphorePermit,
     tool: &McpTool,
     request: &ToolRequest,
+    elicitations: ElicitationSender,
 ) -> Result<SentCall, ErrorInfo> {
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
     let call = target_request(tool.target, &request.arguments).unwrap_or_else(|| {
-        let mut call = CallToolRequest::new(CallToolRequestParams::new(tool.tool.clone()));
-        call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress });
+        let mut params = CallToolRequestParams::new(tool.tool.clone());
+        if let Some(answers) = &request.answers {
+            params.input_responses = Some(input_responses(answers));
+            params.request_state.clone_from(&answers.state);
+        }
+        let mut call = CallToolRequest::new(params);
+        call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress, elicitations });
         ClientRequest::CallToolRequest(call)
     });
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
@@ -164,12 +212,15 @@ struct RunningCall {
     /// When the next update may be shown.
     progress_at: Instant,
     updates: usize,
+    elicitations: OpenElicitations,
     server: String,
     target: McpTarget,
     /// What results must be.
     promised: Option<Arc<ToolSchema>>,
     output_bytes_max: usize,
     deadline: McpCallDeadline,
+    /// To call the server once more.
+    call: NewCall,
 }
 
 /// A request without its response. Dropping it tells the server.
@@ -210,42 +261,79 @@ impl RunningCall {
             .increment(1);
     }
 
-    async fn next_event(&mut self) -> ToolEvent {
-        let Some(pending) = &mut self.pending else {
-            return ToolEvent::End(ToolOutput::from_error(stopped(&self.server)));
-        };
-        let Some(handle) = &mut pending.handle else {
-            return ToolEvent::End(ToolOutput::from_error(stopped(&self.server)));
-        };
+    async fn next_step(&mut self) -> CallStep {
+        let Some(pending) = &mut self.pending else { return self.fail(stopped(&self.server)) };
+        let Some(handle) = &mut pending.handle else { return self.fail(stopped(&self.server)) };
+        let link = Arc::clone(&pending.connection.link);
         let may_update = self.updates < PROGRESS_UPDATES_MAX;
+        // The time of a person does not count.
+        let is_asking = self.elicitations.has_open();
         let response = tokio::select! {
             biased;
-            update = next_update(&mut self.progress, self.progress_at), if may_update => {
+            update = next_update(&mut self.progress, self.progress_at), if may_update && !is_asking => {
                 self.updates += 1;
                 self.progress_at = Instant::now() + PROGRESS_INTERVAL;
-                return ToolEvent::Progress(update);
+                return CallStep::Event(ToolEvent::Progress(update));
             }
             response = &mut handle.rx => response.unwrap_or(Err(ServiceError::TransportClosed)),
-            _ = pending.connection.link.closed() => Err(ServiceError::TransportClosed),
-            () = sleep_until(self.deadline.at) => {
+            _ = link.closed() => Err(ServiceError::TransportClosed),
+            step = self.elicitations.next_step(&link) => return self.take_elicitation(step),
+            () = sleep_until(self.deadline.at), if !is_asking => {
                 self.pending = None;
-                return ToolEvent::End(ToolOutput::from_error(self.deadline.error()));
+                return self.fail(self.deadline.error());
             }
         };
-        let closed = pending.connection.link.close_reason();
+        let closed = link.close_reason();
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
         match response {
             Ok(ServerResult::CallToolResult(result)) if self.target == McpTarget::Tool => {
-                ToolEvent::End(self.read_result(result).await)
+                CallStep::End(ToolEvent::End(self.read_result(result).await))
             }
             Ok(result) if self.target != McpTarget::Tool && !is_request_for_input(&result) => {
                 let output = read_target_result(&self.server, self.target, result, self.output_bytes_max);
-                ToolEvent::End(output)
+                CallStep::End(ToolEvent::End(output))
             }
-            other => self.read_failure(other, closed),
+            Ok(ServerResult::InputRequiredResult(result)) if self.target == McpTarget::Tool => {
+                match read_input_required(&self.server, result) {
+                    Ok(input) if input.questions.is_empty() => CallStep::CallAgain(input.state),
+                    Ok(input) => CallStep::End(ToolEvent::InputRequired(input)),
+                    Err(error) => self.fail(error),
+                }
+            }
+            response => CallStep::End(self.read_failure(response, closed)),
         }
+    }
+
+    fn take_elicitation(&mut self, step: ElicitationStep) -> CallStep {
+        match step {
+            ElicitationStep::Ask(question) => CallStep::Event(ToolEvent::Question(question)),
+            ElicitationStep::Withdraw => CallStep::Event(ToolEvent::QuestionWithdrawn),
+            ElicitationStep::Answered(after) => {
+                self.deadline.at += after;
+                CallStep::Continue
+            }
+        }
+    }
+
+    fn fail(&self, error: ErrorInfo) -> CallStep {
+        CallStep::End(ToolEvent::End(ToolOutput::from_error(error)))
+    }
+
+    /// The same call once more, with the state of the server.
+    fn call_again(&self, state: Option<String>) -> Result<NewCall, ErrorInfo> {
+        let repeats = self.call.repeats + 1;
+        if repeats > REPEATED_CALLS_MAX {
+            let message = format!(
+                "The MCP server `{}` asked {REPEATED_CALLS_MAX} times to be called again, and asks once more.",
+                self.server
+            );
+            return Err(ErrorInfo::new(ErrorCode::TooManyQuestions, message));
+        }
+        let mut call = self.call.clone();
+        call.request.answers = Some(ToolAnswers { state, ..ToolAnswers::default() });
+        Ok(NewCall { repeats, ..call })
     }
 
     /// Checks and reads a result beside the async workers: it may be large.
@@ -259,7 +347,7 @@ impl RunningCall {
         let server = &self.server;
         let error = match response {
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
-                let message = format!("The MCP server `{server}` asks for more, which is not supported.");
+                let message = format!("The MCP server `{server}` asks for something that is not supported.");
                 ErrorInfo::new(ErrorCode::McpUnsupported, message)
             }
             Ok(_) => {

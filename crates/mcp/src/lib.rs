@@ -18,6 +18,7 @@ mod call;
 mod catalog;
 mod connection;
 mod content;
+mod elicitation;
 mod limits;
 mod line_buffer;
 mod link;

@@ -1,12 +1,15 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
 use crate::catalog::ToolDescription;
+use crate::elicitation::AnswerDesk;
 use crate::limits::McpLimits;
 use crate::servers::McpServers;
 use crate::{call, catalog};
+use model::CallId;
 use model::definition::{Definitions, McpServer, ToolExecutor};
 use model::error::ErrorInfo;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, McpPins, ResolveRequest, ToolRunner};
+use model::question::QuestionAnswer;
 use model::tool::{ToolEvent, ToolRequest};
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ pub struct McpTools {
     servers: McpServers,
     clock: Arc<dyn Clock>,
     pins: Option<Arc<dyn McpPins>>,
+    desk: AnswerDesk,
 }
 
 impl McpTools {
@@ -26,7 +30,7 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits), toolbox.clock());
-        Self { toolbox, servers, clock, pins: None }
+        Self { toolbox, servers, clock, pins: None, desk: AnswerDesk::default() }
     }
 
     /// Remembers what users know of their tools here. Without it, no tool is known to have changed.
@@ -59,11 +63,16 @@ impl ToolRunner for McpTools {
                     servers: self.servers.clone(),
                     clock: Arc::clone(&self.clock),
                     pins: self.pins.clone(),
+                    desk: self.desk.clone(),
                 };
                 call::call_tool(calls, tool, request)
             }
             _ => self.toolbox.call_tool(request),
         }
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.desk.answer(call, question, answer);
     }
 }
 

@@ -8,9 +8,11 @@ use crate::limits::ERROR_TEXT_BYTES_MAX;
 use crate::link::ConnectionLink;
 use crate::stdio_transport::{STOPPED_MESSAGE, StdioTransport};
 use crate::tool_list::clean_text;
-use model::definition::{McpProgram, McpTransport};
+use model::definition::{McpProgram, McpScope, McpTransport};
 use model::error::{ErrorCode, ErrorInfo};
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability, Implementation, ProtocolVersion,
+};
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,9 +83,14 @@ async fn start_once(
     })?;
     let link = Arc::new(ConnectionLink::default());
     let transport = StdioTransport::new(label, process, input, Arc::clone(&link));
+    // The question of a program that several users share could reach the wrong one.
+    let may_ask = program.scope != McpScope::Shared;
+    if may_ask {
+        link.allow_questions(transport.outgoing());
+    }
     // The futures of the library are large.
     let starting = Box::pin(async {
-        let serving = serve_client_with_lifecycle(client_config(), transport, lifecycle(handshake));
+        let serving = serve_client_with_lifecycle(client_config(may_ask), transport, lifecycle(handshake));
         let service = serving.await.map_err(|error| handshake_error(label, &error, &link))?;
         let list_timeout = Duration::from_millis(program.start_timeout_ms);
         let connection = ServerConnection::new(label, service, Arc::clone(&link), list_timeout);
@@ -103,10 +110,13 @@ fn lifecycle(handshake: Handshake) -> ClientLifecycleMode {
     }
 }
 
-/// No capabilities: a server may not ask for anything.
-fn client_config() -> ClientConfig {
+/// A server may ask people to fill in forms, if at all, and for nothing else.
+fn client_config(may_ask: bool) -> ClientConfig {
     let name = Implementation::new("headwater", env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), name).with_protocol_version(ProtocolVersion::V_2025_11_25)
+    let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = may_ask.then_some(forms);
+    ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
 /// The library's own texts quote whole messages.

@@ -62,6 +62,11 @@ impl StdioTransport {
         }
     }
 
+    /// Where messages to the server are written.
+    pub(crate) fn outgoing(&self) -> mpsc::Sender<Vec<u8>> {
+        self.outgoing.clone()
+    }
+
     /// The next message that the library is to see.
     async fn next_message(&mut self) -> Result<ServerJsonRpcMessage, ErrorInfo> {
         loop {

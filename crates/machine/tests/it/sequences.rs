@@ -11,9 +11,13 @@ mod files;
 mod handoffs;
 mod hosted;
 mod limits;
+mod live_questions;
 mod mcp;
+mod questions;
 mod results;
 mod retries;
+mod streams;
+mod tool_search;
 mod turns;
 
 use crate::fixtures::{demo_definitions, model_call, model_text, tool, tool_text, weather_output};

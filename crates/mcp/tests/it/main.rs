@@ -9,3 +9,4 @@ mod fixtures;
 mod hostile;
 mod pins;
 mod pool;
+mod questions;

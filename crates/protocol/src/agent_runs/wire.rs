@@ -86,7 +86,7 @@ pub struct ToolAgentOutput {
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     Success,
-    /// The call waits for an approval or a client tool; the final result follows.
+    /// The call waits for an approval, an answer or a client tool; the final result follows.
     Partial,
     /// The call failed, or its outcome is unknown.
     Failure,
@@ -112,6 +112,14 @@ pub(super) enum PendingHint<'a> {
         expires_at: Millis,
         key: &'a ApprovalKey,
         review_configs: &'a [ReviewConfig],
+        timeout_seconds: u64,
+    },
+    Question {
+        expires_at: Millis,
+        key: &'a ApprovalKey,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema: Option<&'a serde_json::Value>,
         timeout_seconds: u64,
     },
     ClientTool {

@@ -269,7 +269,7 @@ fn the_command_line_prints_tools_and_a_table_that_pins_them() {
             .args(args)
             .arg("--config")
             .arg(&config)
-            .env("T", hw.path(""))
+            .current_dir(hw.path(""))
             .output()
             .unwrap();
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
