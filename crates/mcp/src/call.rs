@@ -9,10 +9,12 @@ use crate::limits::{
     CALLS_PER_CONNECTION_MAX, ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX, REPEATED_CALL_DELAY,
     REPEATED_CALLS_MAX,
 };
-use crate::link::{CallRoute, ProgressSender};
+use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
+use crate::param_headers::ArgumentHeaders;
+use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
 use crate::targets::{read_target_result, target_request};
-use crate::tool_list::clean_text;
+use crate::tool_list::{ListedTool, ToolList, clean_text};
 use futures_util::stream;
 use model::Millis;
 use model::definition::{McpTarget, McpTool};
@@ -38,6 +40,7 @@ const TIMEOUT_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 #[derive(Clone)]
 pub(crate) struct CallPorts {
     pub(crate) servers: McpServers,
+    pub(crate) credentials: RunCredentials,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pins: Option<Arc<dyn McpPins>>,
     pub(crate) desk: AnswerDesk,
@@ -45,7 +48,7 @@ pub(crate) struct CallPorts {
 
 /// Nothing happens before the stream is polled, and dropping it cancels the call.
 pub(crate) fn call_tool(ports: CallPorts, tool: McpTool, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall { ports, tool, request, repeats: 0 }));
+    let state = CallPhase::New(Box::new(NewCall { ports, tool, request, repeats: 0, is_sent_again: false }));
     Box::pin(stream::unfold(state, next_event))
 }
 
@@ -56,6 +59,8 @@ struct NewCall {
     request: ToolRequest,
     /// How often the server has asked to be called again.
     repeats: u32,
+    /// Whether the server has refused it once because its session had ended.
+    is_sent_again: bool,
 }
 
 enum CallPhase {
@@ -81,6 +86,11 @@ async fn next_event(mut state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
                 return Some((event, CallPhase::Ended));
             }
             CallStep::Continue => state = CallPhase::Running(running),
+            CallStep::SendAgain => {
+                let call = NewCall { is_sent_again: true, ..running.call.clone() };
+                drop(running);
+                state = CallPhase::New(Box::new(call));
+            }
             CallStep::CallAgain(state_of_server) => {
                 let deadline = running.deadline.at;
                 match running.call_again(state_of_server) {
@@ -103,32 +113,42 @@ enum CallStep {
     End(ToolEvent),
     /// Nothing to report.
     Continue,
+    /// The session had ended, and the server has done nothing.
+    SendAgain,
     /// The server has nothing to ask, and wants to be called again with this state.
     CallAgain(Option<String>),
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let NewCall { ports: CallPorts { servers, clock, pins, desk }, tool, request, .. } = call.clone();
+    let NewCall { ports: CallPorts { servers, credentials, clock, pins, desk }, tool, request, .. } = call.clone();
     let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
     let (elicitations, open_elicitations) = OpenElicitations::new(&request.call_id, &request.user, desk);
+    let failure = FailureSlot::default();
     let starting = async {
-        let server =
-            ServerUser { label: &tool.server, program: &tool.program, user: &request.user, thread: &request.thread };
-        let connection = servers.connect(&server, BACKOFF_PATIENCE).await?;
+        let server = ServerUser {
+            label: &tool.server,
+            program: &tool.program,
+            user: &request.user,
+            thread: &request.thread,
+            credential: credentials.find(&request.run, &tool.server, tool.has_user_credential)?,
+        };
+        let (connection, list) = servers.connect_listed(&server, BACKOFF_PATIENCE).await?;
         let permits = if connection.link.has_asked() { CALLS_PER_CONNECTION_MAX } else { 1 };
         let permits = u32::try_from(permits).unwrap_or(1);
         let permit = Arc::clone(&connection.calls).acquire_many_owned(permits).await;
         let permit = permit.map_err(|_| stopped(&tool.server))?;
-        let promised = check_spec(&connection, &tool).await?;
+        let listed = check_spec(&list, &tool)?;
         accept_change(pins.as_deref(), &tool, &request, clock.now()).await;
-        Ok::<_, ErrorInfo>((send_call(connection, permit, &tool, &request, elicitations).await?, promised))
+        let message = new_request(&tool, &request, listed, elicitations, &failure);
+        let promised = listed.and_then(|listed| listed.output_schema.clone());
+        Ok::<_, ErrorInfo>((send_call(connection, permit, &tool.server, message).await?, promised))
     };
-    let ((connection, permit, handle, progress), promised) =
-        timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
+    let ((pending, progress), promised) = timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
     Ok(RunningCall {
-        pending: Some(PendingRequest { handle: Some(handle), connection, _permit: permit }),
+        pending: Some(pending),
         progress,
+        failure,
         progress_at: Instant::now(),
         updates: 0,
         elicitations: open_elicitations,
@@ -150,15 +170,14 @@ async fn accept_change(pins: Option<&dyn McpPins>, tool: &McpTool, request: &Too
     }
 }
 
-/// The tool must be the one that the run was started with, and that people may have approved. Returns what the server
-/// promises about its results.
-async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<Option<Arc<ToolSchema>>, ErrorInfo> {
+/// The tool must be the one that the run was started with, and that people may have approved. `None` for what no server
+/// lists.
+fn check_spec<'a>(list: &'a ToolList, tool: &McpTool) -> Result<Option<&'a ListedTool>, ErrorInfo> {
     if tool.target != McpTarget::Tool {
         return Ok(None);
     }
-    let list = connection.tools().await?;
     let what = match list.tools.get(&tool.tool) {
-        Some(listed) if listed.digest == tool.spec_digest => return Ok(listed.output_schema.clone()),
+        Some(listed) if listed.digest == tool.spec_digest => return Ok(Some(listed)),
         Some(_) => "describes the tool in another way than when this run was started",
         None => "has this tool no more",
     };
@@ -166,31 +185,45 @@ async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<Option
     Err(ErrorInfo::new(ErrorCode::ToolChanged, message))
 }
 
-type SentCall =
-    (ConnectionUse, OwnedSemaphorePermit, RequestHandle<RoleClient>, watch::Receiver<Option<ProgressUpdate>>);
+/// The newest progress of a call.
+type ProgressReceiver = watch::Receiver<Option<ProgressUpdate>>;
+
+/// The request of a call, with what the transport needs to know of it.
+fn new_request(
+    tool: &McpTool,
+    request: &ToolRequest,
+    listed: Option<&ListedTool>,
+    elicitations: ElicitationSender,
+    failure: &FailureSlot,
+) -> (ClientRequest, ProgressReceiver) {
+    let (progress, updates) = watch::channel(None);
+    let progress: Arc<ProgressSender> = Arc::new(progress);
+    if let Some(call) = target_request(tool.target, &request.arguments) {
+        return (call, updates);
+    }
+    let mut params = CallToolRequestParams::new(tool.tool.clone());
+    if let Some(answers) = &request.answers {
+        params.input_responses = Some(input_responses(answers));
+        params.request_state.clone_from(&answers.state);
+    }
+    let mut call = CallToolRequest::new(params);
+    call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress, elicitations });
+    call.extensions.insert(failure.clone());
+    if let Some(listed) = listed {
+        call.extensions.insert(ArgumentHeaders::new(&listed.parameters, &request.arguments));
+    }
+    (ClientRequest::CallToolRequest(call), updates)
+}
 
 async fn send_call(
     connection: ConnectionUse,
     permit: OwnedSemaphorePermit,
-    tool: &McpTool,
-    request: &ToolRequest,
-    elicitations: ElicitationSender,
-) -> Result<SentCall, ErrorInfo> {
-    let (progress, updates) = watch::channel(None);
-    let progress: Arc<ProgressSender> = Arc::new(progress);
-    let call = target_request(tool.target, &request.arguments).unwrap_or_else(|| {
-        let mut params = CallToolRequestParams::new(tool.tool.clone());
-        if let Some(answers) = &request.answers {
-            params.input_responses = Some(input_responses(answers));
-            params.request_state.clone_from(&answers.state);
-        }
-        let mut call = CallToolRequest::new(params);
-        call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress, elicitations });
-        ClientRequest::CallToolRequest(call)
-    });
+    server: &str,
+    (call, updates): (ClientRequest, ProgressReceiver),
+) -> Result<(PendingRequest, ProgressReceiver), ErrorInfo> {
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
-    let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(&tool.server)))?;
-    Ok((connection, permit, handle, updates))
+    let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(server)))?;
+    Ok((PendingRequest { handle: Some(handle), connection, _permit: permit }, updates))
 }
 
 struct McpCallDeadline {
@@ -208,7 +241,8 @@ impl McpCallDeadline {
 struct RunningCall {
     /// `None` once it has been answered or given up.
     pending: Option<PendingRequest>,
-    progress: watch::Receiver<Option<ProgressUpdate>>,
+    progress: ProgressReceiver,
+    failure: FailureSlot,
     /// When the next update may be shown.
     progress_at: Instant,
     updates: usize,
@@ -287,6 +321,10 @@ impl RunningCall {
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
+        let has_no_session = self.failure.get().is_some_and(|failure| failure.fate == RequestFate::SessionEnded);
+        if has_no_session && !self.call.is_sent_again {
+            return CallStep::SendAgain;
+        }
         match response {
             Ok(ServerResult::CallToolResult(result)) if self.target == McpTarget::Tool => {
                 CallStep::End(ToolEvent::End(self.read_result(result).await))
@@ -345,6 +383,11 @@ impl RunningCall {
 
     fn read_failure(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolEvent {
         let server = &self.server;
+        if let Some(failure) = self.failure.get() {
+            let is_lost = failure.fate == RequestFate::Unknown && failure.error.has_code(ErrorCode::McpUnavailable);
+            let error = failure.clone().into_call_error();
+            return if is_lost { ToolEvent::Lost(error) } else { ToolEvent::End(ToolOutput::from_error(error)) };
+        }
         let error = match response {
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
                 let message = format!("The MCP server `{server}` asks for something that is not supported.");
@@ -360,12 +403,11 @@ impl RunningCall {
             }
             Err(_) => {
                 let reason = closed.unwrap_or_else(|| stopped(server));
-                let message = end_sentence(&reason.message);
                 // A server that was stopped for what it sent would send it again.
                 if reason.has_code(ErrorCode::McpUnavailable) {
-                    return ToolEvent::Lost(ErrorInfo { message, ..reason });
+                    return ToolEvent::Lost(ErrorInfo { message: end_sentence(&reason.message), ..reason });
                 }
-                ErrorInfo { message: format!("{message} The call may have taken effect."), ..reason }
+                lost_call_error(reason)
             }
         };
         ToolEvent::End(ToolOutput::from_error(error))
@@ -377,7 +419,7 @@ fn is_request_for_input(result: &ServerResult) -> bool {
 }
 
 /// The newest update, not before `at`.
-async fn next_update(progress: &mut watch::Receiver<Option<ProgressUpdate>>, at: Instant) -> ProgressUpdate {
+async fn next_update(progress: &mut ProgressReceiver, at: Instant) -> ProgressUpdate {
     loop {
         if progress.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -387,10 +429,6 @@ async fn next_update(progress: &mut watch::Receiver<Option<ProgressUpdate>>, at:
             return update;
         }
     }
-}
-
-fn end_sentence(text: &str) -> String {
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
 fn stopped(server: &str) -> ErrorInfo {

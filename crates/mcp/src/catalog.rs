@@ -1,5 +1,6 @@
 //! Completes the definitions of a run with the tools that its servers list.
 
+use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
 use crate::targets::{TargetTool, target_tools};
 use crate::tool_list::{ListedTool, ToolList, sha256_hex};
@@ -63,8 +64,8 @@ pub(crate) async fn inspect(
     server: &McpServer,
 ) -> Result<Vec<ToolDescription>, ErrorInfo> {
     let (user, thread) = (UserId::from("operator"), ThreadId::from("inspection"));
-    let user = ServerUser { label, program: &server.program, user: &user, thread: &thread };
-    let list = servers.connect(&user, BACKOFF_PATIENCE).await?.tools().await?;
+    let user = ServerUser { label, program: &server.program, user: &user, thread: &thread, credential: None };
+    let (_connection, list) = servers.connect_listed(&user, BACKOFF_PATIENCE).await?;
     let describe = |(name, tool): (&String, &ListedTool)| ToolDescription {
         name: name.clone(),
         description: tool.description.clone(),
@@ -76,12 +77,14 @@ pub(crate) async fn inspect(
 
 pub(crate) async fn resolve(
     servers: &McpServers,
+    credentials: &RunCredentials,
     pins: Option<&dyn McpPins>,
     now: Millis,
     request: ResolveRequest,
 ) -> Result<Arc<Definitions>, ErrorInfo> {
     let needed = request.definitions.mcp_servers_of(&request.agent);
-    let listed = join_all(needed.iter().map(|(label, server)| list_tools(servers, &request, label, server))).await;
+    let listing = needed.iter().map(|(label, server)| list_tools(servers, credentials, &request, label, server));
+    let listed = join_all(listing).await;
     let mut changed = ChangedTools::new();
     let mut answers = ServerAnswers::new();
     for ((label, server), answer) in needed.into_iter().zip(listed) {
@@ -96,33 +99,35 @@ pub(crate) async fn resolve(
         let answer = answer.map_err(|error| servers.limit_list_errors(label, error));
         answers.insert(label.to_owned(), answer);
     }
-    let (definitions, agent) = (Arc::clone(&request.definitions), request.agent);
-    let merging = tokio::task::spawn_blocking(move || merge_tools(&definitions, &agent, &answers, &changed));
+    let merging = tokio::task::spawn_blocking(move || merge_tools(&request, &answers, &changed));
     merging.await.unwrap_or_else(|_| Err(ErrorInfo::new(ErrorCode::Internal, "the tools cannot be read")))
 }
 
 async fn list_tools(
     servers: &McpServers,
+    credentials: &RunCredentials,
     request: &ResolveRequest,
     label: &str,
     server: &McpServer,
 ) -> Result<Arc<ToolList>, ErrorInfo> {
-    let user = ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread };
-    let connection = servers.connect(&user, BACKOFF_PATIENCE).await?;
-    let list = connection.tools().await?;
+    let is_expected = request.credentials.iter().any(|server| server == label);
+    let credential = credentials.find(&request.run, label, is_expected)?;
+    let user = ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread, credential };
+    let (_connection, list) = servers.connect_listed(&user, BACKOFF_PATIENCE).await?;
     servers.check_list_rate(label, &list)?;
     Ok(list)
 }
 
 /// Replaces the entries `mcp:…` of every agent by names of tools.
 fn merge_tools(
-    definitions: &Definitions,
-    root: &str,
+    request: &ResolveRequest,
     answers: &ServerAnswers,
     changed: &ChangedTools,
 ) -> Result<Arc<Definitions>, ErrorInfo> {
+    let ResolveRequest { definitions, agent: root, credentials, .. } = request;
     let mut merger = ToolMerger {
         definitions,
+        credentials,
         answers,
         changed,
         programs: definitions
@@ -142,7 +147,8 @@ fn merge_tools(
         merger.replace_entries(agent, is_reachable)?;
     }
     let ToolMerger { tools, lists, left_out, .. } = merger;
-    let mut resolved = Definitions { agents, tools, mcp: BTreeMap::new(), mcp_lists: lists, ..definitions.clone() };
+    let mut resolved =
+        Definitions { agents, tools, mcp: BTreeMap::new(), mcp_lists: lists, ..Definitions::clone(definitions) };
     complete_lists(&mut resolved, answers, &left_out);
     resolved.digest = serde_json::to_vec(&resolved).map(|json| sha256_hex(&json)).unwrap_or_default();
     Ok(Arc::new(resolved))
@@ -150,6 +156,8 @@ fn merge_tools(
 
 struct ToolMerger<'a> {
     definitions: &'a Definitions,
+    /// The servers for which the request of the run brought its user's credential.
+    credentials: &'a [String],
     answers: &'a ServerAnswers,
     changed: &'a ChangedTools,
     programs: BTreeMap<&'a str, Arc<McpProgram>>,
@@ -199,7 +207,11 @@ impl ToolMerger<'_> {
             }));
         }
         offered.extend(targets.into_iter().map(|tool| new_target_tool(label, tool, server, program)));
-        for added in offered {
+        let has_user_credential = self.credentials.iter().any(|server| server == label);
+        for mut added in offered {
+            if let ToolExecutor::Mcp(executor) = &mut added.executor {
+                executor.has_user_credential = has_user_credential;
+            }
             let name = added.spec.name.clone();
             // A name of the operator stays what it is, and of two that become one the first in the list is taken.
             let is_taken = self.definitions.agents.contains_key(&name)
@@ -310,6 +322,7 @@ fn new_tool(
         program: Arc::clone(program),
         target: McpTarget::Tool,
         is_changed: false,
+        has_user_credential: false,
     });
     with_policies(Tool { display_name: listed.title.clone(), ..Tool::new(spec, executor) }, tool, server)
 }
@@ -323,6 +336,7 @@ fn new_target_tool(label: &str, tool: &TargetTool, server: &McpServer, program: 
         program: Arc::clone(program),
         target: tool.target,
         is_changed: false,
+        has_user_credential: false,
     });
     let added = with_policies(Tool::new(tool.spec(label), executor), tool.name, server);
     Tool { idempotent: true, ..added }

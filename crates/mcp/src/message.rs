@@ -7,7 +7,7 @@ use crate::tool_list::clean_text;
 use model::tool::ProgressUpdate;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _, JsonRpcMessage,
-    JsonRpcRequest, ServerJsonRpcMessage, ServerNotification, ServerRequest,
+    JsonRpcRequest, ProgressToken, ServerJsonRpcMessage, ServerNotification, ServerRequest,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -25,7 +25,12 @@ pub(crate) enum SortedMessage {
 }
 
 /// Routes progress to its call, and lets through responses alone: the library spawns a task for everything else.
-pub(crate) fn sort_message(message: ServerJsonRpcMessage, link: &ConnectionLink) -> SortedMessage {
+/// `origin` is the call in whose response the message came, where the transport knows it.
+pub(crate) fn sort_message(
+    message: ServerJsonRpcMessage,
+    link: &ConnectionLink,
+    origin: Option<&ProgressToken>,
+) -> SortedMessage {
     match message {
         response @ (JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) => SortedMessage::Response(response),
         JsonRpcMessage::Notification(notification) => {
@@ -48,7 +53,7 @@ pub(crate) fn sort_message(message: ServerJsonRpcMessage, link: &ConnectionLink)
             ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
             ServerRequest::ElicitRequest(request) if link.takes_questions() => {
                 let question = read_question(request.params).ok_or("only forms are supported");
-                let asked = question.and_then(|question| link.ask(Elicitation { id: id.clone(), question }));
+                let asked = question.and_then(|question| link.ask(Elicitation { id: id.clone(), question }, origin));
                 let Err(why) = asked else { return SortedMessage::Handled };
                 ClientJsonRpcMessage::error(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None), Some(id))
             }

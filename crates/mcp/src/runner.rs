@@ -3,14 +3,17 @@
 use crate::catalog::ToolDescription;
 use crate::elicitation::AnswerDesk;
 use crate::limits::McpLimits;
+use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
+use crate::token_source::TokenSource;
 use crate::{call, catalog};
-use model::CallId;
 use model::definition::{Definitions, McpServer, ToolExecutor};
 use model::error::ErrorInfo;
+use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, McpPins, ResolveRequest, ToolRunner};
 use model::question::QuestionAnswer;
 use model::tool::{ToolEvent, ToolRequest};
+use model::{CallId, TaskId};
 use std::fmt;
 use std::sync::Arc;
 use tools::Toolbox;
@@ -20,8 +23,10 @@ use tools::Toolbox;
 pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
+    credentials: RunCredentials,
     clock: Arc<dyn Clock>,
     pins: Option<Arc<dyn McpPins>>,
+    limits: McpLimits,
     desk: AnswerDesk,
 }
 
@@ -29,8 +34,16 @@ impl McpTools {
     /// Servers are started by the toolbox, with its environment and its mark. Deadlines are measured by its clock.
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
-        let (servers, clock) = (McpServers::new(toolbox.clone(), limits), toolbox.clock());
-        Self { toolbox, servers, clock, pins: None, desk: AnswerDesk::default() }
+        let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
+        let (credentials, desk) = (RunCredentials::default(), AnswerDesk::default());
+        Self { toolbox, servers, credentials, clock, pins: None, limits, desk }
+    }
+
+    /// Gets the tokens of users who have authorized this server from here.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Arc<dyn TokenSource>) -> Self {
+        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(tokens));
+        Self { servers, ..self }
     }
 
     /// Remembers what users know of their tools here. Without it, no tool is known to have changed.
@@ -61,6 +74,7 @@ impl ToolRunner for McpTools {
                 let tool = tool.clone();
                 let calls = call::CallPorts {
                     servers: self.servers.clone(),
+                    credentials: self.credentials.clone(),
                     clock: Arc::clone(&self.clock),
                     pins: self.pins.clone(),
                     desk: self.desk.clone(),
@@ -79,6 +93,17 @@ impl ToolRunner for McpTools {
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
         let this = self.clone();
-        Box::pin(async move { catalog::resolve(&this.servers, this.pins.as_deref(), this.clock.now(), request).await })
+        Box::pin(async move {
+            let pins = this.pins.as_deref();
+            catalog::resolve(&this.servers, &this.credentials, pins, this.clock.now(), request).await
+        })
+    }
+
+    fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {
+        self.credentials.keep(run, credentials);
+    }
+
+    fn forget_credentials(&self, run: &TaskId) {
+        self.credentials.forget(run);
     }
 }

@@ -138,7 +138,7 @@ impl StdioTransport {
 
     /// Keeps responses, and answers requests.
     fn filter_message(&mut self, message: ServerJsonRpcMessage) -> Result<Option<ServerJsonRpcMessage>, ErrorInfo> {
-        match message::sort_message(message, &self.link) {
+        match message::sort_message(message, &self.link, None) {
             SortedMessage::Response(response) => Ok(Some(response)),
             SortedMessage::Handled => Ok(None),
             SortedMessage::Answer(answer) => {
@@ -199,7 +199,7 @@ impl Drop for StdioTransport {
     }
 }
 
-fn closed() -> ErrorInfo {
+pub(crate) fn closed() -> ErrorInfo {
     ErrorInfo::new(ErrorCode::McpUnavailable, STOPPED_MESSAGE)
 }
 

@@ -19,6 +19,7 @@ mod json_body;
 mod json_response;
 mod lingering_close;
 mod listen;
+mod mcp_authorization;
 mod middleware;
 mod openapi;
 mod origin_policy;

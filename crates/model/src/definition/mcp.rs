@@ -111,6 +111,9 @@ pub struct McpTool {
     /// Whether its user knows another description of it: until a person approves a call, every call requires it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_changed: bool,
+    /// The request of the run brought the user's credential for the server. Its calls carry that one and no other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_user_credential: bool,
 }
 
 /// What a call asks of a server.

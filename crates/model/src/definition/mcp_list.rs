@@ -100,6 +100,7 @@ mod tests {
                 program: Arc::clone(&program),
                 target: McpTarget::Tool,
                 is_changed: false,
+                has_user_credential: false,
             };
             let parameters = json!({"type": "object", "description": "x".repeat(schema_bytes)});
             let spec = ToolSpec { name: format!("n{number}"), description: "Reads.".to_owned(), parameters };

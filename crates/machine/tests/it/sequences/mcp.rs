@@ -32,6 +32,7 @@ fn mcp_tool(server: &str) -> Tool {
         program: Arc::new(program),
         target: McpTarget::Tool,
         is_changed: false,
+        has_user_credential: false,
     });
     with_kind(tool(&format!("{server}__read")), executor)
 }
