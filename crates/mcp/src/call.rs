@@ -431,6 +431,10 @@ async fn next_update(progress: &mut ProgressReceiver, at: Instant) -> ProgressUp
     }
 }
 
+fn end_sentence(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
 fn stopped(server: &str) -> ErrorInfo {
     ErrorInfo::new(ErrorCode::McpUnavailable, format!("The MCP server `{server}` was stopped."))
 }
