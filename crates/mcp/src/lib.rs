@@ -5,7 +5,7 @@
 //! - `servers` is the pool of connections: who shares one, when it is started again, when it is closed.
 //! - `start` starts a program and shakes hands in either generation of the protocol; `connection` is the result.
 //! - `stdio_transport` carries messages, and lets through what is bounded and awaited: `line_buffer` cuts lines,
-//!   `message_rate` counts, `link` is what the transport and the calls share.
+//!   `message_rate` counts, `message` sorts, `link` is what the transport and the calls share.
 //! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result.
 //!
 //! Invariant: types of `rmcp` are in no public signature. The library has the types of the protocol, its handshakes and the
@@ -20,6 +20,7 @@ mod content;
 mod limits;
 mod line_buffer;
 mod link;
+mod message;
 mod message_rate;
 mod runner;
 mod servers;

@@ -8,7 +8,7 @@ use crate::limits::ERROR_TEXT_BYTES_MAX;
 use crate::link::ConnectionLink;
 use crate::stdio_transport::{STOPPED_MESSAGE, StdioTransport};
 use crate::tool_list::clean_text;
-use model::definition::McpProgram;
+use model::definition::{McpProgram, McpTransport};
 use model::error::{ErrorCode, ErrorInfo};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
@@ -70,7 +70,11 @@ async fn start_once(
             format!("The MCP server `{label}` was not ready within {} ms and was stopped.", program.start_timeout_ms);
         ErrorInfo::new(ErrorCode::McpUnavailable, message)
     };
-    let spawned = timeout_at(deadline, toolbox.start_process(&program.command)).await;
+    let McpTransport::Command(command) = &program.transport else {
+        let message = format!("The MCP server `{label}` has a URL, which is not supported.");
+        return Err(ServerStartError::Spawn(ErrorInfo::new(ErrorCode::McpUnavailable, message)));
+    };
+    let spawned = timeout_at(deadline, toolbox.start_process(command)).await;
     let (process, input) = spawned.map_err(|_| ServerStartError::Handshake(too_late()))?.map_err(|error| {
         let message = format!("The MCP server `{label}` cannot be started: {}", error.message);
         ServerStartError::Spawn(ErrorInfo::new(ErrorCode::McpUnavailable, message))

@@ -4,24 +4,16 @@
 //! line. So this transport lets through responses alone: progress goes to its call, a request of the server is answered
 //! here, and a server that exceeds a bound is stopped.
 
-use crate::limits::{
-    INLINE_LINE_BYTES_MAX, INVALID_LINES_MAX, LINE_BYTES_MAX, OUTGOING_MESSAGES_MAX, PROGRESS_MESSAGE_BYTES_MAX,
-};
+use crate::limits::{INLINE_LINE_BYTES_MAX, INVALID_LINES_MAX, LINE_BYTES_MAX, OUTGOING_MESSAGES_MAX};
 use crate::line_buffer::LineBuffer;
-use crate::link::{CallRoute, ConnectionLink};
+use crate::link::ConnectionLink;
+use crate::message::{self, SortedMessage, parse_message};
 use crate::message_rate::MessageRate;
 use bytes::Bytes;
 use model::error::{ErrorCode, ErrorInfo};
-use model::tool::ProgressUpdate;
 use rmcp::RoleClient;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ClientResult, ErrorData, GetMeta as _, JsonRpcMessage, JsonRpcRequest,
-    ServerJsonRpcMessage, ServerNotification, ServerRequest,
-};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
-use serde_json::value::RawValue;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -139,37 +131,19 @@ impl StdioTransport {
         }
     }
 
-    /// Keeps responses, and handles everything else.
+    /// Keeps responses, and answers requests.
     fn filter_message(&mut self, message: ServerJsonRpcMessage) -> Result<Option<ServerJsonRpcMessage>, ErrorInfo> {
-        match message {
-            response @ (JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) => return Ok(Some(response)),
-            JsonRpcMessage::Notification(notification) => match notification.notification {
-                ServerNotification::ProgressNotification(progress) => {
-                    let progress = progress.params;
-                    let message =
-                        progress.message.map(|text| crate::tool_list::clean_text(&text, PROGRESS_MESSAGE_BYTES_MAX));
-                    let update = ProgressUpdate { message, progress: Some(progress.progress), total: progress.total };
-                    self.link.send_progress(&progress.progress_token, update);
-                }
-                ServerNotification::ToolListChangedNotification(_) => self.link.note_new_tools(),
-                _ => {}
-            },
-            JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => {
-                let answer = match request {
-                    ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
-                    // No capability was declared for anything else.
-                    _ => {
-                        let refusal = ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, "not supported", None);
-                        ClientJsonRpcMessage::error(refusal, Some(id))
-                    }
-                };
+        match message::sort_message(message, &self.link) {
+            SortedMessage::Response(response) => Ok(Some(response)),
+            SortedMessage::Handled => Ok(None),
+            SortedMessage::Answer(answer) => {
                 let line = encode_line(&answer, None).map_err(|error| self.protocol_error(&error.to_string()))?;
-                if self.outgoing.try_send(line).is_err() {
-                    return Err(self.protocol_error("asks, and does not read the answers"));
+                match self.outgoing.try_send(line) {
+                    Ok(()) => Ok(None),
+                    Err(_) => Err(self.protocol_error("asks, and does not read the answers")),
                 }
             }
         }
-        Ok(None)
     }
 
     fn protocol_error(&self, what: &str) -> ErrorInfo {
@@ -192,7 +166,7 @@ impl Transport<RoleClient> for StdioTransport {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let route = register_route(&message, &self.link);
+        let route = message::register_route(&message, &self.link);
         let line = encode_line(&message, route.as_ref().map(|route| &*route.arguments));
         let outgoing = self.outgoing.clone();
         async move { outgoing.send(line?).await.map_err(|_| StdioError::Closed) }
@@ -232,45 +206,10 @@ async fn write_messages(mut input: ProcessInput, mut messages: mpsc::Receiver<Ve
     }
 }
 
-fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
-    serde_json::from_slice(line).ok()
-}
-
-/// The route of a tool call; its progress is awaited before the call is sent.
-fn register_route(message: &ClientJsonRpcMessage, link: &ConnectionLink) -> Option<CallRoute> {
-    let JsonRpcMessage::Request(JsonRpcRequest { request, .. }) = message else { return None };
-    let ClientRequest::CallToolRequest(call) = request else { return None };
-    let route = call.extensions.get::<CallRoute>()?.clone();
-    if let Some(token) = request.get_meta().get_progress_token() {
-        link.add_route(token, Arc::clone(&route.progress));
-    }
-    Some(route)
-}
-
-/// One line. The arguments are inserted as text, because a parsed number could be another one.
+/// One line.
 fn encode_line(message: &ClientJsonRpcMessage, arguments: Option<&str>) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = match arguments {
-        None => serde_json::to_vec(message)?,
-        Some(arguments) => {
-            let mut members: BTreeMap<String, Value> = serde_json::from_value(serde_json::to_value(message)?)?;
-            let params = members.remove("params").unwrap_or_default();
-            let mut params: BTreeMap<String, Box<RawValue>> = match params {
-                Value::Object(params) => params
-                    .into_iter()
-                    .map(|(name, value)| Ok((name, serde_json::value::to_raw_value(&value)?)))
-                    .collect::<Result<_, serde_json::Error>>()?,
-                _ => BTreeMap::new(),
-            };
-            params.insert("arguments".to_owned(), RawValue::from_string(arguments.to_owned())?);
-            let mut raw: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
-            for (name, value) in members {
-                raw.insert(name, serde_json::value::to_raw_value(&value)?);
-            }
-            raw.insert("params".to_owned(), serde_json::value::to_raw_value(&params)?);
-            serde_json::to_vec(&raw)?
-        }
-    };
-    // A line of JSON has no line end of its own, unless the arguments were written over several lines.
+    let mut line = message::encode_message(message, arguments)?;
+    // JSON has no line end of its own, unless the arguments were written over several lines.
     line.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     line.push(b'\n');
     Ok(line)
@@ -279,7 +218,8 @@ fn encode_line(message: &ClientJsonRpcMessage, arguments: Option<&str>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rmcp::model::{CallToolRequest, CallToolRequestParams, NumberOrString};
+    use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, NumberOrString};
+    use serde_json::Value;
 
     #[test]
     fn arguments_are_sent_digit_by_digit_and_on_one_line() {

@@ -6,12 +6,14 @@
 mod call_rules;
 mod mcp;
 mod mcp_auth;
+mod mcp_endpoint;
 mod parameters;
 mod tool;
 
 pub use call_rules::{AllowedUsers, CallRules};
 pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef};
 pub use mcp_auth::{McpAuth, OAuthClient};
+pub use mcp_endpoint::{McpEndpoint, McpTransport};
 pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 

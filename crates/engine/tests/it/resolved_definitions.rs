@@ -3,13 +3,14 @@
 use crate::fake_ports::ResolverBehavior;
 use crate::fixtures::{definitions, with_agent};
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
-use model::definition::{CommandTool, Definitions, McpProgram, McpScope, McpServer};
+use model::definition::{CommandTool, Definitions, McpProgram, McpScope, McpServer, McpTransport};
 use model::reference::REFERENCE_INSTRUCTIONS;
 use model::task::TaskStatus;
 
 /// The agent `demo` uses a server.
 fn definitions_with_server() -> Definitions {
-    let program = McpProgram { command: CommandTool::default(), scope: McpScope::User, start_timeout_ms: 1_000 };
+    let transport = McpTransport::Command(CommandTool::default());
+    let program = McpProgram { transport, scope: McpScope::User, start_timeout_ms: 1_000 };
     let server = McpServer {
         program,
         allow: None,

@@ -4,7 +4,8 @@ use futures_util::StreamExt as _;
 use mcp::{McpLimits, McpTools};
 use model::content::ContentPart;
 use model::definition::{
-    Agent, ApprovalPolicy, CommandTool, DeclaredParameters, Definitions, McpProgram, McpScope, McpServer, Tool,
+    Agent, ApprovalPolicy, CommandTool, DeclaredParameters, Definitions, McpProgram, McpScope, McpServer, McpTransport,
+    Tool,
 };
 use model::error::ErrorInfo;
 use model::ports::{Clock, DefinitionResolver as _, ResolveRequest, ToolRunner as _};
@@ -76,7 +77,11 @@ impl TestServers {
             .into(),
         };
         McpServer {
-            program: McpProgram { command, scope: McpScope::User, start_timeout_ms: 15_000 },
+            program: McpProgram {
+                transport: McpTransport::Command(command),
+                scope: McpScope::User,
+                start_timeout_ms: 15_000,
+            },
             allow: None,
             deny: Vec::new(),
             approval: [("*".to_owned(), ApprovalPolicy::Never)].into(),

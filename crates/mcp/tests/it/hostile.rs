@@ -2,7 +2,7 @@
 
 use crate::fixtures::{TestServers, error, find_tool, text, wait_gone, wait_until};
 use mcp::McpLimits;
-use model::definition::McpServer;
+use model::definition::{McpServer, McpTransport};
 use std::time::Duration;
 
 /// Calls a tool that breaks its connection, and expects an error with these words, and another server after it.
@@ -116,7 +116,8 @@ async fn a_server_that_does_not_start_says_why_and_leaves_nothing() {
     }
     let servers = TestServers::new();
     let mut missing = servers.server("friendly");
-    missing.program.command.command[0] = "/no/such/program".to_owned();
+    let McpTransport::Command(command) = &mut missing.program.transport else { panic!("it is a program") };
+    command.command[0] = "/no/such/program".to_owned();
     let why = resolve_error(&servers, missing).await;
     assert!(why.starts_with("The MCP server `s` cannot be started: cannot start `program`"), "{why}");
 }

@@ -1,7 +1,7 @@
-//! MCP servers: programs that offer tools. Which tools is known only when a server has been asked, so an agent names the
+//! MCP servers: programs and URLs that offer tools. Which tools is known only when a server has been asked, so an agent names the
 //! server, and the definitions that a run keeps name the tools.
 
-use super::{Agent, ApprovalPolicy, CommandTool, Definitions, ToolExecutor};
+use super::{Agent, ApprovalPolicy, Definitions, McpTransport, ToolExecutor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,16 +29,17 @@ pub struct McpServer {
     pub required: bool,
 }
 
-/// How a server is started, and for whom.
+/// How a server is reached, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpProgram {
-    pub command: CommandTool,
+    #[serde(flatten)]
+    pub transport: McpTransport,
     pub scope: McpScope,
     /// For the start, the handshake and the list of tools together.
     pub start_timeout_ms: u64,
 }
 
-/// Who shares a process of a server, and with it whatever the server remembers.
+/// Who shares a process or a session of a server, and with it whatever the server remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpScope {
@@ -146,12 +147,16 @@ impl Definitions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Handoff;
+    use crate::definition::{CommandTool, Handoff, McpEndpoint};
 
     fn server(allow: Option<&[&str]>, deny: &[&str], approval: &[(&str, ApprovalPolicy)]) -> McpServer {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>();
         McpServer {
-            program: McpProgram { command: CommandTool::default(), scope: McpScope::User, start_timeout_ms: 1 },
+            program: McpProgram {
+                transport: McpTransport::Command(CommandTool::default()),
+                scope: McpScope::User,
+                start_timeout_ms: 1,
+            },
             allow: allow.map(texts),
             deny: texts(deny),
             approval: approval.iter().map(|(pattern, policy)| ((*pattern).to_owned(), policy.clone())).collect(),
@@ -208,6 +213,30 @@ mod tests {
         assert_eq!(needed("helper"), ["files"]);
         assert_eq!(needed("other"), ["clock"]);
         assert_eq!(needed("provider/model"), [""; 0]);
+    }
+
+    #[test]
+    fn stored_definitions_say_how_a_server_is_reached() {
+        let json = |transport: McpTransport| {
+            let program = McpProgram { transport, scope: McpScope::User, start_timeout_ms: 1 };
+            let json = serde_json::to_string(&program).unwrap();
+            assert_eq!(serde_json::from_str::<McpProgram>(&json).unwrap(), program);
+            json
+        };
+        let command = CommandTool { command: vec!["sh".to_owned()], ..CommandTool::default() };
+        assert_eq!(
+            json(McpTransport::Command(command)),
+            r#"{"command":{"command":["sh"],"dir":null,"env_pass":[],"env":{}},"scope":"user","start_timeout_ms":1}"#
+        );
+        let endpoint = McpEndpoint {
+            url: "https://example.org/mcp".to_owned(),
+            headers: [("X-Key".to_owned(), "env:KEY".to_owned())].into(),
+            auth: None,
+        };
+        assert_eq!(
+            json(McpTransport::Endpoint(endpoint)),
+            r#"{"endpoint":{"url":"https://example.org/mcp","headers":{"X-Key":"env:KEY"}},"scope":"user","start_timeout_ms":1}"#
+        );
     }
 
     #[test]

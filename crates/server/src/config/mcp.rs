@@ -1,18 +1,21 @@
 //! `[mcp.NAME]`: MCP servers.
 
+use super::headers::read_headers;
 use super::limits::DURATION_MS_MAX;
 use super::names::check_name;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::tools::{read_approval, read_command_tool};
-use model::definition::{ApprovalPolicy, McpProgram, McpScope, McpServer};
+use super::urls::check_http_url;
+use model::definition::{ApprovalPolicy, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "command",
     "dir",
     "env_pass",
     "env",
     "url",
+    "headers",
     "allow",
     "deny",
     "approval",
@@ -22,6 +25,13 @@ const KEYS: [&str; 13] = [
     "required",
     "scope",
 ];
+/// Keys of a server that is a program.
+const PROGRAM_KEYS: [&str; 4] = ["command", "dir", "env_pass", "env"];
+/// Keys of a server with a URL.
+const ENDPOINT_KEYS: [&str; 1] = ["headers"];
+/// Besides those that begin with `Mcp-`.
+const PROTOCOL_HEADERS: [&str; 6] =
+    ["accept", "content-type", "content-length", "host", "last-event-id", "transfer-encoding"];
 const SCOPES: [(&str, McpScope); 3] =
     [("user", McpScope::User), ("thread", McpScope::Thread), ("shared", McpScope::Shared)];
 const START_TIMEOUT_MS: u64 = 10_000;
@@ -40,10 +50,6 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
         item.report_error(format!("the name begins the names of its tools; use at most {NAME_BYTES_MAX} characters"));
     }
     let table = item.table(&KEYS)?;
-    if let Some(url) = table.get("url") {
-        url.report_error("MCP servers with a URL are not supported yet; write `command`");
-        return None;
-    }
     let allow = table.get("allow").map(|item| read_patterns(&item));
     let deny = table.get("deny").map(|item| read_patterns(&item)).unwrap_or_default();
     let approval = table.get("approval").map(|item| read_approvals(&item)).unwrap_or_default();
@@ -52,8 +58,39 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
     let (timeout_ms, output_bytes_max) =
         (table.number("timeout_ms", 1..=DURATION_MS_MAX), table.size("output_bytes_max"));
     let required = table.flag("required").unwrap_or(false);
-    let program = McpProgram { command: read_command_tool(&table)?, scope, start_timeout_ms };
+    let program = McpProgram { transport: read_transport(&table)?, scope, start_timeout_ms };
     Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required })
+}
+
+/// A program or a URL.
+fn read_transport(table: &ConfigTable<'_>) -> Option<McpTransport> {
+    let Some(url) = table.get("url") else {
+        if table.get("command").is_none() {
+            table.report_error("write `command = [\"program\", \"argument\"]` or `url = \"https://example.com/mcp\"`");
+            return None;
+        }
+        report_keys_of_other(table, &ENDPOINT_KEYS, "`command`");
+        return read_command_tool(table).map(McpTransport::Command);
+    };
+    report_keys_of_other(table, &PROGRAM_KEYS, "`url`");
+    let headers = read_headers(table);
+    for (name, item) in table.free_table("headers").items() {
+        if PROTOCOL_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name))
+            || name.to_ascii_lowercase().starts_with("mcp-")
+        {
+            item.report_error("this header belongs to the protocol and is set with every request");
+        }
+    }
+    let url = check_http_url(&url, url.text()?)?;
+    Some(McpTransport::Endpoint(McpEndpoint { url, headers, auth: None }))
+}
+
+fn report_keys_of_other(table: &ConfigTable<'_>, keys: &[&str], written: &str) {
+    for key in keys {
+        if let Some(item) = table.get(key) {
+            item.report_error(format!("has no meaning for a server with {written}"));
+        }
+    }
 }
 
 /// Names of tools; a `*` at the end stands for any rest.

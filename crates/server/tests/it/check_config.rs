@@ -113,10 +113,29 @@ fn mcp_servers_are_checked_and_not_started() {
         (format!("{server}tools = [\"mcp:fils/read\"]"), "has the MCP server `fils`, which is not defined"),
         (format!("{server}tools = [\"mcp:files/\"]"), "the tool is missing; write `mcp:files`, or `mcp:files/TOOL`"),
         (
-            "[mcp.files]\nurl = \"https://example.org/mcp\"".to_owned(),
-            "mcp.files.url: MCP servers with a URL are not supported yet",
+            "[mcp.files]\nurl = \"ftp://example.org/mcp\"".to_owned(),
+            "mcp.files.url: not an HTTP URL; it must start with `http://` or `https://`",
         ),
-        ("[mcp.files]\nscope = \"user\"".to_owned(), "mcp.files: `command` is missing"),
+        (
+            "[mcp.files]\nurl = \"https://me:s3cret@example.org/mcp\"".to_owned(),
+            "mcp.files.url: do not put credentials into the URL; use `headers` and `env:NAME`",
+        ),
+        (
+            "[mcp.files]\nurl = \"https://example.org/mcp\"\ncommand = \"sh\"".to_owned(),
+            "mcp.files.command: has no meaning for a server with `url`",
+        ),
+        (
+            format!("{keys}headers = {{ X-Key = \"k\" }}"),
+            "mcp.files.headers: has no meaning for a server with `command`",
+        ),
+        (
+            "[mcp.files]\nurl = \"https://example.org/mcp\"\nheaders = { Mcp-Session-Id = \"k\" }".to_owned(),
+            "mcp.files.headers.Mcp-Session-Id: this header belongs to the protocol",
+        ),
+        (
+            "[mcp.files]\nscope = \"user\"".to_owned(),
+            "mcp.files: write `command = [\"program\", \"argument\"]` or `url = ",
+        ),
         (format!("{keys}allow = [\"a*b\"]"), "mcp.files.allow: `a*b` is not a tool's name"),
         (format!("{keys}approval = \"a >\""), "mcp.files.approval: invalid rule"),
         (format!("{keys}approval = {{ read = \"sometimes >\" }}"), "mcp.files.approval.read: invalid rule"),

@@ -2,7 +2,7 @@
 
 use super::good;
 use model::approval_rule::ApprovalRule;
-use model::definition::{ApprovalPolicy, CommandTool, McpProgram, McpScope, McpServer};
+use model::definition::{ApprovalPolicy, CommandTool, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
 
 const PROVIDER: &str = "[providers.p]\nkind = \"scripted\"\nfile = \"plays.toml\"\n";
 
@@ -15,7 +15,11 @@ fn read(keys: &str) -> McpServer {
 fn a_server_has_careful_defaults() {
     let command = CommandTool { command: vec!["sh".to_owned(), "serve.sh".to_owned()], ..CommandTool::default() };
     let wanted = McpServer {
-        program: McpProgram { command, scope: McpScope::User, start_timeout_ms: 10_000 },
+        program: McpProgram {
+            transport: McpTransport::Command(command),
+            scope: McpScope::User,
+            start_timeout_ms: 10_000,
+        },
         allow: None,
         deny: Vec::new(),
         approval: Default::default(),
@@ -34,7 +38,8 @@ fn every_key_of_a_server_is_read() {
          approval = { \"read_*\" = \"never\", read_one = \"size > 1\" }\ntimeout_ms = 5\nstart_timeout_ms = 6\n\
          output_bytes_max = 7\nrequired = true\nscope = \"thread\"",
     );
-    let McpProgram { command, scope, start_timeout_ms } = server.program.clone();
+    let McpProgram { transport, scope, start_timeout_ms } = server.program.clone();
+    let McpTransport::Command(command) = transport else { panic!("it is a program") };
     assert!(command.dir.as_deref().unwrap().ends_with("/work"), "relative to the file: {:?}", command.dir);
     assert_eq!((command.env_pass, command.env["LEVEL"].as_str()), (vec!["PATH".to_owned()], "3"));
     assert_eq!((scope, start_timeout_ms), (McpScope::Thread, 6));
@@ -44,6 +49,19 @@ fn every_key_of_a_server_is_read() {
     assert_eq!((server.timeout_ms, server.output_bytes_max, server.required), (Some(5), Some(7), true));
     assert_eq!(read("approval = \"never\"").approval_of("anything"), ApprovalPolicy::Never);
     assert_eq!(read("scope = \"shared\"").program.scope, McpScope::Shared);
+}
+
+#[test]
+fn a_server_may_be_a_url_with_headers() {
+    let config = good(&format!(
+        "{PROVIDER}[mcp.wiki]\nurl = \"http://127.0.0.1:8080/mcp?team=a\"\nheaders = {{ X-Team = \"env:PATH\" }}\n"
+    ));
+    let wanted = McpEndpoint {
+        url: "http://127.0.0.1:8080/mcp?team=a".to_owned(),
+        headers: [("X-Team".to_owned(), "env:PATH".to_owned())].into(),
+        auth: None,
+    };
+    assert_eq!(config.definitions.mcp["wiki"].program.transport, McpTransport::Endpoint(wanted));
 }
 
 #[test]
