@@ -22,6 +22,7 @@ mod line_buffer;
 mod link;
 mod message;
 mod message_rate;
+mod oauth;
 mod runner;
 mod servers;
 mod start;
@@ -30,5 +31,9 @@ mod token_source;
 mod tool_list;
 
 pub use limits::McpLimits;
+pub use oauth::{
+    AnswerSource, AuthorizationAnswer, AuthorizationError, AuthorizationParts, AuthorizationStart, ClientAddresses,
+    FinishedAuthorization, McpAuthorizations, SealingKey, SecretLookup,
+};
 pub use runner::McpTools;
 pub use token_source::{BearerToken, TokenRefusal, TokenSource, TokenUser};

@@ -69,8 +69,8 @@ async fn a_store_works_with_a_newer_schema_that_is_compatible() {
 async fn a_store_refuses_a_newer_schema_that_is_not_compatible() {
     let database = TestDatabase::create();
     PostgresStore::open(options(&database)).await.unwrap().close().await;
-    make_newer(&database, 2);
+    make_newer(&database, 3);
     let refused = PostgresStore::open(options(&database)).await.map(drop).unwrap_err().to_string();
-    assert!(refused.contains("schema version 2, this program knows 1: upgrade this program"), "{refused}");
+    assert!(refused.contains("schema version 3, this program knows 2: upgrade this program"), "{refused}");
     assert_eq!(database.execute("SELECT count(*) FROM headwater.nodes"), "0", "nothing changed");
 }
