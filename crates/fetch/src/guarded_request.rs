@@ -83,11 +83,7 @@ impl GuardedClient {
         }
     }
 
-    fn send_blocking(
-        &self,
-        request: &GuardedRequest,
-        mut done: oneshot::Sender<Result<GuardedResponse, FetchError>>,
-    ) {
+    fn send_blocking(&self, request: &GuardedRequest, mut done: oneshot::Sender<Result<GuardedResponse, FetchError>>) {
         let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             let outcome = tokio::select! {

@@ -18,7 +18,8 @@ use model::ports::validation;
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
-    PageLimit, RecordPage, RunRow, SecretKey, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, WriteAccess,
+    PageLimit, RecordPage, RunRow, SecretKey, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult,
+    WriteAccess,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};

@@ -96,7 +96,9 @@ mod tests {
             (vec!["bearer scope=\"a b\""], challenge(None, Some("a b"), None)),
             (vec!["Bearer error=invalid_token,scope=a"], challenge(None, Some("a"), Some("invalid_token"))),
             (
-                vec!["Basic realm=\"a, Bearer scope=\\\"no\\\"\", Bearer realm=\"r\", resource_metadata = \"https://x/\""],
+                vec![
+                    "Basic realm=\"a, Bearer scope=\\\"no\\\"\", Bearer realm=\"r\", resource_metadata = \"https://x/\"",
+                ],
                 challenge(Some("https://x/"), None, None),
             ),
             (vec!["Bearer scope=\"a\", Digest scope=\"b\""], challenge(None, Some("a"), None)),

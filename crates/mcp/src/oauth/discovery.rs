@@ -113,7 +113,11 @@ fn check_resource(server: &Url, metadata: &ResourceMetadata) -> Result<(), Autho
     let resource = Url::parse(resource).map_err(|_| AuthorizationError::Mismatch("resource"))?;
     let path = resource.path().trim_end_matches('/');
     let is_within = server.path().strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if resource.origin() == server.origin() && is_within { Ok(()) } else { Err(AuthorizationError::Mismatch("resource")) }
+    if resource.origin() == server.origin() && is_within {
+        Ok(())
+    } else {
+        Err(AuthorizationError::Mismatch("resource"))
+    }
 }
 
 /// The server's own URL, as tokens name it.
@@ -253,7 +257,9 @@ mod tests {
             let metadata = ResourceMetadata { resource, authorization_servers: vec![], scopes_supported: vec![] };
             check_resource(&server, &metadata).is_ok()
         };
-        for fits in [None, Some("https://a.example/team/mcp"), Some("https://a.example/team"), Some("https://a.example")] {
+        for fits in
+            [None, Some("https://a.example/team/mcp"), Some("https://a.example/team"), Some("https://a.example")]
+        {
             assert!(check(fits), "{fits:?}");
         }
         for other in ["https://b.example/team/mcp", "http://a.example/team/mcp", "https://a.example/te", "no", ""] {

@@ -122,7 +122,10 @@ impl McpAuthorizations {
         let label = pending.label.clone();
         let token = match self.exchange_code(&pending, &code).await {
             Err(AuthorizationError::Refused(error)) if error == INVALID_CLIENT => {
-                self.0.vault.forget_client(&user, &client_name(&pending.label, &pending.server, &pending.redirect_uri)).await?;
+                self.0
+                    .vault
+                    .forget_client(&user, &client_name(&pending.label, &pending.server, &pending.redirect_uri))
+                    .await?;
                 return Err(AuthorizationError::Refused(error));
             }
             token => token?,
@@ -213,7 +216,11 @@ impl McpAuthorizations {
         Ok(unique)
     }
 
-    async fn exchange_code(&self, pending: &PendingAuthorization, code: &str) -> Result<IssuedToken, AuthorizationError> {
+    async fn exchange_code(
+        &self,
+        pending: &PendingAuthorization,
+        code: &str,
+    ) -> Result<IssuedToken, AuthorizationError> {
         let url = Url::parse(&pending.server_url).map_err(|_| AuthorizationError::UnknownState)?;
         let http = GuardedHttp::new(&self.0.rules, &url, Arc::clone(&self.0.permits));
         let endpoint = TokenEndpoint {

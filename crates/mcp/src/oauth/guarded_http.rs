@@ -36,11 +36,7 @@ impl GuardedHttp {
             ..FetchLimits::default()
         };
         let guard = UrlGuard::new(rules.clone()).with_trusted_url(server.clone());
-        Self {
-            client: GuardedClient::new(guard, limits),
-            permits,
-            allows_plain_http: server.scheme() == "http",
-        }
+        Self { client: GuardedClient::new(guard, limits), permits, allows_plain_http: server.scheme() == "http" }
     }
 
     /// An endpoint that a server names. Behind an MCP server with TLS, all have it.
@@ -58,8 +54,7 @@ impl GuardedHttp {
         what: &'static str,
     ) -> Result<Option<T>, AuthorizationError> {
         let headers = vec![("accept", "application/json".to_owned()), protocol_version()];
-        let request =
-            GuardedRequest { method: GuardedMethod::Get, url: url.to_string(), headers, body: Bytes::new() };
+        let request = GuardedRequest { method: GuardedMethod::Get, url: url.to_string(), headers, body: Bytes::new() };
         let response = self.send(request, what).await?;
         match response.status {
             200 => Ok(serde_json::from_slice(&response.body).ok()),
@@ -74,8 +69,7 @@ impl GuardedHttp {
         body: &serde_json::Value,
         what: &'static str,
     ) -> Result<GuardedResponse, AuthorizationError> {
-        let headers =
-            vec![("content-type", "application/json".to_owned()), ("accept", "application/json".to_owned())];
+        let headers = vec![("content-type", "application/json".to_owned()), ("accept", "application/json".to_owned())];
         let body = Bytes::from(body.to_string());
         self.send(GuardedRequest { method: GuardedMethod::Post, url: url.to_string(), headers, body }, what).await
     }

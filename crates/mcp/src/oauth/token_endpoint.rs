@@ -76,8 +76,7 @@ impl TokenEndpoint<'_> {
 }
 
 fn read_token(response: &GuardedResponse) -> Result<IssuedToken, AuthorizationError> {
-    let token: IssuedToken =
-        serde_json::from_slice(&response.body).map_err(|_| AuthorizationError::Invalid(ANSWER))?;
+    let token: IssuedToken = serde_json::from_slice(&response.body).map_err(|_| AuthorizationError::Invalid(ANSWER))?;
     let is_valid = token.token_type.eq_ignore_ascii_case("bearer")
         && token.access_token.len() <= TOKEN_BYTES_MAX
         && BearerToken::new(&token.access_token).is_some()

@@ -33,9 +33,11 @@ impl TokenSource for McpAuthorizations {
             match server.auth.as_ref() {
                 McpAuth::User => Ok(None),
                 McpAuth::OAuth(_) => this.user_token(&server).await.map(Some).map_err(|error| error.describe(&server)),
-                McpAuth::ClientCredentials(client) => {
-                    this.client_token(&server, client, None).await.map(Some).map_err(|error| error.describe(&server.label))
-                }
+                McpAuth::ClientCredentials(client) => this
+                    .client_token(&server, client, None)
+                    .await
+                    .map(Some)
+                    .map_err(|error| error.describe(&server.label)),
             }
         })
     }
@@ -102,9 +104,8 @@ impl McpAuthorizations {
             return Err(TokenError::Refused);
         }
         let now = self.0.clock.now();
-        let expires_within = |margin: Millis| {
-            found.value.expires_at.is_some_and(|expires_at| expires_at <= now.saturating_add(margin))
-        };
+        let expires_within =
+            |margin: Millis| found.value.expires_at.is_some_and(|expires_at| expires_at <= now.saturating_add(margin));
         match (&found.value.refresh_token, expires_within(EXPIRY_MARGIN_MS), expires_within(0)) {
             (_, false, _) | (None, true, false) => read_bearer(&found.value),
             (None, true, true) => Err(TokenError::Expired),
@@ -182,7 +183,11 @@ impl McpAuthorizations {
         }
     }
 
-    async fn request_refresh(&self, server: &TokenUser, old: &GrantedToken) -> Result<GrantedToken, AuthorizationError> {
+    async fn request_refresh(
+        &self,
+        server: &TokenUser,
+        old: &GrantedToken,
+    ) -> Result<GrantedToken, AuthorizationError> {
         let refresh_token = old.refresh_token.as_deref().unwrap_or_default();
         let (http, _) = self.http_for(server)?;
         let endpoint =

@@ -75,15 +75,22 @@ impl TokenVault {
     }
 
     /// The tokens for this server under its present URL.
-    pub(super) async fn token(&self, server: &TokenUser) -> Result<Option<Versioned<GrantedToken>>, AuthorizationError> {
+    pub(super) async fn token(
+        &self,
+        server: &TokenUser,
+    ) -> Result<Option<Versioned<GrantedToken>>, AuthorizationError> {
         let stored = self.store.secret(&token_key(&server.user, &server.label), self.clock.now()).await?;
-        let found = stored.and_then(|stored| {
-            Some(Versioned { value: self.open::<GrantedToken>(&stored)?, version: stored.version })
-        });
+        let found = stored
+            .and_then(|stored| Some(Versioned { value: self.open::<GrantedToken>(&stored)?, version: stored.version }));
         Ok(found.filter(|found| found.value.server_url == server.url))
     }
 
-    pub(super) async fn put_token(&self, user: &UserId, label: &str, token: &GrantedToken) -> Result<(), AuthorizationError> {
+    pub(super) async fn put_token(
+        &self,
+        user: &UserId,
+        label: &str,
+        token: &GrantedToken,
+    ) -> Result<(), AuthorizationError> {
         let secret = self.seal(token_key(user, label), token, None, TOKENS_PER_USER_MAX)?;
         self.store.put_secret(secret).await?;
         Ok(())

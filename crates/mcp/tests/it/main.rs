@@ -2,8 +2,10 @@
 
 #![cfg(test)]
 
+mod auth_server;
 mod calls;
 mod catalog;
 mod fixtures;
 mod hostile;
+mod oauth;
 mod pool;

@@ -9,8 +9,7 @@ use model::seq::Millis;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-const SELECT: &str =
-    "SELECT owner, kind, name, version, body, updated_at, expires_at FROM headwater.user_secrets";
+const SELECT: &str = "SELECT owner, kind, name, version, body, updated_at, expires_at FROM headwater.user_secrets";
 #[async_trait]
 impl UserSecrets for PostgresStore {
     async fn secret(&self, key: &SecretKey, now: Millis) -> StoreResult<Option<StoredSecret>> {
