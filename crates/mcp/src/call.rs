@@ -2,10 +2,11 @@
 
 use crate::connection::ConnectionUse;
 use crate::content;
+use crate::http_transport::ArgumentHeaders;
 use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
-use crate::link::{CallRoute, ProgressSender};
+use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
 use crate::servers::{McpServers, ServerUser};
-use crate::tool_list::clean_text;
+use crate::tool_list::{ListedTool, ToolList, clean_text};
 use futures_util::stream;
 use model::definition::McpTool;
 use model::error::{ErrorCode, ErrorInfo};
@@ -63,35 +64,52 @@ async fn next_event(state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let NewCall { servers, tool, request, clock } = call;
-    let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
+    let timeout_ms = call.request.deadline.saturating_sub(call.clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
-    let starting = async {
-        let server =
-            ServerUser { label: &tool.server, program: &tool.program, user: &request.user, thread: &request.thread };
-        let connection = servers.connect(&server, BACKOFF_PATIENCE).await?;
-        let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;
-        check_spec(&connection, &tool).await?;
-        send_call(connection, permit, &tool, &request).await
-    };
-    let (connection, permit, handle, progress) =
-        timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
+    let SentCall { pending, progress, failure } = send_call(&call, &deadline).await?;
+    let (server, output_bytes_max) = (call.tool.server.clone(), call.request.output_bytes_max);
     Ok(RunningCall {
-        pending: Some(PendingRequest { handle: Some(handle), connection, _permit: permit }),
+        pending: Some(pending),
         progress,
+        failure,
         progress_at: Instant::now(),
         updates: 0,
-        server: tool.server,
-        output_bytes_max: request.output_bytes_max,
+        server,
+        output_bytes_max,
         deadline,
+        call: Some(call),
     })
 }
 
+/// A call that the server has been sent.
+struct SentCall {
+    pending: PendingRequest,
+    progress: watch::Receiver<Option<ProgressUpdate>>,
+    failure: FailureSlot,
+}
+
+async fn send_call(call: &NewCall, deadline: &McpCallDeadline) -> Result<SentCall, ErrorInfo> {
+    let NewCall { servers, tool, request, .. } = call;
+    let sending = async {
+        let server = ServerUser {
+            label: &tool.server,
+            program: &tool.program,
+            user: &request.user,
+            thread: &request.thread,
+            credential: None,
+        };
+        let (connection, list) = servers.connect_listed(&server, BACKOFF_PATIENCE).await?;
+        let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;
+        let listed = check_spec(&list, tool)?;
+        send_request(connection, permit, listed, call).await
+    };
+    timeout_at(deadline.at, sending).await.map_err(|_| deadline.error())?
+}
+
 /// The tool must be the one that the run was started with, and that people may have approved.
-async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<(), ErrorInfo> {
-    let list = connection.tools().await?;
+fn check_spec<'a>(list: &'a ToolList, tool: &McpTool) -> Result<&'a ListedTool, ErrorInfo> {
     let what = match list.tools.get(&tool.tool) {
-        Some(listed) if listed.digest == tool.spec_digest => return Ok(()),
+        Some(listed) if listed.digest == tool.spec_digest => return Ok(listed),
         Some(_) => "describes the tool in another way than when this run was started",
         None => "has this tool no more",
     };
@@ -99,23 +117,25 @@ async fn check_spec(connection: &ConnectionUse, tool: &McpTool) -> Result<(), Er
     Err(ErrorInfo::new(ErrorCode::ToolChanged, message))
 }
 
-type SentCall =
-    (ConnectionUse, OwnedSemaphorePermit, RequestHandle<RoleClient>, watch::Receiver<Option<ProgressUpdate>>);
-
-async fn send_call(
+async fn send_request(
     connection: ConnectionUse,
     permit: OwnedSemaphorePermit,
-    tool: &McpTool,
-    request: &ToolRequest,
+    listed: &ListedTool,
+    call: &NewCall,
 ) -> Result<SentCall, ErrorInfo> {
+    let NewCall { tool, request, .. } = call;
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
+    let failure = FailureSlot::default();
     let mut call = CallToolRequest::new(CallToolRequestParams::new(tool.tool.clone()));
     call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress });
+    call.extensions.insert(failure.clone());
+    call.extensions.insert(ArgumentHeaders::new(&listed.parameters, &request.arguments));
     let call = ClientRequest::CallToolRequest(call);
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
     let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(&tool.server)))?;
-    Ok((connection, permit, handle, updates))
+    let pending = PendingRequest { handle: Some(handle), connection, _permit: permit };
+    Ok(SentCall { pending, progress: updates, failure })
 }
 
 struct McpCallDeadline {
@@ -134,12 +154,15 @@ struct RunningCall {
     /// `None` once it has been answered or given up.
     pending: Option<PendingRequest>,
     progress: watch::Receiver<Option<ProgressUpdate>>,
+    failure: FailureSlot,
     /// When the next update may be shown.
     progress_at: Instant,
     updates: usize,
     server: String,
     output_bytes_max: usize,
     deadline: McpCallDeadline,
+    /// To send it again, once, where the server has refused it because its session had ended.
+    call: Option<NewCall>,
 }
 
 /// A request without its response. Dropping it tells the server.
@@ -195,11 +218,29 @@ impl RunningCall {
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
+        let has_no_session = self.failure.get().is_some_and(|failure| failure.fate == RequestFate::SessionEnded);
+        if let Some(call) = self.call.take().filter(|_| has_no_session) {
+            return self.send_again(&call).await;
+        }
         ToolEvent::End(self.read_response(response, closed))
+    }
+
+    /// The same call in a new session: in the one that had ended, nothing was done.
+    async fn send_again(&mut self, call: &NewCall) -> ToolEvent {
+        match send_call(call, &self.deadline).await {
+            Ok(SentCall { pending, progress, failure }) => {
+                (self.pending, self.progress, self.failure) = (Some(pending), progress, failure);
+                Box::pin(self.next_event()).await
+            }
+            Err(error) => ToolEvent::End(ToolOutput::from_error(error)),
+        }
     }
 
     fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolOutput {
         let server = &self.server;
+        if let Some(failure) = self.failure.get() {
+            return ToolOutput::from_error(failure.clone().into_call_error());
+        }
         let error = match response {
             Ok(ServerResult::CallToolResult(result)) => return content::read_result(result, self.output_bytes_max),
             Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
@@ -214,11 +255,7 @@ impl RunningCall {
                 let text = clean_text(&error.message, ERROR_TEXT_BYTES_MAX);
                 ErrorInfo::new(ErrorCode::ToolFailed, format!("The MCP server `{server}` refused the call: {text}"))
             }
-            Err(_) => {
-                let reason = closed.unwrap_or_else(|| stopped(server));
-                let message = format!("{} The call may have taken effect.", end_sentence(&reason.message));
-                ErrorInfo { message, ..reason }
-            }
+            Err(_) => lost_call_error(closed.unwrap_or_else(|| stopped(server))),
         };
         ToolOutput::from_error(error)
     }
@@ -235,10 +272,6 @@ async fn next_update(progress: &mut watch::Receiver<Option<ProgressUpdate>>, at:
             return update;
         }
     }
-}
-
-fn end_sentence(text: &str) -> String {
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
 fn stopped(server: &str) -> ErrorInfo {

@@ -37,9 +37,9 @@ async fn list_tools(
     label: &str,
     server: &McpServer,
 ) -> Result<Arc<ToolList>, ErrorInfo> {
-    let user = ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread };
-    let connection = servers.connect(&user, BACKOFF_PATIENCE).await?;
-    let list = connection.tools().await?;
+    let user =
+        ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread, credential: None };
+    let (_connection, list) = servers.connect_listed(&user, BACKOFF_PATIENCE).await?;
     servers.check_list_rate(label, &list)?;
     Ok(list)
 }

@@ -1,7 +1,7 @@
 //! A server that has been started: its tools, and who uses it.
 
 use crate::limits::{CALLS_PER_CONNECTION_MAX, LIST_AGE_MAX, LIST_PAGES_MAX, UNANSWERED_CALLS_MAX};
-use crate::link::{ConnectionLink, lock};
+use crate::link::{ConnectionLink, FailureSlot, lock};
 use crate::tool_list::ToolList;
 use model::error::{ErrorCode, ErrorInfo};
 use rmcp::RoleClient;
@@ -177,7 +177,9 @@ impl ServerConnection {
         let (mut listed, mut cursor, mut age_max) = (Vec::new(), None, LIST_AGE_MAX);
         for _ in 0..LIST_PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+            let (failure, mut request) = (FailureSlot::default(), ListToolsRequest::with_param(params));
+            request.extensions.insert(failure.clone());
+            let request = ClientRequest::ListToolsRequest(request);
             let handle = self.peer().send_request_with_option(request, PeerRequestOptions::no_options()).await;
             let response = match handle {
                 Ok(handle) => handle.await_response().await,
@@ -185,6 +187,9 @@ impl ServerConnection {
             };
             let page = match response {
                 Ok(result) => read_page(result).ok_or_else(|| self.list_error("is not a list of tools"))?,
+                Err(ServiceError::McpError(_)) if let Some(failure) = failure.get() => {
+                    return Err(failure.error.clone());
+                }
                 // A server without tools need not know the request.
                 Err(ServiceError::McpError(error)) if error.code == RpcErrorCode::METHOD_NOT_FOUND => break,
                 Err(ServiceError::McpError(error)) => return Err(self.list_error(&error.message)),

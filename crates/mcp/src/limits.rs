@@ -16,6 +16,18 @@ pub(crate) const BYTES_BURST: f64 = 32.0 * 1024.0 * 1024.0;
 pub(crate) const BYTES_PER_SECOND: f64 = 8.0 * 1024.0 * 1024.0;
 /// Messages that wait for a server to read them.
 pub(crate) const OUTGOING_MESSAGES_MAX: usize = 64;
+/// How much of a response with an error status is read.
+pub(crate) const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
+/// How long a server may take to accept a message that has no response.
+pub(crate) const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often in a row a stream of events that broke off is resumed without another event.
+pub(crate) const RESUMES_MAX: usize = 8;
+/// How long to wait before it is, where the server does not say.
+pub(crate) const RESUME_DELAY: Duration = Duration::from_secs(1);
+/// The longest time that a server may say. The time limit of a call is shorter in most cases.
+pub(crate) const RESUME_DELAY_MAX: Duration = Duration::from_secs(3600);
+/// The longest time between two attempts to listen for changed tools.
+pub(crate) const LISTEN_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Pages of one list of tools.
 pub(crate) const LIST_PAGES_MAX: usize = 32;
 pub(crate) const TOOLS_PER_SERVER_MAX: usize = 1024;
@@ -50,7 +62,11 @@ pub struct McpLimits {
     pub processes_max: usize,
     /// Programs of one user.
     pub processes_per_user_max: usize,
-    /// How long a program without calls is kept.
+    /// Conversations with servers that have a URL, of all users together.
+    pub sessions_max: usize,
+    /// And of one user.
+    pub sessions_per_user_max: usize,
+    /// How long a program or a session without calls is kept.
     pub idle: Duration,
     /// How long a program that failed is not started again: at first, and at most.
     pub backoff_min: Duration,
@@ -64,6 +80,8 @@ impl Default for McpLimits {
         Self {
             processes_max: 64,
             processes_per_user_max: 8,
+            sessions_max: 1024,
+            sessions_per_user_max: 32,
             idle: Duration::from_secs(300),
             backoff_min: Duration::from_millis(500),
             backoff_max: Duration::from_secs(60),

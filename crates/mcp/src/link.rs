@@ -5,7 +5,7 @@ use model::tool::ProgressUpdate;
 use rmcp::model::ProgressToken;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
 /// A lock that a panic elsewhere does not take away.
@@ -24,16 +24,72 @@ pub(crate) struct CallRoute {
     pub(crate) progress: Arc<ProgressSender>,
 }
 
+/// Travels with a request down to the transport, which leaves here why there is no response.
+#[derive(Clone, Default)]
+pub(crate) struct FailureSlot(Arc<OnceLock<RequestFailure>>);
+
+impl FailureSlot {
+    pub(crate) fn set(&self, failure: RequestFailure) {
+        // The first failure is the cause of others.
+        drop(self.0.set(failure));
+    }
+
+    pub(crate) fn get(&self) -> Option<&RequestFailure> {
+        self.0.get()
+    }
+}
+
+/// Why a request has no response.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RequestFailure {
+    pub(crate) error: ErrorInfo,
+    pub(crate) fate: RequestFate,
+}
+
+/// What became of a request without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestFate {
+    /// The server has not acted on it.
+    Refused,
+    /// Nor has it, because the session of the connection has ended: a new one may do.
+    SessionEnded,
+    /// The server may have acted on it.
+    Unknown,
+}
+
+impl RequestFailure {
+    /// As the caller of a tool reads it.
+    pub(crate) fn into_call_error(self) -> ErrorInfo {
+        match self.fate {
+            RequestFate::Refused | RequestFate::SessionEnded => self.error,
+            RequestFate::Unknown => lost_call_error(self.error),
+        }
+    }
+}
+
+/// The error of a call whose connection failed before the response.
+pub(crate) fn lost_call_error(reason: ErrorInfo) -> ErrorInfo {
+    let end = if reason.message.ends_with(['.', '!', '?']) { "" } else { "." };
+    let message = format!("{}{end} The call may have taken effect.", reason.message);
+    ErrorInfo { message, ..reason }
+}
+
 pub(crate) struct ConnectionLink {
     routes: Mutex<HashMap<ProgressToken, Arc<ProgressSender>>>,
     has_new_tools: AtomicBool,
+    has_session_ended: AtomicBool,
     /// Why the connection was closed.
     closed: watch::Sender<Option<ErrorInfo>>,
 }
 
 impl Default for ConnectionLink {
     fn default() -> Self {
-        Self { routes: Mutex::default(), has_new_tools: AtomicBool::new(false), closed: watch::Sender::new(None) }
+        Self {
+            routes: Mutex::default(),
+            has_new_tools: AtomicBool::new(false),
+            has_session_ended: AtomicBool::new(false),
+            closed: watch::Sender::new(None),
+        }
     }
 }
 
@@ -60,6 +116,16 @@ impl ConnectionLink {
     /// Whether the server has said that its tools changed, since the last call of this function.
     pub(crate) fn take_new_tools(&self) -> bool {
         self.has_new_tools.swap(false, Ordering::Relaxed)
+    }
+
+    /// The server knows the session of this connection no more; a new connection has another one.
+    pub(crate) fn end_session(&self, reason: ErrorInfo) {
+        self.has_session_ended.store(true, Ordering::Relaxed);
+        self.close(reason);
+    }
+
+    pub(crate) fn has_session_ended(&self) -> bool {
+        self.has_session_ended.load(Ordering::Relaxed)
     }
 
     /// The first reason stays.

@@ -19,11 +19,20 @@ impl MessageRate {
     }
 
     /// Counts a line that has arrived.
-    #[expect(clippy::cast_precision_loss, reason = "a line is far shorter than 2^52 bytes")]
     pub(crate) fn count_line(&mut self, bytes: usize, now: Instant) -> Result<(), RateExceeded> {
+        self.count(1.0, bytes, now)
+    }
+
+    /// Counts bytes that may be no line.
+    pub(crate) fn count_bytes(&mut self, bytes: usize, now: Instant) -> Result<(), RateExceeded> {
+        self.count(0.0, bytes, now)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a line is far shorter than 2^52 bytes")]
+    fn count(&mut self, lines: f64, bytes: usize, now: Instant) -> Result<(), RateExceeded> {
         let seconds = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
-        self.lines = (self.lines + seconds * LINES_PER_SECOND).min(LINES_BURST) - 1.0;
+        self.lines = (self.lines + seconds * LINES_PER_SECOND).min(LINES_BURST) - lines;
         self.bytes = (self.bytes + seconds * BYTES_PER_SECOND).min(BYTES_BURST) - bytes as f64;
         if self.lines < 0.0 || self.bytes < 0.0 { Err(RateExceeded) } else { Ok(()) }
     }

@@ -2,6 +2,7 @@
 
 use crate::limits::McpLimits;
 use crate::servers::McpServers;
+use crate::token_source::TokenSource;
 use crate::{call, catalog};
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
@@ -17,14 +18,22 @@ pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
     clock: Arc<dyn Clock>,
+    limits: McpLimits,
 }
 
 impl McpTools {
     /// Servers are started by the toolbox, with its environment and its mark. Deadlines are measured by its clock.
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
-        let (servers, clock) = (McpServers::new(toolbox.clone(), limits), toolbox.clock());
-        Self { toolbox, servers, clock }
+        let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
+        Self { toolbox, servers, clock, limits }
+    }
+
+    /// Gets the tokens of users who have authorized this server from here.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Arc<dyn TokenSource>) -> Self {
+        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(tokens));
+        Self { servers, ..self }
     }
 }
 

@@ -11,11 +11,13 @@
 //! ```
 
 use crate::connection::{ConnectionUse, ServerConnection};
+use crate::http_session::EndpointCredential;
 use crate::limits::{LISTS_PER_HOUR_MAX, McpLimits};
 use crate::link::lock;
-use crate::start::{Handshake, start_server};
-use crate::tool_list::ToolList;
-use model::definition::{McpProgram, McpScope};
+use crate::start::{ConnectionParts, Handshake, start_server};
+use crate::token_source::{BearerToken, TokenSource, TokenUser};
+use crate::tool_list::{ToolList, sha256_hex};
+use model::definition::{McpAuth, McpEndpoint, McpProgram, McpScope, McpTransport};
 use model::error::{ErrorCode, ErrorInfo};
 use model::{ThreadId, UserId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -36,6 +38,8 @@ pub(crate) struct McpServers(Arc<Pool>);
 struct Pool {
     toolbox: Toolbox,
     limits: McpLimits,
+    /// Tokens of users who have authorized this server.
+    tokens: Option<Arc<dyn TokenSource>>,
     slots: Mutex<BTreeMap<SlotKey, Arc<Slot>>>,
     /// By program.
     handshakes: Mutex<HashMap<String, Handshake>>,
@@ -51,6 +55,9 @@ struct SlotKey {
     program: String,
     user: Option<UserId>,
     thread: Option<ThreadId>,
+    /// A digest of the credential that came with the request: a session belongs to whoever opened it.
+    credential: Option<String>,
+    is_endpoint: bool,
 }
 
 struct Slot {
@@ -78,13 +85,16 @@ pub(crate) struct ServerUser<'a> {
     pub(crate) program: &'a McpProgram,
     pub(crate) user: &'a UserId,
     pub(crate) thread: &'a ThreadId,
+    /// The user's own, for this server.
+    pub(crate) credential: Option<BearerToken>,
 }
 
 impl McpServers {
-    pub(crate) fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
+    pub(crate) fn new(toolbox: Toolbox, limits: McpLimits, tokens: Option<Arc<dyn TokenSource>>) -> Self {
         let pool = Pool {
             toolbox,
             limits,
+            tokens,
             slots: Mutex::default(),
             handshakes: Mutex::default(),
             recent_lists: Mutex::default(),
@@ -102,7 +112,7 @@ impl McpServers {
         let key = SlotKey::new(server);
         let mut may_wait = true;
         loop {
-            let slot = self.find_slot(&key, server.program)?;
+            let slot = self.find_slot(&key, server)?;
             let mut state = slot.state.subscribe();
             let now = state.borrow_and_update().clone();
             match now {
@@ -112,9 +122,14 @@ impl McpServers {
                     None => drop(state.changed().await),
                 },
                 SlotState::Starting { .. } => {
-                    // If this start fails, that is the answer.
                     may_wait = false;
                     drop(state.changed().await);
+                    // If this start failed, that is the answer. One that has ended since without a failure is started again.
+                    if let SlotState::Failed(failed) = &*state.borrow()
+                        && failed.failures > 0
+                    {
+                        return Err(failed.error.clone());
+                    }
                 }
                 SlotState::Failed(failed) if may_wait && failed.retry_at <= Instant::now() + patience => {
                     sleep_until(failed.retry_at).await;
@@ -124,8 +139,27 @@ impl McpServers {
         }
     }
 
+    /// A connection that is ready, and its list of tools. A session that has ended is followed by a new one.
+    pub(crate) async fn connect_listed(
+        &self,
+        server: &ServerUser<'_>,
+        patience: Duration,
+    ) -> Result<(ConnectionUse, Arc<ToolList>), ErrorInfo> {
+        let connection = self.connect(server, patience).await?;
+        match connection.tools().await {
+            Ok(list) => Ok((connection, list)),
+            Err(_) if connection.link.has_session_ended() => {
+                drop(connection);
+                let connection = self.connect(server, patience).await?;
+                let list = connection.tools().await?;
+                Ok((connection, list))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The slot of a key, starting its server where it is not running. Only here are slots added, so bounds hold.
-    fn find_slot(&self, key: &SlotKey, program: &McpProgram) -> Result<Arc<Slot>, ErrorInfo> {
+    fn find_slot(&self, key: &SlotKey, server: &ServerUser<'_>) -> Result<Arc<Slot>, ErrorInfo> {
         let now = Instant::now();
         let mut slots = lock(&self.0.slots);
         let failures = match slots.get(key).map(|slot| (slot, slot.state.borrow().clone())) {
@@ -136,27 +170,57 @@ impl McpServers {
         slots.remove(key);
         // Those whose time is up have nothing to say any more.
         slots.retain(|_, slot| !matches!(&*slot.state.borrow(), SlotState::Failed(failed) if failed.retry_at <= now));
+        let credential = self.credential(server)?;
         self.make_room(&slots, key)?;
         let slot = Arc::new(Slot { state: watch::Sender::new(SlotState::Starting { failures }) });
         slots.insert(key.clone(), Arc::clone(&slot));
         drop(slots);
-        tokio::spawn(run_slot(self.clone(), key.clone(), program.clone(), Arc::clone(&slot)));
+        let start = SlotStart { key: key.clone(), program: server.program.clone(), credential };
+        tokio::spawn(run_slot(self.clone(), start, Arc::clone(&slot)));
         Ok(slot)
     }
 
-    /// Closes the program that was unused for longest where there are as many as there may be.
+    /// What the requests of a connection carry. The one that came with the user's request takes precedence.
+    fn credential(&self, server: &ServerUser<'_>) -> Result<EndpointCredential, ErrorInfo> {
+        if let Some(token) = &server.credential {
+            return Ok(EndpointCredential::Token(token.clone()));
+        }
+        let McpTransport::Endpoint(McpEndpoint { url, auth: Some(auth), .. }) = &server.program.transport else {
+            return Ok(EndpointCredential::None);
+        };
+        match (&**auth, &self.0.tokens) {
+            (McpAuth::User, _) => Err(missing_credential(server.label)),
+            (McpAuth::OAuth(_) | McpAuth::ClientCredentials(_), None) => Ok(EndpointCredential::None),
+            (McpAuth::OAuth(_) | McpAuth::ClientCredentials(_), Some(source)) => {
+                let user = TokenUser {
+                    user: server.user.clone(),
+                    label: server.label.to_owned(),
+                    url: url.clone(),
+                    auth: Arc::clone(auth),
+                };
+                Ok(EndpointCredential::Source { source: Arc::clone(source), user })
+            }
+        }
+    }
+
+    /// Closes the program or session that was unused for longest where there are as many as there may be.
     fn make_room(&self, slots: &BTreeMap<SlotKey, Arc<Slot>>, key: &SlotKey) -> Result<(), ErrorInfo> {
         let limits = &self.0.limits;
-        let is_running = |slot: &&Arc<Slot>| !matches!(&*slot.state.borrow(), SlotState::Failed(_));
+        let (all_max, own_max) = match key.is_endpoint {
+            true => (limits.sessions_max, limits.sessions_per_user_max),
+            false => (limits.processes_max, limits.processes_per_user_max),
+        };
+        let of_kind = |(other, _): &(&SlotKey, &Arc<Slot>)| other.is_endpoint == key.is_endpoint;
+        let is_running = |slot: &Arc<Slot>| !matches!(&*slot.state.borrow(), SlotState::Failed(_));
         let of_user = |other: &SlotKey| key.user.is_some() && other.user == key.user;
-        let all = slots.values().filter(is_running).count();
-        let own = slots.iter().filter(|(other, slot)| of_user(other) && is_running(slot)).count();
-        let (is_own, limit) = match (own >= limits.processes_per_user_max, all >= limits.processes_max) {
-            (true, _) => (true, limits.processes_per_user_max),
-            (false, true) => (false, limits.processes_max),
+        let all = slots.iter().filter(of_kind).filter(|(_, slot)| is_running(slot)).count();
+        let own = slots.iter().filter(of_kind).filter(|(other, slot)| of_user(other) && is_running(slot)).count();
+        let (is_own, limit) = match (own >= own_max, all >= all_max) {
+            (true, _) => (true, own_max),
+            (false, true) => (false, all_max),
             (false, false) => return Ok(()),
         };
-        let candidates = slots.iter().filter(|(other, _)| !is_own || of_user(other));
+        let candidates = slots.iter().filter(of_kind).filter(|(other, _)| !is_own || of_user(other));
         let unused = candidates.filter_map(|(_, slot)| match &*slot.state.borrow() {
             SlotState::Ready(connection) => Some((connection.unused_since()?, Arc::clone(connection))),
             SlotState::Starting { .. } | SlotState::Failed(_) => None,
@@ -208,18 +272,43 @@ impl McpServers {
 impl SlotKey {
     fn new(server: &ServerUser<'_>) -> Self {
         let scope = server.program.scope;
+        let endpoint = match &server.program.transport {
+            McpTransport::Endpoint(endpoint) => Some(endpoint),
+            McpTransport::Command(_) => None,
+        };
+        // What a user's credential opens is never shared with another user.
+        let is_personal = server.credential.is_some() || endpoint.is_some_and(|endpoint| endpoint.auth.is_some());
         Self {
             label: server.label.to_owned(),
             // Its keys are strings, so it can be written.
             program: serde_json::to_string(server.program).unwrap_or_default(),
-            user: (scope != McpScope::Shared).then(|| server.user.clone()),
+            user: (scope != McpScope::Shared || is_personal).then(|| server.user.clone()),
             thread: (scope == McpScope::Thread).then(|| server.thread.clone()),
+            credential: server.credential.as_ref().map(|token| sha256_hex(token.as_str().as_bytes())),
+            is_endpoint: endpoint.is_some(),
         }
     }
 }
 
+/// The error of a call or a run that needs the user's credential and has none.
+pub(crate) fn missing_credential(label: &str) -> ErrorInfo {
+    let message = format!(
+        "The MCP server `{label}` needs your own credential. Send it with the request that starts the run, in the header \
+         `Headwater-Mcp-Authorization: {label} TOKEN`; it is kept in memory until the run ends, and lost when Headwater \
+         restarts."
+    );
+    ErrorInfo::new(ErrorCode::McpUnauthorized, message)
+}
+
+struct SlotStart {
+    key: SlotKey,
+    program: McpProgram,
+    credential: EndpointCredential,
+}
+
 /// Starts a server and watches it until it ends.
-async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: Arc<Slot>) {
+async fn run_slot(servers: McpServers, start: SlotStart, slot: Arc<Slot>) {
+    let SlotStart { key, program, credential } = start;
     let failures = match &*slot.state.borrow() {
         SlotState::Starting { failures } => *failures,
         SlotState::Ready(_) | SlotState::Failed(_) => 0,
@@ -227,10 +316,16 @@ async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: 
     let known = lock(&servers.0.handshakes).get(&key.program).copied();
     let fail = |error: ErrorInfo, failures: u32| {
         tracing::warn!(server = key.label, failures, error = error.message, "an MCP server has failed");
-        let retry_at = Instant::now() + servers.backoff(failures);
+        // Whoever comes with another credential, or has authorized this server meanwhile, does not wait.
+        let backoff = match error.has_code(ErrorCode::McpUnauthorized) {
+            true => Duration::ZERO,
+            false => servers.backoff(failures),
+        };
+        let retry_at = Instant::now() + backoff;
         slot.state.send_replace(SlotState::Failed(FailedServer { error, failures, retry_at }));
     };
-    let connection = match start_server(&servers.0.toolbox, &key.label, &program, known).await {
+    let parts = ConnectionParts { toolbox: &servers.0.toolbox, label: &key.label, program: &program, credential };
+    let connection = match start_server(parts, known).await {
         Ok((connection, handshake)) => {
             servers.remember_handshake(&key.program, handshake);
             Arc::new(connection)
@@ -244,10 +339,10 @@ async fn run_slot(servers: McpServers, key: SlotKey, program: McpProgram, slot: 
     loop {
         tokio::select! {
             reason = connection.link.closed() => {
-                if connection.was_idle() {
+                connection.close(reason.clone());
+                if connection.was_idle() || connection.link.has_session_ended() {
                     break;
                 }
-                connection.close(reason.clone());
                 let is_healthy = ready_at.elapsed() >= servers.0.limits.healthy;
                 return fail(reason, if is_healthy { 1 } else { failures.saturating_add(1) });
             }

@@ -1,17 +1,22 @@
 //! Starts a server and shakes hands with it, in the generation of the protocol that it speaks.
 //!
 //! A server of 2026-07-28 answers `server/discover`; one of 2025-11-25 refuses it and is then initialized by the same
-//! process. One that neither answers nor refuses is started a second time, and initialized at once.
+//! process or in the same conversation. One that neither answers nor refuses is started a second time, and initialized at
+//! once.
 
 use crate::connection::ServerConnection;
+use crate::http_session::{EndpointCredential, HttpSession};
+use crate::http_transport::HttpTransport;
 use crate::limits::ERROR_TEXT_BYTES_MAX;
 use crate::link::ConnectionLink;
 use crate::stdio_transport::{STOPPED_MESSAGE, StdioTransport};
 use crate::tool_list::clean_text;
 use model::definition::{McpProgram, McpTransport};
 use model::error::{ErrorCode, ErrorInfo};
+use rmcp::RoleClient;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
+use rmcp::transport::Transport;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -26,71 +31,100 @@ pub(crate) enum Handshake {
     Initialize,
 }
 
+/// What a connection is made of, besides the server.
+pub(crate) struct ConnectionParts<'a> {
+    pub(crate) toolbox: &'a Toolbox,
+    pub(crate) label: &'a str,
+    pub(crate) program: &'a McpProgram,
+    /// For servers with a URL.
+    pub(crate) credential: EndpointCredential,
+}
+
 /// A server that is ready, with its list of tools, and the handshake that it understood.
 pub(crate) async fn start_server(
-    toolbox: &Toolbox,
-    label: &str,
-    program: &McpProgram,
+    parts: ConnectionParts<'_>,
     known: Option<Handshake>,
 ) -> Result<(ServerConnection, Handshake), ErrorInfo> {
-    let start_timeout = Duration::from_millis(program.start_timeout_ms);
+    let start_timeout = Duration::from_millis(parts.program.start_timeout_ms);
     let now = Instant::now();
     let (half, whole) = (now + start_timeout / 2, now + start_timeout);
     if known != Some(Handshake::Initialize) {
         let deadline = if known.is_some() { whole } else { half };
-        match start_once(toolbox, label, program, Handshake::Discover, deadline).await {
+        match start_once(&parts, Handshake::Discover, deadline).await {
             Ok(connection) => return Ok((connection, Handshake::Discover)),
             // What cannot be started at all is not started twice.
-            Err(ServerStartError::Spawn(error)) => return Err(error),
+            Err(ServerStartError::Final(error)) => return Err(error),
             Err(ServerStartError::Handshake(error)) if Instant::now() >= whole => return Err(error),
             Err(ServerStartError::Handshake(_)) => {}
         }
     }
-    let connection = start_once(toolbox, label, program, Handshake::Initialize, whole).await;
+    let connection = start_once(&parts, Handshake::Initialize, whole).await;
     connection.map(|connection| (connection, Handshake::Initialize)).map_err(|error| match error {
-        ServerStartError::Spawn(error) | ServerStartError::Handshake(error) => error,
+        ServerStartError::Final(error) | ServerStartError::Handshake(error) => error,
     })
 }
 
 enum ServerStartError {
-    Spawn(ErrorInfo),
+    Final(ErrorInfo),
     Handshake(ErrorInfo),
 }
 
 /// Dropping the future ends the program.
 async fn start_once(
-    toolbox: &Toolbox,
-    label: &str,
-    program: &McpProgram,
+    parts: &ConnectionParts<'_>,
     handshake: Handshake,
     deadline: Instant,
 ) -> Result<ServerConnection, ServerStartError> {
+    let ConnectionParts { toolbox, label, program, credential } = parts;
     let too_late = || {
         let message =
             format!("The MCP server `{label}` was not ready within {} ms and was stopped.", program.start_timeout_ms);
-        ErrorInfo::new(ErrorCode::McpUnavailable, message)
+        ServerStartError::Handshake(ErrorInfo::new(ErrorCode::McpUnavailable, message))
     };
-    let McpTransport::Command(command) = &program.transport else {
-        let message = format!("The MCP server `{label}` has a URL, which is not supported.");
-        return Err(ServerStartError::Spawn(ErrorInfo::new(ErrorCode::McpUnavailable, message)));
-    };
-    let spawned = timeout_at(deadline, toolbox.start_process(command)).await;
-    let (process, input) = spawned.map_err(|_| ServerStartError::Handshake(too_late()))?.map_err(|error| {
+    let cannot_start = |error: ErrorInfo| {
         let message = format!("The MCP server `{label}` cannot be started: {}", error.message);
-        ServerStartError::Spawn(ErrorInfo::new(ErrorCode::McpUnavailable, message))
-    })?;
+        ServerStartError::Final(ErrorInfo::new(ErrorCode::McpUnavailable, message))
+    };
     let link = Arc::new(ConnectionLink::default());
-    let transport = StdioTransport::new(label, process, input, Arc::clone(&link));
+    let list_timeout = Duration::from_millis(program.start_timeout_ms);
     // The futures of the library are large.
-    let starting = Box::pin(async {
-        let serving = serve_client_with_lifecycle(client_config(), transport, lifecycle(handshake));
-        let service = serving.await.map_err(|error| handshake_error(label, &error, &link))?;
-        let list_timeout = Duration::from_millis(program.start_timeout_ms);
-        let connection = ServerConnection::new(label, service, Arc::clone(&link), list_timeout);
-        connection.tools().await?;
-        Ok(connection)
-    });
-    timeout_at(deadline, starting).await.unwrap_or_else(|_| Err(too_late())).map_err(ServerStartError::Handshake)
+    let starting = async {
+        match &program.transport {
+            McpTransport::Command(command) => {
+                let (process, input) = toolbox.start_process(command).await.map_err(cannot_start)?;
+                let transport = StdioTransport::new(label, process, input, Arc::clone(&link));
+                Box::pin(shake_hands(label, transport, handshake, &link, list_timeout)).await
+            }
+            McpTransport::Endpoint(endpoint) => {
+                let endpoint = toolbox.open_endpoint(endpoint).await.map_err(cannot_start)?;
+                let session = HttpSession::new(label, endpoint, credential.clone(), Arc::clone(&link));
+                let transport = HttpTransport::new(session);
+                Box::pin(shake_hands(label, transport, handshake, &link, list_timeout)).await
+            }
+        }
+    };
+    timeout_at(deadline, starting).await.unwrap_or_else(|_| Err(too_late()))
+}
+
+async fn shake_hands<T: Transport<RoleClient> + 'static>(
+    label: &str,
+    transport: T,
+    handshake: Handshake,
+    link: &Arc<ConnectionLink>,
+    list_timeout: Duration,
+) -> Result<ServerConnection, ServerStartError> {
+    let serving = serve_client_with_lifecycle(client_config(), transport, lifecycle(handshake));
+    let started = match serving.await {
+        Ok(service) => {
+            let connection = ServerConnection::new(label, service, Arc::clone(link), list_timeout);
+            connection.tools().await.map(|_| connection)
+        }
+        Err(error) => Err(handshake_error(label, &error, link)),
+    };
+    started.map_err(|error| match error.has_code(ErrorCode::McpUnauthorized) {
+        true => ServerStartError::Final(error),
+        false => ServerStartError::Handshake(error),
+    })
 }
 
 fn lifecycle(handshake: Handshake) -> ClientLifecycleMode {
@@ -104,7 +138,7 @@ fn lifecycle(handshake: Handshake) -> ClientLifecycleMode {
 }
 
 /// No capabilities: a server may not ask for anything.
-fn client_config() -> ClientConfig {
+pub(crate) fn client_config() -> ClientConfig {
     let name = Implementation::new("headwater", env!("CARGO_PKG_VERSION"));
     ClientConfig::new(ClientCapabilities::default(), name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }

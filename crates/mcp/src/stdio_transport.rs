@@ -194,7 +194,7 @@ impl Drop for StdioTransport {
     }
 }
 
-fn closed() -> ErrorInfo {
+pub(crate) fn closed() -> ErrorInfo {
     ErrorInfo::new(ErrorCode::McpUnavailable, STOPPED_MESSAGE)
 }
 

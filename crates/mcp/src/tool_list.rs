@@ -4,6 +4,7 @@ use crate::limits::{
     DESCRIPTION_BYTES_MAX, LIST_BYTES_MAX, SCHEMA_BYTES_MAX, SERVER_TOOL_NAME_BYTES_MAX, TITLE_BYTES_MAX,
     TOOL_NAME_BYTES_MAX, TOOLS_PER_SERVER_MAX,
 };
+use crate::param_headers::check_annotations;
 use rmcp::model::Tool as RmcpTool;
 use schema::ToolSchema;
 use serde_json::{Value, json};
@@ -106,6 +107,7 @@ fn read_parameters(mut schema: Value) -> Result<Value, String> {
     if schema.get("type") != Some(&json!("object")) {
         return Err("arguments are an object".to_owned());
     }
+    check_annotations(&schema)?;
     ToolSchema::compile(&schema).map_err(|error| error.to_string())?;
     Ok(schema)
 }

@@ -119,7 +119,7 @@ pub(crate) async fn send_request(
 }
 
 /// Tries again while there is no descriptor for the connection: nothing has been sent then.
-async fn execute(client: &Client, mut request: Request, host: &str) -> reqwest::Result<Response> {
+pub(crate) async fn execute(client: &Client, mut request: Request, host: &str) -> reqwest::Result<Response> {
     let mut backoff = StartBackoff::default();
     loop {
         let next = request.try_clone();
@@ -176,7 +176,7 @@ async fn status_error(mut response: Response, secrets: &CallSecrets) -> ErrorInf
 }
 
 /// The outer errors repeat the URL, which contains arguments.
-fn root_cause(error: &reqwest::Error) -> String {
+pub(crate) fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
@@ -184,7 +184,7 @@ fn root_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-fn host_and_port(url: &Url) -> String {
+pub(crate) fn host_and_port(url: &Url) -> String {
     let name = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
 }

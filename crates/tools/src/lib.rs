@@ -6,7 +6,7 @@
 //! - `http` sends a request, `command` runs a program. Both are a `byte_source`; `output_parser` splits its bytes into
 //!   events and a result, `output` reads the result, and `secrets` resolves what the configuration only names.
 //! - `hook` calls the input hooks, over the same two transports.
-//! - `duplex_process` is a program that stays, such as an MCP server.
+//! - `duplex_process` is a program that stays, and `endpoint` a URL that is asked many times: MCP servers.
 //! - `process` runs a program and ends it; `process_mark` ends those whose server died.
 //! - `context` is what all of them need of the server; `shortage` says when a start is tried again.
 //!
@@ -21,6 +21,7 @@ mod command;
 mod context;
 mod demo;
 mod duplex_process;
+mod endpoint;
 mod hook;
 mod http;
 mod new_builtin;
@@ -35,6 +36,7 @@ mod truncate;
 mod url_template;
 
 pub use duplex_process::{DuplexProcess, ProcessInput};
+pub use endpoint::{EndpointMethod, EndpointRequest, EndpointResponse, HttpEndpoint};
 pub use process_mark::{ProcessMark, ProgramOwner};
 pub use secrets::EnvLookup;
 pub use toolbox::{Toolbox, ToolboxError};

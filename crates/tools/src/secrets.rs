@@ -67,11 +67,8 @@ impl CallSecrets {
 
     /// The same for a text that may be JSON, where a value is written with escapes.
     pub(crate) fn redact_json(&self, text: &str) -> String {
-        self.longest_first().fold(text.to_owned(), |text, secret| {
-            let replacement = secret.replacement();
-            let spellings = json_spellings(&secret.value);
-            spellings.iter().fold(text, |text, spelling| text.replace(spelling, &replacement))
-        })
+        self.longest_first()
+            .fold(text.to_owned(), |text, secret| replace_json(text, &secret.value, &secret.replacement()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -96,6 +93,11 @@ impl CallSecrets {
         self.resolved.push(ResolvedSecret { reference: reference.to_owned(), value: value.clone() });
         Ok(value)
     }
+}
+
+/// Replaces a value that may be part of a JSON text.
+pub(crate) fn replace_json(text: String, value: &str, replacement: &str) -> String {
+    json_spellings(value).iter().fold(text, |text, spelling| text.replace(spelling, replacement))
 }
 
 /// A value as it is, and as encoders write it in a JSON string: with what must be escaped, with the slash that some escape,

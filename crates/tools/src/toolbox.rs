@@ -3,11 +3,12 @@
 use crate::byte_source::{self, CallDeadline};
 use crate::context::ToolContext;
 use crate::duplex_process::{DuplexProcess, ProcessInput};
+use crate::endpoint::HttpEndpoint;
 use crate::process_mark::ProcessMark;
 use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
-use model::definition::{CommandTool, InputHook, ToolExecutor};
+use model::definition::{CommandTool, InputHook, McpEndpoint, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxFuture, BoxStream, Clock, HookRequest, HookResponse, HookRunner, ToolRunner};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -56,6 +57,11 @@ impl Toolbox {
     /// Starts a program that stays until it is dropped. It has the variables of its definition and no others.
     pub async fn start_process(&self, program: &CommandTool) -> Result<(DuplexProcess, ProcessInput), ErrorInfo> {
         DuplexProcess::start(&self.context, program).await
+    }
+
+    /// A server that is spoken to in many requests. Its secrets are resolved once.
+    pub async fn open_endpoint(&self, endpoint: &McpEndpoint) -> Result<HttpEndpoint, ErrorInfo> {
+        HttpEndpoint::open(&self.context, endpoint).await
     }
 
     /// The clock that deadlines are measured by.

@@ -7,5 +7,8 @@ mod calls;
 mod catalog;
 mod fixtures;
 mod hostile;
+mod http;
+mod http_hostile;
+mod http_server;
 mod oauth;
 mod pool;
