@@ -13,6 +13,7 @@
 //! Invariant: a server never decides whether it is called, and what it says about its tools decides nothing but what the
 //! model reads.
 
+mod authorize_tool;
 mod call;
 mod catalog;
 mod connection;

@@ -45,7 +45,8 @@ pub type SecretLookup = Arc<dyn Fn(String) -> BoxFuture<'static, Result<String, 
 /// What authorizations need of the server.
 pub struct AuthorizationParts {
     pub store: Arc<dyn UserSecrets>,
-    pub key: SealingKey,
+    /// `None`: nobody can authorize anything.
+    pub key: Option<SealingKey>,
     /// Which of the URLs that strangers name may be requested.
     pub rules: UrlRules,
     pub clock: Arc<dyn Clock>,

@@ -3,7 +3,7 @@
 use crate::limits::McpLimits;
 use crate::servers::McpServers;
 use crate::token_source::TokenSource;
-use crate::{call, catalog};
+use crate::{authorize_tool, call, catalog};
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
@@ -19,6 +19,7 @@ pub struct McpTools {
     servers: McpServers,
     clock: Arc<dyn Clock>,
     limits: McpLimits,
+    tokens: Option<Arc<dyn TokenSource>>,
 }
 
 impl McpTools {
@@ -26,14 +27,14 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
-        Self { toolbox, servers, clock, limits }
+        Self { toolbox, servers, clock, limits, tokens: None }
     }
 
     /// Gets the tokens of users who have authorized this server from here.
     #[must_use]
     pub fn with_tokens(self, tokens: Arc<dyn TokenSource>) -> Self {
-        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(tokens));
-        Self { servers, ..self }
+        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(Arc::clone(&tokens)));
+        Self { servers, tokens: Some(tokens), ..self }
     }
 }
 
@@ -46,6 +47,10 @@ impl fmt::Debug for McpTools {
 impl ToolRunner for McpTools {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         match request.executor.as_ref() {
+            ToolExecutor::Mcp(tool) if authorize_tool::is_stand_in(tool) => {
+                let tool = tool.clone();
+                authorize_tool::call(self.servers.clone(), tool, request)
+            }
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
                 call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock))
@@ -57,7 +62,10 @@ impl ToolRunner for McpTools {
 
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
-        let servers = self.servers.clone();
-        Box::pin(async move { catalog::resolve(servers, request).await })
+        let (servers, tokens) = (self.servers.clone(), self.tokens.clone());
+        Box::pin(async move {
+            let resolved = catalog::resolve(servers, request.clone()).await?;
+            Ok(authorize_tool::add_stand_ins(tokens, &request, resolved).await)
+        })
     }
 }

@@ -35,6 +35,8 @@ pub enum AuthorizationError {
     WrongIssuer,
     #[error("{0}")]
     MissingSecret(String),
+    #[error("the server was started without a server that uses OAuth, and has to be started again")]
+    NoKey,
     #[error("the system has no random numbers")]
     NoRandomness,
     #[error(transparent)]
@@ -61,7 +63,7 @@ impl AuthorizationError {
             Self::NotOAuth => ErrorCode::NotFound,
             Self::Refused(_) | Self::UnknownState | Self::WrongIssuer => ErrorCode::InvalidAuthorization,
             Self::MissingSecret(_) => ErrorCode::MissingSecret,
-            Self::NoRandomness => ErrorCode::Internal,
+            Self::NoKey | Self::NoRandomness => ErrorCode::Internal,
             Self::Store(_) => ErrorCode::StorageUnavailable,
             Self::NotAllowed(_)
             | Self::Unreadable { .. }

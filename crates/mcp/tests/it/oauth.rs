@@ -85,7 +85,7 @@ impl TestAuthorizations {
 fn open_node(store: &Arc<MemoryStore>, clock: &Arc<MovableClock>) -> McpAuthorizations {
     McpAuthorizations::new(AuthorizationParts {
         store: Arc::clone(store) as _,
-        key: SealingKey::from_bytes(&[7; 32]).unwrap(),
+        key: SealingKey::from_bytes(&[7; 32]),
         rules: fetch::UrlRules::default(),
         clock: Arc::clone(clock) as _,
         secrets: Arc::new(|reference| {
