@@ -4,6 +4,9 @@ use fetch::FetchError;
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::StoreError;
 
+/// Error codes of OAuth that say nothing about what was sent.
+const TRANSIENT_CODES: [&str; 3] = ["temporarily_unavailable", "server_error", "slow_down"];
+
 /// Why there is no token. The texts are for users; none of them repeats what a server sent, except error codes of OAuth.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AuthorizationError {
@@ -52,8 +55,8 @@ impl AuthorizationError {
     }
 
     /// Whether what was sent to the authorization server is of no use any more.
-    pub(crate) const fn is_final(&self) -> bool {
-        matches!(self, Self::Refused(_))
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Refused(code) if !TRANSIENT_CODES.contains(&code.as_str()))
     }
 
     /// The error of a request that starts or finishes an authorization.

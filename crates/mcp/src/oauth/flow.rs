@@ -25,6 +25,7 @@ use url::Url;
 const STATE_BYTES_MAX: usize = 128;
 const CODE_BYTES_MAX: usize = 8 * 1024;
 const SECOND_MS: u64 = 1000;
+const REGISTRATION_LIFETIME_MS: Millis = 10 * 60 * 1000;
 /// The error of an authorization server that has forgotten a client.
 const INVALID_CLIENT: &str = "invalid_client";
 
@@ -166,7 +167,8 @@ impl McpAuthorizations {
         Ok((GuardedHttp::new(&self.0.rules, &url, Arc::clone(&self.0.permits)), url))
     }
 
-    /// A registration is kept: an authorization server that is asked again and again would have many of them.
+    /// A registration is kept for a while: an authorization server that is asked again and again would have many of them. One
+    /// that has forgotten a client tells the user and not this server, so it is not kept for long; tokens have it for good.
     async fn find_client(
         &self,
         http: &GuardedHttp,
@@ -186,6 +188,8 @@ impl McpAuthorizations {
             return Ok(client);
         }
         let (client, expires_at) = register(http, found, redirect_uri).await?;
+        let kept_until = self.0.clock.now().saturating_add(REGISTRATION_LIFETIME_MS);
+        let expires_at = expires_at.map_or(kept_until, |expires_at| expires_at.min(kept_until));
         self.0.vault.put_client(&server.user, &name, &client, expires_at).await?;
         Ok(client)
     }

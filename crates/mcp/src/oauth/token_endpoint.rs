@@ -8,7 +8,7 @@ use crate::token_source::BearerToken;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fetch::GuardedResponse;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
@@ -23,9 +23,20 @@ pub(super) struct IssuedToken {
     pub(super) access_token: String,
     token_type: String,
     /// In seconds.
+    #[serde(default, deserialize_with = "read_seconds")]
     pub(super) expires_in: Option<u64>,
     pub(super) refresh_token: Option<String>,
     pub(super) scope: Option<String>,
+}
+
+/// Some servers write the number as a text, or with a fraction; what cannot be read is as if it were not there.
+fn read_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::Number(number) => number.to_string(),
+        serde_json::Value::String(text) => text,
+        _ => return Ok(None),
+    };
+    Ok(text.split('.').next().and_then(|whole| whole.parse().ok()))
 }
 
 /// Where tokens are asked for, and as whom.

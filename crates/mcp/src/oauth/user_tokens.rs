@@ -33,11 +33,10 @@ impl TokenSource for McpAuthorizations {
             match server.auth.as_ref() {
                 McpAuth::User => Ok(None),
                 McpAuth::OAuth(_) => this.user_token(&server).await.map(Some).map_err(|error| error.describe(&server)),
-                McpAuth::ClientCredentials(client) => this
-                    .client_token(&server, client, None)
-                    .await
-                    .map(Some)
-                    .map_err(|error| error.describe(&server.label)),
+                McpAuth::ClientCredentials(client) => {
+                    let token = this.client_token(&server, client, None).await;
+                    token.map(Some).map_err(|error| describe_client_error(&server.label, &error))
+                }
             }
         })
     }
@@ -54,7 +53,7 @@ impl TokenSource for McpAuthorizations {
                 McpAuth::OAuth(_) => this.token_after(&server, &refusal).await.map_err(|error| error.describe(&server)),
                 McpAuth::ClientCredentials(client) => {
                     let token = this.client_token(&server, client, refusal.token.as_ref()).await;
-                    token.map_err(|error| error.describe(&server.label))
+                    token.map_err(|error| describe_client_error(&server.label, &error))
                 }
             }
         })
@@ -149,7 +148,14 @@ impl McpAuthorizations {
         loop {
             let newest = self.0.vault.token(server).await?.ok_or(TokenError::Missing)?;
             if newest.version != found.version {
-                return if newest.value.is_refused { Err(TokenError::Refused) } else { read_bearer(&newest.value) };
+                return match newest.value {
+                    token if token.is_refused => Err(TokenError::Refused),
+                    // That attempt has failed, and may be repeated later.
+                    token if token.access_token == found.value.access_token => {
+                        Err(AuthorizationError::ServerFailed(503).into())
+                    }
+                    token => read_bearer(&token),
+                };
             }
             if Instant::now() >= deadline {
                 // Whoever refreshed it has crashed; the next request may try.
@@ -208,6 +214,12 @@ impl McpAuthorizations {
             ..old.clone()
         })
     }
+}
+
+/// No user can do anything about it.
+fn describe_client_error(label: &str, error: &AuthorizationError) -> ErrorInfo {
+    let code = if error.is_final() { ErrorCode::McpUnauthorized } else { ErrorCode::McpUnavailable };
+    ErrorInfo::new(code, format!("There is no token for the MCP server `{label}`: {error}."))
 }
 
 fn read_bearer(token: &GrantedToken) -> Result<BearerToken, TokenError> {

@@ -128,9 +128,9 @@ impl TokenVault {
         user: &UserId,
         name: &str,
         client: &KnownClient,
-        expires_at: Option<Millis>,
+        expires_at: Millis,
     ) -> Result<(), AuthorizationError> {
-        let secret = self.seal(client_key(user, name), client, expires_at, CLIENTS_PER_USER_MAX)?;
+        let secret = self.seal(client_key(user, name), client, Some(expires_at), CLIENTS_PER_USER_MAX)?;
         self.store.put_secret(secret).await?;
         Ok(())
     }

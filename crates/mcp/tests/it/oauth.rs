@@ -496,6 +496,7 @@ async fn a_token_of_this_server_itself_is_asked_for_once() {
     assert_eq!(server.state().count("client_credentials"), 2);
     server.state().revoke_access_tokens();
     let error = hw.call(&ben).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::McpUnauthorized.as_str(), "{error:?}");
     assert!(error.message.contains("invalid_token"), "{error:?}");
     assert_eq!(server.state().count("client_credentials"), 2, "a new token that is refused is not replaced");
 }

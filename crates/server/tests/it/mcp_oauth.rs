@@ -1,5 +1,6 @@
 //! MCP servers that act for users, from the request to the authorization server.
 
+#[expect(dead_code, reason = "the tests of `mcp` use the rest")]
 #[path = "../../../mcp/tests/it/auth_server.rs"]
 mod auth_server;
 
