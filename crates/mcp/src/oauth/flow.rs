@@ -75,7 +75,12 @@ impl McpAuthorizations {
         let (http, server_url) = self.http_for(server)?;
         let found = discover(&http, &server_url).await?;
         let redirect_uri = config.redirect_url.clone().unwrap_or_else(|| addresses.callback_url.clone());
-        let client = self.find_client(&http, server, config, &found, addresses, &redirect_uri).await?;
+        let configured = configured_client(config, &found);
+        let known = configured.or_else(|| documented_client(&found, addresses.document_url.as_deref()));
+        let client = match known {
+            Some(client) => client,
+            None => self.registered_client(&http, server, &found, &redirect_uri).await?,
+        };
         let scopes = self.wanted_scopes(server, config, &found).await?;
         let (state, verifier) = (random_text()?, random_text()?);
         let authorization_url = authorization_url(&found, &client, &redirect_uri, &scopes, &state, &verifier);
@@ -158,8 +163,8 @@ impl McpAuthorizations {
     #[must_use]
     pub fn client_document(document_url: &str, redirect_uris: &[String]) -> serde_json::Value {
         let mut document = client_metadata(redirect_uris, "none");
-        document["client_id"] = document_url.into();
-        document
+        document.insert("client_id".to_owned(), document_url.into());
+        document.into()
     }
 
     pub(super) fn http_for(&self, server: &TokenUser) -> Result<(GuardedHttp, Url), AuthorizationError> {
@@ -169,20 +174,13 @@ impl McpAuthorizations {
 
     /// A registration is kept for a while: an authorization server that is asked again and again would have many of them. One
     /// that has forgotten a client tells the user and not this server, so it is not kept for long; tokens have it for good.
-    async fn find_client(
+    async fn registered_client(
         &self,
         http: &GuardedHttp,
         server: &TokenUser,
-        config: &OAuthClient,
         found: &AuthorizationServer,
-        addresses: &ClientAddresses,
         redirect_uri: &str,
     ) -> Result<KnownClient, AuthorizationError> {
-        let known =
-            configured_client(config, found).or_else(|| documented_client(found, addresses.document_url.as_deref()));
-        if let Some(client) = known {
-            return Ok(client);
-        }
         let name = client_name(&server.label, found, redirect_uri);
         if let Some(client) = self.0.vault.client(&server.user, &name).await? {
             return Ok(client);

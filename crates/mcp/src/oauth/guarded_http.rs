@@ -4,6 +4,7 @@ use super::error::AuthorizationError;
 use bytes::Bytes;
 use fetch::{FetchLimits, GuardedClient, GuardedMethod, GuardedRequest, GuardedResponse, UrlGuard, UrlRules};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -66,11 +67,11 @@ impl GuardedHttp {
     pub(super) async fn post_json(
         &self,
         url: &Url,
-        body: &serde_json::Value,
+        body: Map<String, Value>,
         what: &'static str,
     ) -> Result<GuardedResponse, AuthorizationError> {
         let headers = vec![("content-type", "application/json".to_owned()), ("accept", "application/json".to_owned())];
-        let body = Bytes::from(body.to_string());
+        let body = Bytes::from(Value::from(body).to_string());
         self.send(GuardedRequest { method: GuardedMethod::Post, url: url.to_string(), headers, body }, what).await
     }
 

@@ -6,7 +6,7 @@ use super::guarded_http::GuardedHttp;
 use model::definition::OAuthClient;
 use model::seq::Millis;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 const CLIENT_NAME: &str = "Headwater";
 const ANSWER: &str = "the registration of this client";
@@ -99,7 +99,7 @@ pub(super) async fn register(
     let endpoint = server.registration_endpoint.as_ref().ok_or(AuthorizationError::NoRegistration)?;
     let wanted = ClientAuthMethod::choose(server, true);
     let body = client_metadata(&[redirect_uri.to_owned()], wanted.as_str());
-    let response = http.post_json(endpoint, &body, "the registration endpoint").await?;
+    let response = http.post_json(endpoint, body, "the registration endpoint").await?;
     match response.status {
         200 | 201 => {}
         status @ 500.. => return Err(AuthorizationError::ServerFailed(status)),
@@ -125,14 +125,15 @@ pub(super) async fn register(
 }
 
 /// What this server says about itself.
-pub(super) fn client_metadata(redirect_uris: &[String], auth_method: &str) -> serde_json::Value {
+pub(super) fn client_metadata(redirect_uris: &[String], auth_method: &str) -> Map<String, Value> {
     let is_web = redirect_uris.iter().all(|uri| uri.starts_with("https://"));
-    json!({
-        "client_name": CLIENT_NAME,
-        "redirect_uris": redirect_uris,
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": auth_method,
-        "application_type": if is_web { "web" } else { "native" },
-    })
+    let members = [
+        ("client_name", json!(CLIENT_NAME)),
+        ("redirect_uris", json!(redirect_uris)),
+        ("grant_types", json!(["authorization_code", "refresh_token"])),
+        ("response_types", json!(["code"])),
+        ("token_endpoint_auth_method", json!(auth_method)),
+        ("application_type", json!(if is_web { "web" } else { "native" })),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -27,7 +27,7 @@ impl SealingKey {
         if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
             return None;
         }
-        let digits: Option<Vec<u8>> = text.chars().map(|digit| Some(u8::try_from(digit.to_digit(16)?).ok()?)).collect();
+        let digits: Option<Vec<u8>> = text.chars().map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
         let bytes: Vec<u8> =
             digits?.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
         Self::from_bytes(&bytes)
