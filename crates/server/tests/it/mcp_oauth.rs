@@ -5,8 +5,9 @@
 mod auth_server;
 
 use crate::auth::create_key;
-use crate::harness::{Reply, Server};
+use crate::harness::{Reply, Server, headwater_command};
 use auth_server::{AuthServer, AuthServerOptions};
+use postgres_testing::TestDatabase;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -202,4 +203,37 @@ async fn a_public_server_describes_itself_to_authorization_servers() {
     let url = begin(&hw).await;
     let asked = url::Url::parse(&url).unwrap().query_pairs().into_owned().collect::<Vec<_>>();
     assert!(asked.contains(&("client_id".to_owned(), document["client_id"].as_str().unwrap().to_owned())), "{url}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authorization_that_starts_on_one_node_is_finished_on_another() {
+    let server = AuthServer::start().await;
+    let (database, files) = (TestDatabase::create(), tempfile::tempdir().unwrap());
+    let config = format!(
+        "[files]\nurl = \"{}\"\npublic_url = \"http://agents.example\"\n\
+         [agents.helper]\nmodel = \"scripted/any\"\ntools = [\"mcp:s\"]\n\
+         [mcp.s]\nurl = \"{}\"\nauth = \"oauth\"\n",
+        files.path().display(),
+        server.mcp_url()
+    );
+    let key = "0123456789abcdef".repeat(4);
+    let [a, b] = [(); 2]
+        .map(|()| Server::node_with_env(&database.url(), &config, &[("HEADWATER_CREDENTIALS_KEY", key.as_str())]));
+    let location = server.consent(&begin(&a).await).await;
+    let path = location.strip_prefix("http://agents.example").unwrap_or_else(|| panic!("{location}"));
+    assert_eq!(b.get(path).await.status, 200);
+    assert!(is_authorized(&a).await && is_authorized(&b).await);
+    assert_eq!(a.get(path).await.status, 400, "it counts once, wherever");
+    let stored = database.execute("SELECT convert_from(body, 'LATIN1') FROM headwater.user_secrets");
+    assert!(!stored.is_empty() && !stored.contains("-secret-"), "{stored}");
+
+    // In the database a key would protect nothing, so there is none without the variable.
+    let (folder, config) = (tempfile::tempdir().unwrap(), a.path("headwater.toml"));
+    let refused = headwater_command(folder.path())
+        .args(["serve", "--data-dir", "data", "--listen", "127.0.0.1:0", "--database-url", &database.url(), "--config"])
+        .arg(config)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("HEADWATER_CREDENTIALS_KEY"), "{said}");
 }
