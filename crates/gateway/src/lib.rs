@@ -21,6 +21,7 @@ pub mod documents;
 pub mod fork_share;
 pub mod json_schema;
 pub mod limits;
+pub mod mcp_credentials;
 pub mod metered_io;
 pub mod native_json;
 pub mod queue_cancel;

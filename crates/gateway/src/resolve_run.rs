@@ -206,6 +206,7 @@ async fn answer_pending(
     let parts = uploads::parts_of_answers(&mut answers);
     uploads.store_in_thread(&gateway.attachments, user, &run.thread, parts).await?;
     let request = AnsweringRequest { request_echo: new.request_echo.clone(), update: Some(Box::new(update)) };
+    gateway.engine.keep_credentials(&run.id, new.mcp_credentials.clone());
     gateway.engine.submit_answers(user, &run, answers, request, key).await?;
     steer_extra_input(gateway, user, (extra_input, uploads), &run, new).await?;
     Ok(Some(resolved))

@@ -5,6 +5,7 @@ use crate::content;
 use crate::http_transport::ArgumentHeaders;
 use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
 use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
+use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
 use crate::tool_list::{ListedTool, ToolList, clean_text};
 use futures_util::stream;
@@ -28,16 +29,18 @@ const TIMEOUT_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 /// Nothing happens before the stream is polled, and dropping it cancels the call.
 pub(crate) fn call_tool(
     servers: McpServers,
+    credentials: RunCredentials,
     tool: McpTool,
     request: ToolRequest,
     clock: Arc<dyn Clock>,
 ) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall { servers, tool, request, clock }));
+    let state = CallPhase::New(Box::new(NewCall { servers, credentials, tool, request, clock }));
     Box::pin(stream::unfold(state, next_event))
 }
 
 struct NewCall {
     servers: McpServers,
+    credentials: RunCredentials,
     tool: McpTool,
     request: ToolRequest,
     clock: Arc<dyn Clock>,
@@ -89,14 +92,15 @@ struct SentCall {
 }
 
 async fn send_call(call: &NewCall, deadline: &McpCallDeadline) -> Result<SentCall, ErrorInfo> {
-    let NewCall { servers, tool, request, .. } = call;
+    let NewCall { servers, credentials, tool, request, .. } = call;
+    let credential = credentials.find(&request.run, &tool.server, tool.has_user_credential)?;
     let sending = async {
         let server = ServerUser {
             label: &tool.server,
             program: &tool.program,
             user: &request.user,
             thread: &request.thread,
-            credential: None,
+            credential,
         };
         let (connection, list) = servers.connect_listed(&server, BACKOFF_PATIENCE).await?;
         let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;

@@ -1,5 +1,6 @@
 //! Completes the definitions of a run with the tools that its servers list.
 
+use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
 use crate::tool_list::{ListedTool, ToolList, model_tool_name, sha256_hex};
 use futures_util::future::join_all;
@@ -13,9 +14,14 @@ use std::time::Duration;
 /// How long a run waits for the next start of a server that has failed: a broken server delays no run for long.
 const BACKOFF_PATIENCE: Duration = Duration::from_secs(1);
 
-pub(crate) async fn resolve(servers: McpServers, request: ResolveRequest) -> Result<Arc<Definitions>, ErrorInfo> {
+pub(crate) async fn resolve(
+    servers: McpServers,
+    credentials: RunCredentials,
+    request: ResolveRequest,
+) -> Result<Arc<Definitions>, ErrorInfo> {
     let needed = request.definitions.mcp_servers_of(&request.agent);
-    let listed = join_all(needed.iter().map(|(label, server)| list_tools(&servers, &request, label, server))).await;
+    let listing = needed.iter().map(|(label, server)| list_tools(&servers, &credentials, &request, label, server));
+    let listed = join_all(listing).await;
     let mut lists = BTreeMap::new();
     for ((label, server), list) in needed.into_iter().zip(listed) {
         match list {
@@ -26,19 +32,20 @@ pub(crate) async fn resolve(servers: McpServers, request: ResolveRequest) -> Res
             Err(error) => tracing::warn!(server = label, error = error.message, "a run starts without an MCP server"),
         }
     }
-    let (definitions, agent) = (Arc::clone(&request.definitions), request.agent);
-    let merging = tokio::task::spawn_blocking(move || merge_tools(&definitions, &agent, &lists));
+    let merging = tokio::task::spawn_blocking(move || merge_tools(&request, &lists));
     merging.await.unwrap_or_else(|_| Err(ErrorInfo::new(ErrorCode::Internal, "the tools cannot be read")))
 }
 
 async fn list_tools(
     servers: &McpServers,
+    credentials: &RunCredentials,
     request: &ResolveRequest,
     label: &str,
     server: &McpServer,
 ) -> Result<Arc<ToolList>, ErrorInfo> {
-    let user =
-        ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread, credential: None };
+    let is_expected = request.credentials.iter().any(|server| server == label);
+    let credential = credentials.find(&request.run, label, is_expected)?;
+    let user = ServerUser { label, program: &server.program, user: &request.user, thread: &request.thread, credential };
     let (_connection, list) = servers.connect_listed(&user, BACKOFF_PATIENCE).await?;
     servers.check_list_rate(label, &list)?;
     Ok(list)
@@ -46,11 +53,11 @@ async fn list_tools(
 
 /// Replaces the entries `mcp:…` of every agent by names of tools.
 fn merge_tools(
-    definitions: &Definitions,
-    root: &str,
+    request: &ResolveRequest,
     lists: &BTreeMap<String, Arc<ToolList>>,
 ) -> Result<Arc<Definitions>, ErrorInfo> {
-    let mut resolved = definitions.clone();
+    let ResolveRequest { definitions, agent: root, credentials, .. } = request;
+    let mut resolved = Definitions::clone(definitions);
     resolved.mcp.clear();
     let reachable = definitions.reachable_agents(root);
     let programs: BTreeMap<&str, Arc<McpProgram>> =
@@ -71,7 +78,10 @@ fn merge_tools(
             };
             for (tool, listed) in offered_tools(server, list, wanted)? {
                 let name = model_tool_name(wanted.server, tool);
-                let added = new_tool(&name, wanted.server, tool, listed, server, program);
+                let mut added = new_tool(&name, wanted.server, tool, listed, server, program);
+                if let ToolExecutor::Mcp(executor) = &mut added.executor {
+                    executor.has_user_credential = credentials.iter().any(|server| server == wanted.server);
+                }
                 // A name of the operator stays what it is, and of two that become one the first in the list is taken.
                 let is_taken = definitions.agents.contains_key(&name)
                     || resolved.tools.get(&name).is_some_and(|known| known.executor != added.executor);
@@ -139,6 +149,7 @@ fn new_tool(
         tool: tool.to_owned(),
         spec_digest: listed.digest.clone(),
         program: Arc::clone(program),
+        has_user_credential: false,
     });
     Tool {
         display_name: listed.title.clone(),

@@ -29,6 +29,7 @@ mod message;
 mod message_rate;
 mod oauth;
 mod param_headers;
+mod run_credentials;
 mod runner;
 mod servers;
 mod start;

@@ -28,6 +28,8 @@ pub(crate) const RESUME_DELAY: Duration = Duration::from_secs(1);
 pub(crate) const RESUME_DELAY_MAX: Duration = Duration::from_secs(3600);
 /// The longest time between two attempts to listen for changed tools.
 pub(crate) const LISTEN_DELAY_MAX: Duration = Duration::from_secs(60);
+/// Runs whose users' credentials are kept.
+pub(crate) const RUNS_WITH_CREDENTIALS_MAX: usize = 10_000;
 /// Pages of one list of tools.
 pub(crate) const LIST_PAGES_MAX: usize = 32;
 pub(crate) const TOOLS_PER_SERVER_MAX: usize = 1024;

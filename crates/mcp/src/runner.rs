@@ -1,11 +1,14 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
 use crate::limits::McpLimits;
+use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
 use crate::token_source::TokenSource;
 use crate::{authorize_tool, call, catalog};
+use model::TaskId;
 use model::definition::{Definitions, ToolExecutor};
 use model::error::ErrorInfo;
+use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
 use model::tool::{ToolEvent, ToolRequest};
 use std::fmt;
@@ -17,6 +20,7 @@ use tools::Toolbox;
 pub struct McpTools {
     toolbox: Toolbox,
     servers: McpServers,
+    credentials: RunCredentials,
     clock: Arc<dyn Clock>,
     limits: McpLimits,
     tokens: Option<Arc<dyn TokenSource>>,
@@ -27,7 +31,7 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
-        Self { toolbox, servers, clock, limits, tokens: None }
+        Self { toolbox, servers, credentials: RunCredentials::default(), clock, limits, tokens: None }
     }
 
     /// Gets the tokens of users who have authorized this server from here.
@@ -53,7 +57,8 @@ impl ToolRunner for McpTools {
             }
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                call::call_tool(self.servers.clone(), tool, request, Arc::clone(&self.clock))
+                let credentials = self.credentials.clone();
+                call::call_tool(self.servers.clone(), credentials, tool, request, Arc::clone(&self.clock))
             }
             _ => self.toolbox.call_tool(request),
         }
@@ -62,10 +67,18 @@ impl ToolRunner for McpTools {
 
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
-        let (servers, tokens) = (self.servers.clone(), self.tokens.clone());
+        let (servers, credentials, tokens) = (self.servers.clone(), self.credentials.clone(), self.tokens.clone());
         Box::pin(async move {
-            let resolved = catalog::resolve(servers, request.clone()).await?;
+            let resolved = catalog::resolve(servers, credentials, request.clone()).await?;
             Ok(authorize_tool::add_stand_ins(tokens, &request, resolved).await)
         })
+    }
+
+    fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {
+        self.credentials.keep(run, credentials);
+    }
+
+    fn forget_credentials(&self, run: &TaskId) {
+        self.credentials.forget(run);
     }
 }

@@ -55,6 +55,9 @@ pub struct StartCommand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "echo")]
     pub request_echo: Option<Value>,
+    /// MCP servers for which the request brought the user's credential. The credentials themselves are stored nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_credentials: Vec<String>,
     /// The history as an input hook rewrote it. Never set by clients.
     #[serde(skip)]
     pub rewritten_history: Option<Vec<HistoryEntry>>,

@@ -28,6 +28,7 @@ pub mod id;
 pub mod item;
 pub mod json;
 pub mod limits;
+pub mod mcp_credentials;
 pub mod model_settings;
 pub mod model_turn;
 pub mod ports;

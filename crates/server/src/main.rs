@@ -20,6 +20,7 @@ mod json_body;
 mod json_response;
 mod lingering_close;
 mod listen;
+mod mcp_authorization;
 mod mcp_servers;
 mod middleware;
 mod openapi;

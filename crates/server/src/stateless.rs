@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
+use crate::mcp_authorization::parse_mcp_credentials;
 use crate::problem::Problem;
 use crate::sse::{self, SseStyle};
 use axum::body::Body;
@@ -71,6 +72,7 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
         metadata: request.metadata,
         model_settings: request.model_settings,
         idempotency,
+        mcp_credentials: parse_mcp_credentials(&app, &headers)?,
         ..NewRun::default()
     };
     let input = RequestInput { items, uploads };

@@ -10,6 +10,7 @@ use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
 use model::history::PriorHistory;
 use model::json::ExactObject;
 use model::limits::RECORD_BYTES_MAX;
+use model::mcp_credentials::McpCredentials;
 use model::model_settings::ModelSettings;
 use model::ports::{IdempotencyKey, InboxRow, StoreError, SubmitError, Submitted, ThreadMode};
 use model::{TaskId, ThreadId, UserId};
@@ -42,6 +43,8 @@ pub struct NewRun {
     pub model_settings: ModelSettings,
     /// What the caller's protocol echoes of the request.
     pub request_echo: Option<Value>,
+    /// The user's own, for MCP servers.
+    pub mcp_credentials: McpCredentials,
 }
 
 /// What to do with a request for a thread that has an active run.
@@ -134,13 +137,20 @@ impl Engine {
             prior_history: new.prior_history,
             model_settings: new.model_settings,
             request_echo: new.request_echo,
+            mcp_credentials: new.mcp_credentials.servers().map(str::to_owned).collect(),
             rewritten_history: None,
             hook_error: None,
         };
         let command = Command::Start(Box::new(start));
         let submission = self.new_submission(thread.clone(), thread_mode, command.clone(), new.idempotency);
         let at = submission.at;
-        let submitted = match (self.write_submission(user, submission).await, retry) {
+        // Before the run can start.
+        self.keep_credentials(&task, new.mcp_credentials);
+        let written = self.write_submission(user, submission).await;
+        if !matches!(written, Ok(Submitted::Queued | Submitted::ThreadCreated { .. })) {
+            self.ports().resolver.forget_credentials(&task);
+        }
+        let submitted = match (written, retry) {
             // Another request has created the thread meanwhile.
             (Err(SubmitError::ThreadExists), Some(retry)) => return Box::pin(self.start(user, retry)).await,
             (submitted, _) => submitted?,
@@ -163,6 +173,13 @@ impl Engine {
             self.submit(user, &thread, cancel, None).await?;
         }
         Ok(StartedRun { task, thread })
+    }
+
+    /// Keeps the user's credentials for MCP servers until the run ends. The caller knows that it is the user's run.
+    pub fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {
+        if !credentials.is_empty() {
+            self.ports().resolver.keep_credentials(run, credentials);
+        }
     }
 
     /// The run of an earlier request with this key.

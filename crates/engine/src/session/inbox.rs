@@ -178,6 +178,7 @@ impl ThreadSession<'_> {
             prior_history: None,
             model_settings: ModelSettings::default(),
             request_echo: None,
+            mcp_credentials: Vec::new(),
             rewritten_history: None,
             hook_error: None,
         };

@@ -12,6 +12,9 @@ use std::sync::Arc;
 impl ThreadSession<'_> {
     pub(super) fn finish_run(&mut self) {
         let Some(run) = self.run.take() else { return };
+        if let Some(root) = run.fold.root() {
+            self.context.shared.ports.resolver.forget_credentials(&root.id);
+        }
         let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
         metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
         self.daily_spend = machine::user_spend_today(&run);

@@ -58,7 +58,7 @@ impl ThreadSession<'_> {
         if hook.is_none() && !needs_tools {
             return self.start_run_now(start, row, definitions);
         }
-        let resolving = needs_tools.then(|| resolve_definitions(self.context, start.agent.clone(), definitions));
+        let resolving = needs_tools.then(|| resolve_definitions(self.context, &start, definitions));
         let preparation = Box::pin(async move {
             let (hook, definitions) = tokio::join!(run_optional(hook), run_optional(resolving));
             RunPreparation { hook, definitions }
@@ -142,13 +142,19 @@ async fn run_optional<T>(future: Option<BoxFuture<'static, T>>) -> Option<T> {
 /// Adds the tools of MCP servers, and stores the result under its digest.
 fn resolve_definitions(
     context: &ThreadContext,
-    agent: String,
+    start: &StartCommand,
     definitions: Arc<Definitions>,
 ) -> BoxFuture<'static, Result<Arc<Definitions>, PreparationError>> {
     let ports = &context.shared.ports;
     let (user, thread) = (context.owner.clone(), context.thread.clone());
-    let resolving =
-        ports.resolver.resolve_definitions(ResolveRequest { user: user.clone(), thread, agent, definitions });
+    let resolving = ports.resolver.resolve_definitions(ResolveRequest {
+        user: user.clone(),
+        thread,
+        run: start.task_id.clone(),
+        credentials: start.mcp_credentials.clone(),
+        agent: start.agent.clone(),
+        definitions,
+    });
     let (directory, journal) = (Arc::clone(&ports.directory), Arc::clone(&ports.journal));
     Box::pin(async move {
         let resolved = resolving.await.map_err(PreparationError::Run)?;

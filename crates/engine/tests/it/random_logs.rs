@@ -35,6 +35,7 @@ pub(crate) async fn append_log(test_engine: &TestEngine, thread: &ThreadId, log:
         prior_history: None,
         model_settings: model::model_settings::ModelSettings::default(),
         request_echo: None,
+        mcp_credentials: Vec::new(),
         rewritten_history: None,
         hook_error: None,
     };

@@ -439,6 +439,7 @@ pub(crate) fn start_command(tools: Vec<ClientTool>) -> StartCommand {
         prior_history: None,
         model_settings: model::model_settings::ModelSettings::default(),
         request_echo: None,
+        mcp_credentials: Vec::new(),
         rewritten_history: None,
         hook_error: None,
     }

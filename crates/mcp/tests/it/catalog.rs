@@ -12,6 +12,8 @@ async fn resolve(servers: &TestServers, definitions: Definitions) -> Result<Arc<
     let request = ResolveRequest {
         user: "alice".into(),
         thread: "thr_1".into(),
+        run: "task_R".into(),
+        credentials: Vec::new(),
         agent: "helper".to_owned(),
         definitions: Arc::new(definitions),
     };

@@ -35,6 +35,8 @@ impl Clock for Fixed {
 pub(crate) struct TestServers {
     folder: TempDir,
     pub(crate) tools: McpTools,
+    /// Servers for which the requests bring a credential.
+    pub(crate) credentials: Vec<String>,
 }
 
 impl TestServers {
@@ -50,7 +52,8 @@ impl TestServers {
             _ => None,
         };
         let toolbox = Toolbox::new(Arc::new(env), Arc::new(Fixed)).unwrap();
-        Self { folder: tempfile::tempdir().unwrap(), tools: McpTools::new(toolbox, limits) }
+        let (folder, tools) = (tempfile::tempdir().unwrap(), McpTools::new(toolbox, limits));
+        Self { folder, tools, credentials: Vec::new() }
     }
 
     /// A file that the server wrote.
@@ -105,6 +108,8 @@ impl TestServers {
         let request = ResolveRequest {
             user: user.into(),
             thread: thread.into(),
+            run: "task_R".into(),
+            credentials: self.credentials.clone(),
             agent: "helper".to_owned(),
             definitions: Arc::new(definitions(server, &["mcp:s"])),
         };

@@ -62,6 +62,9 @@ pub struct McpTool {
     /// The digest of everything that the server said about the tool.
     pub spec_digest: String,
     pub program: Arc<McpProgram>,
+    /// The request of the run brought the user's credential for the server. Its calls carry that one and no other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_user_credential: bool,
 }
 
 /// An entry of an agent's tools: `mcp:SERVER` or `mcp:SERVER/TOOL`.

@@ -6,6 +6,7 @@ use crate::definition::{Definitions, InputHook};
 use crate::error::ErrorInfo;
 use crate::history::HistoryEntry;
 use crate::id::{TaskId, ThreadId, UserId};
+use crate::mcp_credentials::McpCredentials;
 use crate::model_turn::{ModelEvent, ModelRequest};
 use crate::seq::Millis;
 use crate::tool::{ToolEvent, ToolRequest};
@@ -60,6 +61,12 @@ pub trait DefinitionResolver: Send + Sync {
     /// Definitions without MCP servers, with the tools of those that a run of the agent may use. A server that does not
     /// answer is an error only where the agent requires it.
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>>;
+
+    /// Keeps the user's credentials for MCP servers in memory, for the requests of this run alone.
+    fn keep_credentials(&self, _run: &TaskId, _credentials: McpCredentials) {}
+
+    /// Forgets the credentials of a run that has ended.
+    fn forget_credentials(&self, _run: &TaskId) {}
 }
 
 /// Whose definitions are completed.
@@ -67,6 +74,10 @@ pub trait DefinitionResolver: Send + Sync {
 pub struct ResolveRequest {
     pub user: UserId,
     pub thread: ThreadId,
+    /// The run that is about to start.
+    pub run: TaskId,
+    /// Servers for which its request brought a credential.
+    pub credentials: Vec<String>,
     /// The agent of the run.
     pub agent: String,
     pub definitions: Arc<Definitions>,

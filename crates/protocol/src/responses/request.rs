@@ -14,6 +14,7 @@ use model::event::ClientTool;
 use model::json::{ExactObject, JsonObject, to_exact_object};
 use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
 use serde_json::Value;
+use std::fmt;
 
 /// The value of `include` that asks for log probabilities.
 const INCLUDE_LOGPROBS: &str = "message.output_text.logprobs";
@@ -33,10 +34,29 @@ pub struct ResponsesRequest {
     pub conversation: Option<String>,
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
+    /// MCP servers of the config that the client names, most often to bring its user's credential.
+    pub mcp_servers: Vec<RequestedMcpServer>,
     pub model_settings: ModelSettings,
     pub metadata: ExactObject,
     /// The fields that a response repeats.
     pub request_echo: JsonObject,
+}
+
+/// A tool of the type `mcp`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RequestedMcpServer {
+    /// Where in the request it is.
+    pub field: String,
+    pub label: String,
+    pub url: Option<String>,
+    /// A credential of the user.
+    pub authorization: Option<String>,
+}
+
+impl fmt::Debug for RequestedMcpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestedMcpServer").field("label", &self.label).finish_non_exhaustive()
+    }
 }
 
 impl ResponsesRequest {
@@ -61,11 +81,12 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
         previous_response_id: optional_str(body, "previous_response_id", "")?.map(str::to_owned),
         conversation: parse_conversation_id(body)?,
         tools: parse_client_tools(body)?,
+        mcp_servers: parse_mcp_servers(body)?,
         model_settings: parse_model_settings(body)?,
         metadata: to_exact_object(parse_metadata(body)?),
         request_echo: ECHOED_FIELDS
             .iter()
-            .filter_map(|name| Some(((*name).to_owned(), non_null_field(body, name)?.clone())))
+            .filter_map(|name| Some(((*name).to_owned(), without_credentials(non_null_field(body, name)?))))
             .collect(),
     };
     if request.background && !request.store {
@@ -162,8 +183,41 @@ fn parse_tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, InvalidFie
     }
 }
 
-/// Parses the tools that the client runs. Hosted tools are ignored, because operators declare them in the config; MCP
-/// servers of the client are rejected.
+/// A part of the request that is stored and shown, where credentials are not: they are members of `tools`.
+fn without_credentials(field: &Value) -> Value {
+    let mut field = field.clone();
+    for tool in field.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        if tool.get("type").and_then(Value::as_str) == Some("mcp") {
+            tool.remove("authorization");
+            tool.remove("headers");
+        }
+    }
+    field
+}
+
+/// The MCP servers that the client names. They are those of the config: a client cannot add others.
+fn parse_mcp_servers(body: &JsonObject) -> Result<Vec<RequestedMcpServer>, InvalidField> {
+    let mut servers = Vec::new();
+    for (index, tool) in list_or_empty(body, "tools", "")?.iter().enumerate() {
+        let text = |name: &str| tool.get(name).and_then(Value::as_str);
+        if text("type") != Some("mcp") || text("server_label") == Some(SERVER_LABEL) {
+            continue;
+        }
+        let field = format!("tools[{index}].server_label");
+        let Some(label) = text("server_label") else {
+            return Err(InvalidField::new(field, "expected the name of an MCP server of the config"));
+        };
+        if tool.get("headers").is_some_and(|headers| !headers.is_null()) {
+            let reason = "headers are those of the config: send the user's token as `authorization`";
+            return Err(InvalidField::new(format!("tools[{index}].headers"), reason));
+        }
+        let (url, authorization) = (text("server_url").map(str::to_owned), text("authorization").map(str::to_owned));
+        servers.push(RequestedMcpServer { field, label: label.to_owned(), url, authorization });
+    }
+    Ok(servers)
+}
+
+/// Parses the tools that the client runs. Hosted tools are ignored, because operators declare them in the config.
 fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField> {
     let allowed = allowed_tool_names(body);
     let mut tools = Vec::new();
@@ -179,10 +233,6 @@ fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField
                 if allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|allowed| allowed == name)) {
                     tools.push(ClientTool { name: name.to_owned(), description, parameters });
                 }
-            }
-            Some("mcp") if field("server_label") != Some(SERVER_LABEL) => {
-                let reason = format!("expected `{SERVER_LABEL}`: other MCP servers are declared in the config");
-                return Err(InvalidField::new(format!("tools[{index}].server_label"), reason));
             }
             Some("custom") => {
                 let reason = "custom tools are not supported: declare a function";

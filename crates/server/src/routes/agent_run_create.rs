@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
+use crate::mcp_authorization::parse_mcp_credentials;
 use crate::problem::Problem;
 use crate::query_params;
 use crate::sse::{self, SseStyle};
@@ -38,7 +39,8 @@ pub(crate) async fn handle(
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
     let permit = prefers_event_stream(&headers).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
-    let started = start_run(&app.gateway, &caller.user, NewRun { idempotency, ..new }, Uploads::default()).await?;
+    let new = NewRun { idempotency, mcp_credentials: parse_mcp_credentials(&app, &headers)?, ..new };
+    let started = start_run(&app.gateway, &caller.user, new, Uploads::default()).await?;
     drop(large);
     let name = name.unwrap_or_else(|| started.thread.to_string());
     run_response(&app, &caller, permit, &name, &started).await

@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
+use crate::mcp_authorization::parse_mcp_credentials;
 use crate::problem::Problem;
 use crate::query_params;
 use axum::body::Body;
@@ -12,6 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
 use gateway::approvals::decide_approval_of_task;
+use gateway::mcp_credentials::keep_for_run;
 use gateway::native_json::ApprovalObject;
 use gateway::start_run::check_request_size;
 use protocol::task::DecideApprovalRequest;
@@ -30,6 +32,7 @@ pub(crate) async fn handle(
         parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
     let decision = json.into_object::<DecideApprovalRequest>()?.into_decision()?;
     check_request_size(&(&decision.message, &decision.args))?;
+    keep_for_run(&app.gateway, &caller.user, &task, parse_mcp_credentials(&app, &headers)?).await?;
     let approval = decide_approval_of_task(&app.gateway, &caller.user, &task, &key, decision, idempotency).await?;
     Ok(axum::Json(ApprovalObject::from(&approval)).into_response())
 }

@@ -6,6 +6,7 @@ use crate::auth::Caller;
 use crate::disconnect_guard::DisconnectGuard;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
+use crate::mcp_authorization::parse_mcp_credentials;
 use crate::problem::Problem;
 use crate::query_params;
 use crate::sse::{self, SseStyle};
@@ -47,7 +48,7 @@ pub(crate) async fn handle(
         return Err(Problem::invalid_field("on_disconnect", "`cancel` needs `stream` or `wait`"));
     }
     let (new, uploads) = new_run(&app, &caller.user, request).await?;
-    let new = NewRun { idempotency, ..new };
+    let new = NewRun { idempotency, mcp_credentials: parse_mcp_credentials(&app, &headers)?, ..new };
     // Without a key the request cannot be a retry, and without a thread there is no earlier run.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
     // Who waits for the result takes a stream's place.

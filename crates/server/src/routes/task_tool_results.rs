@@ -5,12 +5,14 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
+use crate::mcp_authorization::parse_mcp_credentials;
 use crate::problem::Problem;
 use crate::query_params;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use gateway::mcp_credentials::keep_for_run;
 use gateway::run_lookup::find_run_of_task;
 use gateway::task_commands::submit_tool_results;
 use protocol::task::{SubmittedToolResult, parse_tool_results};
@@ -33,6 +35,7 @@ pub(crate) async fn handle(
         return Err(Problem::invalid_body("the list must not be empty"));
     }
     let results = parse_tool_results(results, app.gateway.limits.parts_max)?;
+    keep_for_run(&app.gateway, &caller.user, &task, parse_mcp_credentials(&app, &headers)?).await?;
     submit_tool_results(&app.gateway, &caller.user, &task, results, idempotency).await?;
     task_response(&app, &caller.user, &task, StatusCode::ACCEPTED).await
 }

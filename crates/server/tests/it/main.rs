@@ -50,6 +50,7 @@ mod linger;
 mod long_runs;
 mod many_viewers;
 mod mcp;
+mod mcp_http;
 mod mcp_oauth;
 mod messages_api;
 mod operator;

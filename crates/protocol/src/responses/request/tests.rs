@@ -139,6 +139,21 @@ fn our_ids_contain_their_run() {
 }
 
 #[test]
+fn a_credential_for_an_mcp_server_is_parsed_and_not_echoed() {
+    let server = json!({"type": "mcp", "server_label": "wiki", "authorization": "s3cret-token"});
+    let asked = read(&json!({"input": "x", "tools": [{"type": "web_search"}, server]})).unwrap();
+    let wanted = RequestedMcpServer {
+        field: "tools[1].server_label".to_owned(),
+        label: "wiki".to_owned(),
+        url: None,
+        authorization: Some("s3cret-token".to_owned()),
+    };
+    assert_eq!(asked.mcp_servers, [wanted]);
+    assert_eq!(asked.request_echo["tools"], json!([{"type": "web_search"}, {"type": "mcp", "server_label": "wiki"}]));
+    assert!(!format!("{asked:?}").contains("s3cret"), "{asked:?}");
+}
+
+#[test]
 fn model_settings_are_parsed_and_echoed() {
     let body = json!({
         "instructions": "Short.", "max_output_tokens": 100, "temperature": 0, "top_p": 0.5,
@@ -219,7 +234,8 @@ fn errors_name_the_field() {
         (json!({"tool_choice": "maybe"}), "tool_choice"),
         (json!({"tools": {}}), "tools"),
         (json!({"tools": [{"type": "function"}]}), "tools[0].name"),
-        (json!({"tools": [{"type": "mcp", "server_label": "elsewhere"}]}), "tools[0].server_label"),
+        (json!({"tools": [{"type": "mcp"}]}), "tools[0].server_label"),
+        (json!({"tools": [{"type": "mcp", "server_label": "wiki", "headers": {"X": "y"}}]}), "tools[0].headers"),
         (json!({"tools": [{"type": "custom", "name": "x"}]}), "tools[0].type"),
         (json!({"text": {"format": {"type": "xml"}}}), "text.format.type"),
         (json!({"conversation": 7}), "conversation"),

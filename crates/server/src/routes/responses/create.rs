@@ -5,6 +5,7 @@ use crate::auth::Caller;
 use crate::idempotency_key::parse_idempotency_key;
 use crate::json_body::JsonBody;
 use crate::json_response::json_response_with_images;
+use crate::mcp_authorization::{add_mcp_credential, parse_mcp_credentials};
 use crate::problem::Problem;
 use crate::sse::{self, SseStyle};
 use axum::body::Body;
@@ -15,13 +16,15 @@ use engine::NewRun;
 use gateway::attachments::uploads::{self, Uploads};
 use gateway::client_tools::check_client_tools;
 use gateway::conversations::{Conversation, find_conversation};
+use gateway::mcp_credentials::NamedMcpServer;
 use gateway::resolve_run::{ConversationRef, RequestInput, resolve_run};
 use gateway::responses::{find_previous_response, read_resolved_response, start_of_response};
 use gateway::stream_start::wait_for_end;
 use model::UserId;
 use model::json::JsonObject;
+use model::mcp_credentials::McpCredentials;
 use protocol::client_input::ClientInput;
-use protocol::responses::{ResponsesRequest, parse_responses_request};
+use protocol::responses::{RequestedMcpServer, ResponsesRequest, parse_responses_request};
 use serde_json::Value;
 
 pub(crate) async fn handle(
@@ -37,6 +40,7 @@ pub(crate) async fn handle(
     let body: JsonObject = json.into_object()?;
     let request = parse_responses_request(&body)?.with_metadata(metadata);
     drop(body);
+    let mcp_credentials = read_mcp_credentials(&app, &headers, &request)?;
     let (stream, background) = (request.stream, request.background);
     let conversation = match &request.conversation {
         Some(id) => Some(find_conversation(&app.gateway, &caller.user, id).await?),
@@ -48,7 +52,7 @@ pub(crate) async fn handle(
     let echo = new.request_echo.clone();
     let parts = uploads::parts_of_client_input(&mut items);
     let uploads = Uploads::extract(&app.gateway.attachments, "input", parts).await?;
-    let (input, new) = (RequestInput { items, uploads }, NewRun { idempotency, ..new });
+    let (input, new) = (RequestInput { items, uploads }, NewRun { idempotency, mcp_credentials, ..new });
     let resolved = Box::pin(resolve_run(&app.gateway, &caller.user, input, context, new)).await?;
     drop(body_permit);
     // An answer resumes a run that has started: the conversation's items wait for the next one.
@@ -64,6 +68,16 @@ pub(crate) async fn handle(
     }
     let object = read_resolved_response(&app.gateway, &caller.user, &resolved, echo.as_ref()).await?;
     Ok(json_response_with_images(&app, &caller.user, &resolved.thread, object))
+}
+
+/// From the header, and from the tools of the request.
+fn read_mcp_credentials(app: &App, headers: &HeaderMap, request: &ResponsesRequest) -> Result<McpCredentials, Problem> {
+    let mut credentials = parse_mcp_credentials(app, headers)?;
+    for RequestedMcpServer { field, label, url, authorization } in &request.mcp_servers {
+        let server = NamedMcpServer { field, label, url: url.as_deref(), token: authorization.as_deref() };
+        add_mcp_credential(app, headers, &mut credentials, server)?;
+    }
+    Ok(credentials)
 }
 
 /// The input items of a request, the conversation that it names, and the run that it would start.
