@@ -1,14 +1,22 @@
 // Reference servers of the Model Context Protocol as tools of an agent, over stdio and in both generations of the protocol.
 
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { events, startServer } from './lib/server.mjs';
 
-let server;
+let [folder, server] = [];
 before(async () => {
-  server = await startServer({ config: new URL('mcp/headwater.toml', import.meta.url).pathname });
+  folder = await mkdtemp(join(tmpdir(), 'headwater-mcp-'));
+  const env = { MEMORY_FILE: join(folder, 'memory.jsonl') };
+  server = await startServer({ config: new URL('mcp/headwater.toml', import.meta.url).pathname, env });
 });
-after(() => server?.stop());
+after(async () => {
+  await server?.stop();
+  if (folder) await rm(folder, { recursive: true, force: true });
+});
 
 async function play(input) {
   const task = await server.post('/v1/tasks', { model: 'guide', input, wait: true });
@@ -56,4 +64,18 @@ test('mcp-server-time is called, and its error is one', async () => {
   assert.equal(result.status, 'failed');
   assert.equal(result.error.code, 'tool_failed');
   assert.match(result.error.message, /Middle\/Earth|timezone/i);
+});
+
+test('server-filesystem reads a file of its folder and no other', async () => {
+  const run = await play('file');
+  assert.match(text(run), /776 km/, JSON.stringify(run.task));
+  const { result } = await play('outside');
+  assert.equal(result.error.code, 'tool_failed', JSON.stringify(result));
+});
+
+test('server-memory remembers from one run to the next, across a kill -9', async () => {
+  await play('remember');
+  await server.killAndRestart();
+  const run = await play('recall');
+  assert.match(text(run), /776 km/, JSON.stringify(run.task));
 });

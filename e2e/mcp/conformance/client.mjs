@@ -1,0 +1,69 @@
+// A client for the conformance suite: Headwater with an agent whose scripted model calls the tools of the scenario.
+// The suite gives the URL of its server as the last argument, and the scenario in variables.
+
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startServer } from '../../lib/server.mjs';
+
+const url = process.argv.at(-1);
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? 'initialize';
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
+/** Answers to questions of one scenario. */
+const ROUNDS_MAX = 10;
+
+const CALLS = {
+  tools_call: [['add_numbers', { a: 5, b: 3 }]],
+  'elicitation-sep1034-client-defaults': [['test_client_elicitation_defaults', {}]],
+  'sse-retry': [['test_reconnection', {}]],
+  'sep-2322-client-request-state': ['echo_state', 'no_state', 'unrelated', 'no_result_type'].map((name) => [`test_mrtr_${name}`, {}]),
+  'http-standard-headers': [['test_headers', {}], ['my-hyphenated-tool', {}]],
+  'http-invalid-tool-headers': [['valid_tool', { region: 'us-west1' }]],
+};
+
+const calls = context.toolCalls?.map((call) => [call.name, call.arguments]) ?? CALLS[scenario] ?? [];
+const folder = await mkdtemp(join(tmpdir(), 'headwater-conformance-'));
+await writeFile(join(folder, 'headwater.toml'), config());
+await writeFile(join(folder, 'scenarios.toml'), script(calls));
+const server = await startServer({ config: join(folder, 'headwater.toml') });
+try {
+  let task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
+  for (let round = 0; task.status === 'paused' && round < ROUNDS_MAX; round += 1) task = await answer(task);
+  console.log(JSON.stringify(task));
+} finally {
+  await server.stop();
+  await rm(folder, { recursive: true, force: true });
+}
+
+function config() {
+  return `
+    [agents.client]
+    model = "script/client"
+    tools = ["mcp:suite"]
+    [mcp.suite]
+    url = ${JSON.stringify(url)}
+    approval = "never"
+    [providers.script]
+    kind = "scripted"
+    file = "scenarios.toml"
+  `;
+}
+
+/** One turn for each call, and a last one. */
+function script(calls) {
+  const turn = (step) => `[[scenario.turn]]\nsteps = [${step}]\n`;
+  const text = (words) => JSON.stringify(JSON.stringify(words));
+  const steps = calls.map(([name, args]) => `{ call = ${JSON.stringify(`suite__${name}`)}, arguments = ${text(args)} }`);
+  return `[[scenario]]\n${[...steps, '{ text = ["Done."] }'].map(turn).join('')}`;
+}
+
+/** Answers what the server asks with the defaults of its schema, and waits for the run. */
+async function answer(task) {
+  for (const { key, kind } of task.pending) {
+    if (kind === 'client_tool') throw new Error(`${task.task_id} waits for a tool of the client`);
+    await server.post(`/v1/tasks/${task.task_id}/approvals/${key}`, { decision: 'approve' });
+  }
+  const response = await fetch(`${server.url}/v1/tasks/${task.task_id}/events?until=pause`);
+  await response.text();
+  return server.get(`/v1/tasks/${task.task_id}`);
+}
