@@ -11,6 +11,9 @@ const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? 'initialize';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 /** Answers to questions of one scenario. */
 const ROUNDS_MAX = 10;
+/** Authorizations of one scenario. */
+const AUTHORIZATIONS_MAX = 3;
+const usesOAuth = scenario.startsWith('auth/');
 
 const CALLS = {
   tools_call: [['add_numbers', { a: 5, b: 3 }]],
@@ -21,14 +24,18 @@ const CALLS = {
   'http-invalid-tool-headers': [['valid_tool', { region: 'us-west1' }]],
 };
 
-const calls = context.toolCalls?.map((call) => [call.name, call.arguments]) ?? CALLS[scenario] ?? [];
+const calls = context.toolCalls?.map((call) => [call.name, call.arguments]) ?? CALLS[scenario] ?? (usesOAuth ? [['test-tool', {}]] : []);
 const folder = await mkdtemp(join(tmpdir(), 'headwater-conformance-'));
 await writeFile(join(folder, 'headwater.toml'), config());
 await writeFile(join(folder, 'scenarios.toml'), script(calls));
-const server = await startServer({ config: join(folder, 'headwater.toml') });
+const env = { HEADWATER_CREDENTIALS_KEY: '0123456789abcdef'.repeat(4), CLIENT_SECRET: context.client_secret ?? 'not used here' };
+const server = await startServer({ config: join(folder, 'headwater.toml'), env });
 try {
-  let task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
-  for (let round = 0; task.status === 'paused' && round < ROUNDS_MAX; round += 1) task = await answer(task);
+  let task = await run();
+  for (let round = 0; usesOAuth && hasFailed(task) && round < AUTHORIZATIONS_MAX; round += 1) {
+    if (!(await authorize())) break;
+    task = await run();
+  }
   console.log(JSON.stringify(task));
 } finally {
   await server.stop();
@@ -43,10 +50,40 @@ function config() {
     [mcp.suite]
     url = ${JSON.stringify(url)}
     approval = "never"
+    ${usesOAuth ? `auth = ${auth()}` : ''}
     [providers.script]
     kind = "scripted"
     file = "scenarios.toml"
   `;
+}
+
+function auth() {
+  const id = scenario === 'auth/basic-cimd' ? 'https://conformance-test.local/client-metadata.json' : context.client_id;
+  const kind = scenario.startsWith('auth/client-credentials') ? 'client_credentials' : 'oauth';
+  const known = id ? `, client_id = ${JSON.stringify(id)}` : '';
+  return `{ kind = "${kind}"${known}${context.client_secret ? ', client_secret = "env:CLIENT_SECRET"' : ''} }`;
+}
+
+async function run() {
+  let task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
+  for (let round = 0; task.status === 'paused' && round < ROUNDS_MAX; round += 1) task = await answer(task);
+  return task;
+}
+
+function hasFailed(task) {
+  return task.output.some(({ type, error }) => type === 'tool_result' && error);
+}
+
+/** The user opens the URL and consents; the browser comes back. Says whether that has authorized anything. */
+async function authorize() {
+  const response = await fetch(`${server.url}/v1/mcp/suite/authorize`, { method: 'POST' });
+  const { authorization_url, detail } = await response.json();
+  if (!authorization_url) console.log(detail);
+  if (!authorization_url) return false;
+  const consent = await fetch(authorization_url, { redirect: 'manual' });
+  const page = await fetch(consent.headers.get('location'));
+  console.log(await page.text());
+  return page.ok;
 }
 
 /** One turn for each call, and a last one. */

@@ -2,9 +2,6 @@
 // be in it.
 
 const QUESTIONS = 'questions of a server to a person are not supported';
-const OAUTH = 'OAuth is not supported';
-
-const oauth = (names) => Object.fromEntries(names.map((name) => [`auth/${name}`, OAUTH]));
 
 export const EXPECTED_FAILURES = {
   '2025-11-25': {
