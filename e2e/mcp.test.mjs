@@ -57,6 +57,39 @@ test('an approved call runs after a kill -9', async () => {
   assert.match(text({ result }), /\b5\b/);
 });
 
+const question = async ({ pending }) => {
+  const { data } = await server.get('/v1/approvals?status=pending');
+  return data.find(({ key }) => key === pending[0].key);
+};
+
+test('server-everything asks in the middle of a call and is told the answer', async () => {
+  const { task } = await play('elicit');
+  assert.equal(task.pending[0]?.kind, 'question', JSON.stringify(task));
+  const { question: asked } = await question(task);
+  assert.match(asked.message, /provide inputs/);
+  assert.equal(asked.schema.properties.integer.maximum, 100);
+  const path = `/v1/tasks/${task.task_id}/approvals/${task.pending[0].key}`;
+  const answer = (content) => ({ decision: 'approve', arguments: content });
+  await assert.rejects(server.post(path, answer({ name: 'Ann', integer: 1000 })), /422/);
+  await server.post(path, answer({ name: 'Ann', check: true, integer: 7 }));
+  await events(server.url, task.task_id);
+  const ended = await server.get(`/v1/tasks/${task.task_id}`);
+  const result = ended.output.find(({ type }) => type === 'tool_result');
+  assert.match(text({ result }), /Name: Ann/, JSON.stringify(result));
+});
+
+test('a question of a session ends with a kill -9, and on_crash decides', async () => {
+  const { task } = await play('elicit');
+  assert.equal(task.pending[0]?.kind, 'question', JSON.stringify(task));
+  await server.killAndRestart();
+  const story = await events(server.url, task.task_id);
+  const resolved = story.find(({ type }) => type === 'task.approval.resolved');
+  assert.deepEqual([resolved.key, resolved.by], [task.pending[0].key, 'system']);
+  const ended = await server.get(`/v1/tasks/${task.task_id}`);
+  const result = ended.output.find(({ type }) => type === 'tool_result');
+  assert.equal(result.status, 'unknown', JSON.stringify(result));
+});
+
 test('mcp-server-time is called, and its error is one', async () => {
   const run = await play('time');
   assert.match(text(run), /Asia\/Tokyo/, JSON.stringify(run.task));

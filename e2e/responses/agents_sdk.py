@@ -8,6 +8,9 @@ from typing import Any
 
 from agents import Agent, HostedMCPTool, OpenAIConversationsSession, OpenAIResponsesModel, Runner, function_tool
 from agents import ItemHelpers, set_tracing_disabled
+from agents.items import ToolSearchCallItem, ToolSearchOutputItem
+from agents.items import coerce_tool_search_call_raw_item, coerce_tool_search_output_raw_item
+from agents.run_internal.streaming import stream_step_items_to_queue
 from openai import AsyncOpenAI
 from worker import serve
 
@@ -35,6 +38,7 @@ async def run(
     chained: bool = False,
     conversation: str | None = None,
     streamed: bool = True,
+    model: str = "demo",
 ) -> dict[str, Any]:
     """One run to its end. `decide` answers every approval, `asks` says whether in a callback or between two runs."""
     asked: list[str] = []
@@ -45,8 +49,8 @@ async def run(
 
     own: dict[str, Any] = {"pick": pick, "headwater": hosted(answer if asks == "at_once" else None)}
     async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
-        model = OpenAIResponsesModel(model="demo", openai_client=client)
-        agent = Agent(name="caller", model=model, tools=[own[name] for name in tools])
+        responses = OpenAIResponsesModel(model=model, openai_client=client)
+        agent = Agent(name="caller", model=responses, tools=[own[name] for name in tools])
         options: dict[str, Any] = {"max_turns": TURNS_MAX, "auto_previous_response_id": chained}
         if conversation:
             options["session"] = OpenAIConversationsSession(conversation_id=conversation, openai_client=client)
@@ -100,6 +104,21 @@ async def one(agent: Any, input: Any, options: Any, names: list[str], raw: list[
     return result
 
 
+def search_items(call: Any, output: Any) -> dict[str, Any]:
+    """A search and what it found, as the SDK's own classes and events have them."""
+    agent = Agent(name="caller")
+    called = ToolSearchCallItem(agent=agent, raw_item=coerce_tool_search_call_raw_item(call))
+    found = ToolSearchOutputItem(agent=agent, raw_item=coerce_tool_search_output_raw_item(output))
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    stream_step_items_to_queue([called, found], queue)
+    raw, tools = called.raw_item, found.raw_item
+    return {
+        "call": [type(raw).__name__, raw.execution, raw.status, raw.arguments],
+        "output": [type(tools).__name__, tools.status, [tool.name for tool in tools.tools]],
+        "events": [queue.get_nowait().name for _ in range(queue.qsize())],
+    }
+
+
 def shown(item: Any) -> dict[str, Any]:
     raw = item.raw_item
     read = raw.get if isinstance(raw, dict) else lambda name, default=None: getattr(raw, name, default)
@@ -115,4 +134,4 @@ def start(**params: Any) -> dict[str, Any]:
 
 if __name__ == "__main__":
     set_tracing_disabled(True)
-    serve({"run": start, "hand_over": lambda **params: asyncio.run(hand_over(**params))})
+    serve({"run": start, "search_items": search_items, "hand_over": lambda **params: asyncio.run(hand_over(**params))})

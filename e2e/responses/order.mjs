@@ -88,8 +88,8 @@ function added(state, { output_index, item }) {
   if ('status' in item) same(item.status, 'in_progress', 'status');
   if (item.type === 'message') same(item.content, [], 'content');
   if (item.type === 'reasoning') same(item.summary, [], 'summary');
-  // A question is asked as a whole.
-  if (item.type !== 'mcp_approval_request' && 'arguments' in item) same(item.arguments, '', 'arguments');
+  // A question is asked as a whole, and so is a search.
+  if (!['mcp_approval_request', 'tool_search_call'].includes(item.type) && 'arguments' in item) same(item.arguments, '', 'arguments');
   state.items.push({ id: item.id, type: item.type, parts: [], arguments: '', states: [], pictures: 0, first: item });
 }
 

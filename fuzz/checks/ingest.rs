@@ -47,6 +47,7 @@ fn turn() -> ModelRequest {
         history: SharedHistory::default(),
         tools: Arc::new([]),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }

@@ -5,7 +5,7 @@
 //! cursor or change the window's title, is printed as its code.
 
 use model::content::ImageBlock;
-use model::event::{Event, ItemEvent};
+use model::event::{ApprovalRequested, Event, ItemEvent};
 use model::item::Block;
 use model::item::{Item, ToolResult};
 use model::task::{TaskObject, TaskStatus};
@@ -340,6 +340,9 @@ fn notice_text(event: &Event) -> Option<String> {
             Some(format!("{}: {said}", e.url))
         }
         Event::AgentUpdated(e) => Some(format!("{} continues", e.agent)),
+        Event::ApprovalRequested(ApprovalRequested { key, question: Some(question), .. }) => {
+            Some(format!("asks {key}: {}", question.message))
+        }
         Event::ApprovalRequested(e) => {
             let names: Vec<&str> = e.action_requests.iter().map(|request| request.name.as_str()).collect();
             Some(format!("waits for approval {} of {}", e.key, names.join(", ")))

@@ -38,7 +38,21 @@ impl EffectStreams {
 
     pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, timeout: Duration) {
         let deadline = Box::pin(sleep_until(Instant::now() + timeout));
-        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout } });
+        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout, open_question: None } });
+    }
+
+    /// The question of a tool is answered: its time goes on.
+    pub(crate) fn resume_tool(&mut self, id: &EffectId, question: &str) {
+        let stream = self.0.iter_mut().find(|stream| stream.id == *id);
+        if let Some(EffectSource::Tool { deadline, open_question, .. }) = stream.map(|stream| &mut stream.source)
+            && open_question.as_ref().is_some_and(|open| open.id == question)
+        {
+            extend_deadline(deadline, open_question);
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(crate) fn push_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileReadOutcome>) {
@@ -74,7 +88,7 @@ const fn is_final_input(input: &MachineInput) -> bool {
     matches!(
         input,
         MachineInput::Model { event: ModelEvent::End(_) | ModelEvent::Failed(_), .. }
-            | MachineInput::Tool { event: ToolEvent::End(_), .. }
+            | MachineInput::Tool { event: ToolEvent::End(_) | ToolEvent::InputRequired(_), .. }
             | MachineInput::File { .. }
     )
 }
@@ -86,8 +100,20 @@ struct EffectStream {
 
 enum EffectSource {
     Model(BoxStream<'static, ModelEvent>),
-    Tool { events: BoxStream<'static, ToolEvent>, deadline: Pin<Box<Sleep>>, timeout: Duration },
+    Tool {
+        events: BoxStream<'static, ToolEvent>,
+        deadline: Pin<Box<Sleep>>,
+        timeout: Duration,
+        /// What the tool waits for. Meanwhile its time stands still.
+        open_question: Option<OpenQuestion>,
+    },
     File(BoxFuture<'static, FileReadOutcome>),
+}
+
+struct OpenQuestion {
+    /// The tool's name of it.
+    id: String,
+    asked_at: Instant,
 }
 
 impl EffectStream {
@@ -99,10 +125,19 @@ impl EffectStream {
                 .as_mut()
                 .poll_next(cx)
                 .map(|event| MachineInput::Model { id: id(), event: event.unwrap_or_else(truncated_model_stream) }),
-            EffectSource::Tool { events, deadline, timeout } => match events.as_mut().poll_next(cx) {
+            EffectSource::Tool { events, deadline, timeout, open_question } => match events.as_mut().poll_next(cx) {
                 Poll::Ready(event) => {
-                    Poll::Ready(MachineInput::Tool { id: id(), event: event.unwrap_or_else(truncated_tool_stream) })
+                    let event = event.unwrap_or_else(truncated_tool_stream);
+                    match &event {
+                        ToolEvent::Question(asked) => {
+                            *open_question = Some(OpenQuestion { id: asked.id.clone(), asked_at: Instant::now() });
+                        }
+                        ToolEvent::QuestionWithdrawn => extend_deadline(deadline, open_question),
+                        _ => {}
+                    }
+                    Poll::Ready(MachineInput::Tool { id: id(), event })
                 }
+                Poll::Pending if open_question.is_some() => Poll::Pending,
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                     let message = format!("The tool did not end within {} ms and was stopped.", timeout.as_millis());
                     MachineInput::Tool {
@@ -118,6 +153,14 @@ impl EffectStream {
     }
 }
 
+/// The time that a person took does not count for the tool.
+fn extend_deadline(deadline: &mut Pin<Box<Sleep>>, question: &mut Option<OpenQuestion>) {
+    if let Some(question) = question.take() {
+        let at = deadline.deadline() + question.asked_at.elapsed();
+        deadline.as_mut().reset(at);
+    }
+}
+
 fn truncated_model_stream() -> ModelEvent {
     let mut error = ErrorInfo::new(ErrorCode::ProviderError, "The provider's answer broke off.");
     error.retryable = Some(true);
@@ -126,4 +169,40 @@ fn truncated_model_stream() -> ModelEvent {
 
 fn truncated_tool_stream() -> ToolEvent {
     ToolEvent::End(ToolOutput::failed(ErrorCode::ToolError, "The tool ended without a result."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt as _, stream};
+    use model::CallId;
+    use model::event::Question;
+    use model::question::ToolQuestion;
+    use std::future::poll_fn;
+    use tokio::time::timeout;
+
+    async fn next(streams: &mut EffectStreams) -> Vec<MachineInput> {
+        let mut inputs = Vec::new();
+        poll_fn(|cx| streams.poll_ready(cx, 9, &mut inputs)).await;
+        inputs
+    }
+
+    /// The time that people take does not count, and the rest of the tool's own time does.
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_tool_stands_still_while_its_question_is_open() {
+        let mut streams = EffectStreams::default();
+        let id = EffectId::Tool { call: CallId::from("call_1"), attempt: 1 };
+        let asked = ToolQuestion { id: "q".to_owned(), question: Question::default() };
+        let events = stream::iter([ToolEvent::Question(asked)]).chain(stream::pending());
+        streams.push_tool(id.clone(), Box::pin(events), Duration::from_secs(60));
+        assert_eq!(next(&mut streams).await.len(), 1);
+        let hours = Duration::from_secs(7200);
+        assert!(timeout(hours, next(&mut streams)).await.is_err(), "people may think");
+        streams.resume_tool(&id, "another");
+        assert!(timeout(hours, next(&mut streams)).await.is_err(), "that was another question");
+        streams.resume_tool(&id, "q");
+        assert!(timeout(Duration::from_secs(59), next(&mut streams)).await.is_err(), "it still has its minute");
+        let inputs = timeout(Duration::from_secs(2), next(&mut streams)).await.expect("its time is up");
+        assert!(matches!(&inputs[..], [MachineInput::Tool { event: ToolEvent::End(_), .. }]), "{inputs:?}");
+    }
 }

@@ -4,7 +4,7 @@
 //! append is in flight at a time. When it is durable its records are published and its tools start; meanwhile the next
 //! batch gathers, up to a bound beyond which effect streams are not read. An append for which the disk has no room waits
 //! until it has. Any other outcome but `Durable` ends the term, and so does a run that waits for people: it costs no memory
-//! until somebody answers or its time is up.
+//! until somebody answers or its time is up, unless one of its tools waits with it.
 //!
 //! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `run_preparation`
 //! works before a run starts, `run_end` after it has ended.
@@ -278,7 +278,7 @@ impl<'a> ThreadSession<'a> {
         let is_small = matches!(
             input,
             MachineInput::Model { event: ModelEvent::Delta(_), .. }
-                | MachineInput::Tool { event: ToolEvent::Progress(_), .. }
+                | MachineInput::Tool { event: ToolEvent::Progress(_) | ToolEvent::Piece { .. }, .. }
         );
         if !is_small {
             self.refresh_daily_spend().await;
@@ -303,7 +303,7 @@ impl<'a> ThreadSession<'a> {
         !self.waiting_rows.is_empty() && can_proceed && self.has_heavy_state()
     }
 
-    /// A paused run needs no session.
+    /// A paused run needs no session, unless one of its tools runs and waits for the answer of a person.
     fn is_idle(&self, mode: StopMode) -> bool {
         let has_rows = mode == StopMode::Running && !self.waiting_rows.is_empty();
         let is_starting = self.pending_start.is_some() || self.thread.is_compacting();
@@ -312,7 +312,13 @@ impl<'a> ThreadSession<'a> {
         }
         // A timer that is due answers the run.
         let is_due = || self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
-        (self.run.is_none() && !has_rows) || (self.is_paused() && !is_due())
+        let keeps_tool = mode == StopMode::Running && self.has_asking_tool();
+        (self.run.is_none() && !has_rows) || (self.is_paused() && !is_due() && !keeps_tool)
+    }
+
+    /// Whether a tool of the paused run waits for the answer of a person.
+    pub(crate) fn has_asking_tool(&self) -> bool {
+        !self.effect_streams.is_empty()
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -420,6 +426,12 @@ impl<'a> ThreadSession<'a> {
             Effect::ReadFile { id, request } => self.effect_streams.push_file(id, ports.documents.read_file(request)),
             Effect::CallTool { id, request } => self.next_batch.tools.push((id, request)),
             Effect::SetTimer { id, at } => self.timers.arm(id, at, ports.clock.now()),
+            Effect::AnswerTool { id, question, answer } => {
+                self.effect_streams.resume_tool(&id, &question);
+                if let EffectId::Tool { call, .. } = &id {
+                    ports.tools.answer_question(call, &question, answer);
+                }
+            }
             Effect::Abort(EffectId::Timer(id)) => self.timers.disarm(&id),
             Effect::Abort(id) => {
                 self.effect_streams.abort(&id);

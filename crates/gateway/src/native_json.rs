@@ -1,6 +1,6 @@
 //! Rows of the store as objects of the native protocol. Members are in alphabetical order on the wire.
 
-use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator, Question};
 use model::json::ExactValue;
 use model::ports::{ApprovalRow, RunRow, ShareRow, ThreadRow};
 use model::task::TaskStatus;
@@ -125,6 +125,9 @@ pub struct ApprovalObject<'a> {
     key: &'a ApprovalKey,
     /// The tool.
     name: &'a str,
+    /// What the tool asks. `approve` answers it, with `arguments` that fit its schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<&'a Question>,
     requested_at: Millis,
     run_id: &'a TaskId,
     /// The MCP server that has the tool.
@@ -164,6 +167,7 @@ impl<'a> From<&'a ApprovalRow> for ApprovalObject<'a> {
             expires_at: row.expires_at,
             key: &row.key,
             name: &row.action.name,
+            question: row.question.as_ref(),
             requested_at: row.requested_at,
             run_id: &row.run_id,
             server_label: row.action.server_label.as_deref(),

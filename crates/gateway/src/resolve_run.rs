@@ -4,6 +4,7 @@
 //! pending calls and approvals resume the run that waits for them; new input starts the next run. A request that refers
 //! to no run of this server starts a new thread.
 
+use crate::approvals::check_decision;
 use crate::attachments::uploads::{self, Uploads};
 use crate::context::Gateway;
 use crate::rejection::Rejection;
@@ -19,10 +20,11 @@ use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
 use model::item::Item;
+use model::json::{ExactValue, parse_exact_object};
 use model::ports::{IdempotencyKey, RunRow, SubmitError};
 use model::task::TaskStatus;
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
-use protocol::client_input::{ClientInput, InputKind, NewInput};
+use protocol::client_input::{ClientInput, InputKind, InvalidField, NewInput};
 use std::ops::ControlFlow;
 
 /// Lookups of ids that are no run of the user, before a history counts as foreign.
@@ -192,6 +194,7 @@ async fn answer_pending(
     };
     let resolved = ResolvedRun::existing(&run, count_pauses(gateway, user, &run).await? + 1);
     check_json_size(&answers, ANSWERS_BYTES_MAX)?;
+    check_answers(gateway, user, &answers).await?;
     let extra_input = input_after_answers(gateway, items)?;
     check_agent(gateway, user, &new.agent)?;
     // Responses repeats to the client what the request declared, so no tools are none. In the other protocols a loop over
@@ -269,12 +272,12 @@ fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Ve
     let (mut answers, mut results): (Vec<AnswerBody>, Vec<ClientToolResult>) = (Vec::new(), Vec::new());
     for item in items {
         match &item.kind {
-            InputKind::ApprovalDecision { key, approve, reason } => {
-                let is_key = |pending: &PendingRequest| pending.key.as_ref().is_some_and(|id| id.as_str() == key);
-                if pending.iter().any(is_key) {
+            InputKind::ApprovalDecision { key, .. } => {
+                let is_key = |pending: &&PendingRequest| pending.key.as_ref().is_some_and(|id| id.as_str() == key);
+                if let Some(pending) = pending.iter().find(is_key)
+                    && let Some(decision) = read_decision(&item.kind, pending.kind)?
+                {
                     let (key, by) = (ApprovalKey::from(key.as_str()), Initiator::User);
-                    let kind = if *approve { ApprovalDecisionKind::Approve } else { ApprovalDecisionKind::Reject };
-                    let decision = ApprovalDecision { kind, always: false, message: reason.clone(), args: None };
                     push_unique_answer(&mut answers, AnswerBody::Approval { key, decision, by }, is_same_approval)?;
                 }
             }
@@ -302,6 +305,37 @@ fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Ve
         answers.push(AnswerBody::ClientTools { results });
     }
     Ok(answers)
+}
+
+/// The decision that an item says. The answer to a question is in its `arguments`; clients whose types have no such field
+/// write it as JSON into the `reason`.
+fn read_decision(item: &InputKind, asked: PendingKind) -> Result<Option<ApprovalDecision>, Rejection> {
+    let InputKind::ApprovalDecision { approve, reason, arguments, .. } = item else { return Ok(None) };
+    let kind = if *approve { ApprovalDecisionKind::Approve } else { ApprovalDecisionKind::Reject };
+    let decision = ApprovalDecision { kind, always: false, message: reason.clone(), args: None };
+    if asked != PendingKind::Question || !*approve {
+        return Ok(Some(decision));
+    }
+    let args = match arguments {
+        Some(text) => {
+            Some(parse_exact_object(text).map_err(|_| InvalidField::new("arguments", "expected a JSON object"))?)
+        }
+        None => reason.as_deref().and_then(|reason| parse_exact_object(reason).ok()),
+    };
+    // A reason that is the answer is not repeated beside it.
+    let message = decision.message.filter(|_| args.is_none() || arguments.is_some());
+    Ok(Some(ApprovalDecision { message, args: args.map(ExactValue::Object), ..decision }))
+}
+
+/// Checks answers to questions before any answer is submitted.
+async fn check_answers(gateway: &Gateway, user: &UserId, answers: &[AnswerBody]) -> Result<(), Rejection> {
+    for answer in answers {
+        let AnswerBody::Approval { key, decision, .. } = answer else { continue };
+        if let Some(row) = gateway.engine.ports().directory.approval(user, key).await? {
+            check_decision(gateway, user, &row, decision, "arguments").await?;
+        }
+    }
+    Ok(())
 }
 
 fn push_unique_answer<T: PartialEq>(
@@ -347,7 +381,10 @@ async fn resolve_earlier_answer(
         let row = gateway.engine.ports().directory.approval(user, &ApprovalKey::from(key.as_str())).await?;
         let Some(row) = row else { return Err(approval_not_found(key)) };
         let approved = row.answer.as_ref().map(|answer| answer.decision.kind != ApprovalDecisionKind::Reject);
-        if approved != Some(*approve) {
+        let asked = if row.question.is_some() { PendingKind::Question } else { PendingKind::Approval };
+        let args = read_decision(&last.kind, asked)?.and_then(|decision| decision.args);
+        let is_same = args.is_none() || row.answer.as_ref().is_some_and(|answer| answer.decision.args == args);
+        if approved != Some(*approve) || !is_same {
             return Err(SubmitError::AlreadyDecided(Box::new(row)).into());
         }
     }

@@ -192,8 +192,8 @@ pub(crate) async fn check_client_instructions(
 async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
     let definitions = gateway.engine.ports().definitions.get();
     let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
-    let agent_tools = definitions.tool_specs(&agent);
-    let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.name == tool.name)) else {
+    let agent_tools = definitions.agent_tools(&agent);
+    let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.spec.name == tool.name)) else {
         return Ok(());
     };
     // A repeated request stays valid, whatever tools the agent has got since.

@@ -3,35 +3,47 @@
 //! Both are read from the fold alone, so it does not matter what happened last, nor whether it happened in this process.
 
 use crate::state::RunState;
-use crate::{arguments, task_tree, tool_lookup};
-use model::CallId;
+use crate::{arguments, task_tree, tool_lookup, tool_search};
 use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
-use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
+use model::event::{ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Initiator, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
 use model::json::ExactValue;
+use model::question::{OnDecline, QuestionAnswer, ToolAnswers};
 use model::tool::ToolOutput;
+use model::{ApprovalKey, CallId};
 
 pub(crate) enum CallState<'a> {
     Finished,
     /// A sub-agent runs; the result is open.
     SubAgentRunning,
     AwaitingApproval,
+    /// The tool has asked people. If the call has started, it runs and waits for the answer.
+    AwaitingAnswer(&'a ApprovalRequested),
     Running,
     /// The approval request has its decision.
     Decided(&'a ApprovalResolved),
+    /// The question of the tool, which has ended, has its answer.
+    Answered(&'a ApprovalRequested, &'a ApprovalResolved),
     New,
 }
 
 pub(crate) fn call_state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCall) -> CallState<'a> {
-    if let Some((_, result)) = task.result(&call.call_id) {
-        return if result.done { CallState::Finished } else { CallState::SubAgentRunning };
+    match task.result(&call.call_id) {
+        Some((_, result)) if result.done => return CallState::Finished,
+        // Only a tool has a deadline: its result is open because it streams, and says nothing about the call.
+        Some(_) if fold.started.as_ref().is_some_and(|started| started.deadline.is_none()) => {
+            return CallState::SubAgentRunning;
+        }
+        Some(_) | None => {}
     }
     match task.last_approval(&call.call_id) {
+        Some((request, None)) if request.question.is_some() => CallState::AwaitingAnswer(request),
         Some((_, None)) => CallState::AwaitingApproval,
         _ if fold.started.is_some() => CallState::Running,
+        Some((request, Some(answer))) if request.question.is_some() => CallState::Answered(request, answer),
         Some((_, Some(answer))) => CallState::Decided(answer),
         None => CallState::New,
     }
@@ -65,6 +77,9 @@ pub(crate) enum CallAction {
     RequestApproval(Box<Tool>, String),
     WithdrawApproval,
     StartTool(Box<Tool>, String),
+    AskNextQuestion,
+    /// The same attempt goes on with the answers of people.
+    ContinueTool(Box<Tool>, String),
     StartSubAgent(String, String),
     FinishSubAgent,
     HandOff(String, String),
@@ -80,7 +95,8 @@ pub(crate) fn next_call_action(run: &RunState, task: &TaskFold) -> Option<(CallI
     let busy = ordinary().filter(|(fold, call)| is_running(task, fold, call)).count();
     let has_room = busy < run.definitions.limits.parallel_tools_max;
     let fits = |(_, action): &(CallId, CallAction)| {
-        has_room || !matches!(action, CallAction::StartTool(..) | CallAction::StartSubAgent(..))
+        use CallAction::{ContinueTool, StartSubAgent, StartTool};
+        has_room || !matches!(action, StartTool(..) | ContinueTool(..) | StartSubAgent(..))
     };
     let next = rejected.or_else(|| ordinary().filter_map(next_of).find(fits));
     if next.is_some() || ordinary().any(|(_, call)| !has_result(task, &call.call_id)) {
@@ -113,7 +129,10 @@ fn call_action(run: &RunState, task: &TaskFold, fold: &ItemFold, call: &ToolCall
     match call_state(task, fold, call) {
         CallState::Finished | CallState::Running => None,
         CallState::SubAgentRunning => task_tree::has_sub_agent_ended(run, call).then_some(CallAction::FinishSubAgent),
-        CallState::AwaitingApproval => cancelling.then_some(CallAction::WithdrawApproval),
+        CallState::AwaitingApproval | CallState::AwaitingAnswer(_) => {
+            cancelling.then_some(CallAction::WithdrawApproval)
+        }
+        CallState::Answered(request, answer) => Some(action_after_answer(run, task, (fold, call), request, answer)),
         CallState::Decided(answer) if is_hosted(call) => Some(hosted_decision_action(task, call, answer)),
         CallState::Decided(answer) => action_after_decision(run, task, call, answer),
         CallState::New if is_hosted(call) => action_for_hosted_call(run, task, call),
@@ -155,6 +174,50 @@ fn hosted_decision_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalRes
             CallAction::SetResult(ResultStatus::Rejected, Box::new(error_output(error)))
         }
     }
+}
+
+/// A question has its answer: the tool is called again when all of its questions have one, or nobody answers.
+fn action_after_answer(
+    run: &RunState,
+    task: &TaskFold,
+    (fold, call): (&ItemFold, &ToolCall),
+    request: &ApprovalRequested,
+    answer: &ApprovalResolved,
+) -> CallAction {
+    let is_declined = first_decision(answer).0 == ApprovalDecisionKind::Reject;
+    if is_declined && matches!(answer.by, Initiator::System | Initiator::Cancel) {
+        return cancelled_action();
+    }
+    if is_declined && fold.question.as_ref().is_some_and(|question| question.on_decline == OnDecline::Reject) {
+        let error = match (answer.by, first_decision(answer).1) {
+            (Initiator::Timeout, _) => {
+                let message = format!("No answer within {} s", request.timeout_seconds);
+                ErrorInfo::new(ErrorCode::ApprovalTimeout, message)
+            }
+            (_, message) => ErrorInfo::new(ErrorCode::Rejected, message.unwrap_or("The question was declined.")),
+        };
+        return CallAction::SetResult(ResultStatus::Rejected, Box::new(error_output(error)));
+    }
+    if !is_declined && fold.question.as_ref().is_some_and(|question| !question.next.is_empty()) {
+        return CallAction::AskNextQuestion;
+    }
+    match tool_lookup::resolve_tool(run, task, call) {
+        Ok(tool) => CallAction::ContinueTool(Box::new(tool), call.arguments.clone().unwrap_or_default()),
+        Err(output) => CallAction::SetResult(ResultStatus::Failed, output),
+    }
+}
+
+/// What the tool of a call is told when it is called again: the answers to all questions of its last round. Those that were
+/// not asked, because another one was declined, nobody has answered.
+pub(crate) fn tool_answers(task: &TaskFold, fold: &ItemFold) -> Option<ToolAnswers> {
+    let question = fold.question.as_ref().filter(|question| !question.live)?;
+    let answer = |key: &ApprovalKey| {
+        let resolved = task.approvals.iter().find(|(request, _)| request.key == *key)?.1.as_ref();
+        resolved.map(QuestionAnswer::from_decision)
+    };
+    let asked = question.asked.iter().map(|(id, key)| (id.clone(), answer(key).unwrap_or(QuestionAnswer::Cancelled)));
+    let not_asked = question.next.iter().map(|next| (next.id.clone(), QuestionAnswer::Cancelled));
+    Some(ToolAnswers { state: question.state.clone(), answers: asked.chain(not_asked).collect() })
 }
 
 fn action_after_decision(
@@ -202,7 +265,6 @@ fn first_decision(answer: &ApprovalResolved) -> (ApprovalDecisionKind, Option<&s
 }
 
 fn rejection_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved, message: Option<&str>) -> CallAction {
-    use model::event::Initiator;
     // A call that ran before a crash may have had its effect.
     if task.call(&call.call_id).is_some_and(|(fold, _)| fold.attempts > 0) {
         let error = outcome_unknown_error(message);
@@ -269,6 +331,10 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
             }
         }
         ToolExecutor::Handoff { agent } => CallAction::HandOff(agent.clone(), arguments),
+        ToolExecutor::ToolSearch => {
+            let output = tool_search::search_tools(run, task, &arguments);
+            CallAction::SetResult(ResultStatus::Completed, Box::new(output))
+        }
         ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) | ToolExecutor::Mcp(_) => {
             CallAction::StartTool(Box::new(tool), arguments)
         }

@@ -109,6 +109,7 @@ fn start_compaction(thread: &mut ThreadState, definitions: Arc<Definitions>, out
         instructions: String::new(),
         history: history.into(),
         tools: Vec::new().into(),
+        deferred_tools: Arc::default(),
         provider_options: Arc::default(),
         model_settings: Arc::default(),
     };

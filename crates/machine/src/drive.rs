@@ -1,13 +1,13 @@
 //! Starts runs and advances them: looks at the state alone, newest task first, until no task can go on.
 
 use crate::calls::{self, CallAction};
-use crate::effect::{Effect, EffectId, TimerId};
+use crate::effect::{Effect, TimerId};
 use crate::file_processing::{self, FileReadStage};
 use crate::output::RunWriter;
-use crate::outstanding::outstanding_effects;
+use crate::outstanding::is_busy;
 use crate::state::RunState;
 use crate::tool_result::{self, CitationGroups};
-use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_execution};
+use crate::{budget, handoff, model_call, pending, questions, sub_agent, task_end, tool_execution};
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
@@ -88,8 +88,7 @@ pub(crate) fn advance_run(writer: &mut RunWriter<'_>) {
             break; // an action without a record would be the next one again, for ever
         }
     }
-    let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
-    if !writer.run.fold.has_ended() && !outstanding_effects(writer.run).iter().any(busy) {
+    if !writer.run.fold.has_ended() && !is_busy(writer.run) {
         pending::pause_run(writer);
     }
 }
@@ -179,6 +178,8 @@ fn perform_call_action(writer: &mut RunWriter<'_>, call: &CallId, action: CallAc
         CallAction::RequestApproval(tool, arguments) => pending::request_approval(writer, call, &tool, &arguments),
         CallAction::WithdrawApproval => pending::withdraw_approval(writer, call),
         CallAction::StartTool(tool, arguments) => tool_execution::start_tool(writer, call, &tool, arguments),
+        CallAction::AskNextQuestion => questions::ask_next(writer, call),
+        CallAction::ContinueTool(tool, arguments) => tool_execution::continue_tool(writer, call, &tool, arguments),
         CallAction::StartSubAgent(agent, arguments) => sub_agent::start_sub_agent(writer, call, &agent, arguments),
         CallAction::FinishSubAgent => sub_agent::finish_sub_agent(writer, call),
         CallAction::RepeatResult(status, output) => {

@@ -2,6 +2,7 @@
 
 use model::model_turn::ModelRequest;
 use model::ports::FileReadRequest;
+use model::question::QuestionAnswer;
 use model::tool::ToolRequest;
 use model::{ApprovalKey, CallId, ItemId, Millis, TaskId};
 
@@ -24,6 +25,9 @@ pub enum Effect {
     /// Send [`MachineInput::Timer`](crate::MachineInput::Timer) at this time (`task.created` with a deadline,
     /// `task.approval.requested`).
     SetTimer { id: TimerId, at: Millis },
+    /// Give a tool that runs the answer to its question (`task.approval.resolved`). The answer is durable already, in the
+    /// inbox. `question` is the tool's name of it: the tool may have withdrawn it and asked another.
+    AnswerTool { id: EffectId, question: String, answer: QuestionAnswer },
     /// Stop an effect, without waiting for it.
     Abort(EffectId),
 }

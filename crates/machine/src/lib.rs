@@ -8,7 +8,7 @@
 //!
 //! Layers, each importing only those before it: `effect`, `input`, `turn_state`; `state`; `budget`, `output`, `positions`;
 //! queries (`task_tree`, `history`, `tool_lookup`, `calls`, `outstanding`); writers (`close_items`, `step`, `tool_result`,
-//! `tool_execution`, `file_processing`, `sub_agent`, `handoff`, `pending`); `task_end`; `model_call`, `model_turn`;
+//! `tool_execution`, `file_processing`, `sub_agent`, `handoff`, `pending`, `questions`); `task_end`; `model_call`, `model_turn`;
 //! `recovery`, `drive`.
 //!
 //! Invariant: no clock, no randomness, no I/O. Time enters through [`MachineOutput::new`]; ids are numbered from the log.
@@ -26,19 +26,24 @@ mod history;
 mod input;
 mod model_call;
 mod model_turn;
+mod open_results;
 mod output;
 mod outstanding;
 mod pending;
 mod positions;
+mod questions;
 mod recovery;
 mod state;
 mod step;
 mod sub_agent;
 mod task_end;
+mod task_tools;
 mod task_tree;
 mod tool_execution;
 mod tool_lookup;
 mod tool_result;
+mod tool_search;
+mod tool_stream;
 mod turn_state;
 
 pub use budget::{exclude_own_spend, user_spend_today};

@@ -8,7 +8,8 @@
 use crate::effect::{Effect, EffectId};
 use crate::output::{MachineOutput, RunWriter};
 use crate::state::RunState;
-use crate::{history, task_end, tool_lookup};
+use crate::tool_search::TurnTools;
+use crate::{history, task_end, tool_search};
 use model::definition::{Agent, ClientInstructions};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
@@ -55,6 +56,9 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
     let (step, attempt) = (open.step, open.attempt);
     let agent = writer.run.agent_of_task(task);
     let history = SharedHistory::from(history::history_for_turn(writer.run, task));
+    let model_settings = turn_settings(&agent, task, step);
+    let TurnTools { specs, deferred, instructions: tool_index } =
+        tool_search::tools_for_turn(writer.run, task, &history, &model_settings);
     let request = ModelRequest {
         user: writer.run.user.clone(),
         thread: writer.run.thread.clone(),
@@ -62,22 +66,23 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
         step,
         attempt,
         model: writer.run.step_model(task, open),
-        instructions: instructions_for_turn(&agent, &history),
+        instructions: instructions_for_turn(&agent, &history, tool_index.as_deref()),
         history,
-        tools: tool_lookup::tool_specs(writer.run, task).into(),
+        tools: specs.into(),
+        deferred_tools: Arc::new(deferred),
         provider_options: Arc::clone(&agent.options),
-        model_settings: Arc::new(turn_settings(&agent, task, step)),
+        model_settings: Arc::new(model_settings),
     };
     writer.run.begin_turn(id, &request);
     let id = EffectId::model(id, step, attempt);
     writer.out.push_effect(Effect::CallModel { id, request: Box::new(request), not_before });
 }
 
-/// The agent's instructions, and what it is told about references if it has or may get any.
-fn instructions_for_turn(agent: &Agent, history: &SharedHistory) -> String {
+/// The agent's instructions, the tools that it may search, and what it is told about references if it has or may get any.
+fn instructions_for_turn(agent: &Agent, history: &SharedHistory, tool_index: Option<&str>) -> String {
     let may_cite = !agent.tools.is_empty() || !shown_references(history).is_empty();
     let references = agent.references.instructions().filter(|_| may_cite);
-    let texts = [Some(agent.instructions.as_str()), references];
+    let texts = [Some(agent.instructions.as_str()), tool_index, references];
     texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 

@@ -4,9 +4,9 @@ use crate::calls::{self, CallState};
 use crate::effect::{EffectId, TimerId};
 use crate::state::RunState;
 use crate::task_tree::open_tasks;
-use model::Millis;
 use model::fold::TaskFold;
 use model::item::{FileStatus, ProcessedFile};
+use model::{CallId, Millis};
 
 /// The effects that a run waits for.
 pub fn outstanding_effects(run: &RunState) -> Vec<EffectId> {
@@ -22,6 +22,12 @@ pub(crate) fn outstanding_effects_of_task(task: &TaskFold) -> Vec<EffectId> {
         match calls::call_state(task, fold, call) {
             CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.attempts)),
             CallState::AwaitingApproval => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval_key()))),
+            CallState::AwaitingAnswer(request) => {
+                ids.push(EffectId::Timer(TimerId::Approval(request.key.clone())));
+                if fold.started.is_some() {
+                    ids.push(EffectId::tool(&call.call_id, fold.attempts));
+                }
+            }
             _ => {}
         }
     }
@@ -30,6 +36,26 @@ pub(crate) fn outstanding_effects_of_task(task: &TaskFold) -> Vec<EffectId> {
         ids.push(EffectId::Timer(TimerId::Run(task.id.clone())));
     }
     ids
+}
+
+/// Whether anything goes on without people: a model, a tool that does not wait for an answer, a file.
+pub(crate) fn is_busy(run: &RunState) -> bool {
+    let is_asking = |call: &CallId| {
+        let task = run.task_of_call(call);
+        let state = task.and_then(|task| task.call(call).map(|(fold, item)| calls::call_state(task, fold, item)));
+        matches!(state, Some(CallState::AwaitingAnswer(_)))
+    };
+    outstanding_effects(run).iter().any(|id| match id {
+        EffectId::Timer(_) => false,
+        EffectId::Tool { call, .. } => !is_asking(call),
+        _ => true,
+    })
+}
+
+/// The tool of a call, if it runs, perhaps waiting for an answer.
+pub(crate) fn started_tool(run: &RunState, call: &CallId) -> Option<EffectId> {
+    let (fold, _) = run.task_of_call(call)?.call(call)?;
+    fold.started.as_ref().map(|_| EffectId::tool(call, fold.attempts))
 }
 
 pub(crate) fn outstanding_file_reads(task: &TaskFold) -> Vec<EffectId> {

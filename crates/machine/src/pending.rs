@@ -1,4 +1,4 @@
-//! What a run waits for from outside: approvals of people and results of client tools.
+//! What a run waits for from outside: approvals and answers of people, and results of client tools.
 //!
 //! The run pauses when nothing but such an answer can advance it ([`pause_run`]). Answers, a cancel and the run's deadline
 //! resume it ([`on_answers`], [`resume_run`]).
@@ -8,16 +8,17 @@ use crate::effect::{Effect, EffectId, TimerId};
 use crate::output::RunWriter;
 use crate::state::RunState;
 use crate::task_tree::{ancestors_and_self, open_tasks};
-use crate::{tool_lookup, tool_result};
+use crate::{outstanding, tool_lookup, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
 use model::definition::{ApprovalOnTimeout, Tool};
 use model::event::{
     ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
-    Initiator, PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
+    Initiator, PendingKind, PendingRequest, Question, ReviewConfig, TaskPaused, TaskResumed,
 };
 use model::fold::{RunFold, TaskFold};
 use model::item::CallKind;
 use model::json::ExactValue;
+use model::question::{QuestionAnswer, QuestionContext};
 use model::record::PrivatePayload;
 use model::task::TaskStatus;
 use model::tool::ToolOutput;
@@ -25,11 +26,35 @@ use model::{ApprovalKey, CallId, TaskId};
 
 /// Asks people whether a call may run.
 pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: &str) {
+    emit_request(writer, call, tool, arguments, None);
+}
+
+/// Asks people what the tool of a call wants to know.
+pub(crate) fn request_answer(
+    writer: &mut RunWriter<'_>,
+    call: &CallId,
+    tool: &Tool,
+    arguments: &str,
+    asked: (Question, QuestionContext),
+) {
+    emit_request(writer, call, tool, arguments, Some(asked));
+}
+
+fn emit_request(
+    writer: &mut RunWriter<'_>,
+    call: &CallId,
+    tool: &Tool,
+    arguments: &str,
+    asked: Option<(Question, QuestionContext)>,
+) {
     let Some(task) = writer.run.task_of_call(call) else { return };
     let (task_id, item) = (task.id.clone(), task.call(call).map(|(_, item)| item));
     let server_label = item.and_then(|item| item.server_label.clone());
-    let editable = item.filter(|item| item.kind == Some(CallKind::Hosted)).map(|_| false);
-    let key = call.approval_key();
+    let is_fixed = asked.is_some() || item.is_some_and(|item| item.kind == Some(CallKind::Hosted));
+    let editable = is_fixed.then_some(false);
+    // Every question has a key of its own: a late answer to one must not answer the next.
+    let key = if asked.is_some() { call.question_key(count_questions(task, call) + 1) } else { call.approval_key() };
+    let (question, context) = asked.unzip();
     let args = ExactValue::parse(arguments).unwrap_or_default();
     let expires_at = writer.out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
     let request = ApprovalRequested {
@@ -40,9 +65,16 @@ pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: 
         review_configs: vec![ReviewConfig { require_approval: true }],
         timeout_seconds: tool.approval_timeout_seconds,
         expires_at,
+        question,
     };
-    writer.emit(Event::ApprovalRequested(request));
+    let private =
+        context.map(|context| PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() });
+    writer.emit_with_private(Event::ApprovalRequested(request), private);
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
+}
+
+fn count_questions(task: &TaskFold, call: &CallId) -> usize {
+    task.approvals.iter().filter(|(asked, _)| asked.call_id == *call && asked.question.is_some()).count()
 }
 
 /// Decides whether answers let a paused run go on, applies them, and returns the decision. An answer to nothing open is
@@ -101,7 +133,9 @@ pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand
     // A tool of the provider may have the name of one of ours.
     let call = task.call(&call).map(|(_, call)| call).filter(|call| call.kind != Some(CallKind::Hosted));
     let tool = call.and_then(|call| tool_lookup::find_tool(run, task, &call.name));
-    let kind = match tool.map(|tool| tool.approval_on_timeout) {
+    // Nobody else can answer a question.
+    let is_question = task.approvals.iter().any(|(asked, _)| asked.key == *key && asked.question.is_some());
+    let kind = match tool.filter(|_| !is_question).map(|tool| tool.approval_on_timeout) {
         Some(ApprovalOnTimeout::Approve) => ApprovalDecisionKind::Approve,
         Some(ApprovalOnTimeout::Reject) | None => ApprovalDecisionKind::Reject,
     };
@@ -114,17 +148,29 @@ const fn new_decision(kind: ApprovalDecisionKind) -> ApprovalDecision {
     ApprovalDecision { kind, always: false, message: None, args: None }
 }
 
-/// Closes an approval request that needs no decision any more.
+/// Closes the approval request or the question of a call, which needs no decision any more.
 pub(crate) fn withdraw_approval(writer: &mut RunWriter<'_>, call: &CallId) {
-    let decision = new_decision(ApprovalDecisionKind::Reject);
-    resolve_approval(writer, &call.approval_key(), decision, Initiator::System);
+    let request = writer.run.task_of_call(call).and_then(|task| task.last_approval(call));
+    let Some(key) = request.map(|(request, _)| request.key.clone()) else { return };
+    resolve_approval(writer, &key, new_decision(ApprovalDecisionKind::Reject), Initiator::System);
 }
 
 fn resolve_approval(writer: &mut RunWriter<'_>, key: &ApprovalKey, decision: ApprovalDecision, by: Initiator) {
-    let Some(task_id) = find_open_approval(writer.run, key).map(|(task, _)| task.id.clone()) else { return };
-    let resolved = ApprovalResolved { task_id, key: key.clone(), decisions: vec![decision], by };
-    writer.emit(Event::ApprovalResolved(resolved));
+    let Some((task, call)) = find_open_approval(writer.run, key) else { return };
+    let resolved = ApprovalResolved { task_id: task.id.clone(), key: key.clone(), decisions: vec![decision], by };
+    writer.emit(Event::ApprovalResolved(resolved.clone()));
     writer.out.push_effect(Effect::Abort(EffectId::Timer(TimerId::Approval(key.clone()))));
+    // A tool that waits for the answer while it runs is told; any other is called again.
+    if let Some((id, question)) = outstanding::started_tool(writer.run, &call).zip(last_question(writer.run, &call)) {
+        let answer = QuestionAnswer::from_decision(&resolved);
+        writer.out.push_effect(Effect::AnswerTool { id, question, answer });
+    }
+}
+
+/// The tool's name of its last question.
+fn last_question(run: &RunState, call: &CallId) -> Option<String> {
+    let (fold, _) = run.task_of_call(call)?.call(call)?;
+    fold.question.as_ref()?.asked.last().map(|(id, _)| id.clone())
 }
 
 fn find_open_approval<'a>(run: &'a RunState, key: &ApprovalKey) -> Option<(&'a TaskFold, CallId)> {
@@ -188,6 +234,9 @@ fn pending_requests_of_task(task: &TaskFold) -> impl Iterator<Item = PendingRequ
                 call_id,
                 task_id,
             }),
+            CallState::AwaitingAnswer(request) => {
+                Some(PendingRequest { kind: PendingKind::Question, key: Some(request.key.clone()), call_id, task_id })
+            }
             CallState::New | CallState::Decided(_) if call.kind == Some(CallKind::Client) => {
                 Some(PendingRequest { kind: PendingKind::ClientTool, key: None, call_id, task_id })
             }

@@ -1,18 +1,21 @@
 //! The process died; this one has folded the log and continues.
 //!
 //! Newest task first: an open step is closed as lost and started again. A tool that was running is started again when it is
-//! idempotent; otherwise its outcome is unknown, and its `on_crash` rule decides. Files are read again. Nothing happens to
-//! a paused run.
+//! idempotent; otherwise its outcome is unknown, and its `on_crash` rule decides. What it has shown of its result stays. Files
+//! are read again. Nothing happens to a paused run, unless a tool that ran waited for an answer: its question is withdrawn.
 
 use crate::calls::{self, CallState};
 use crate::output::RunWriter;
 use crate::task_tree::open_tasks;
-use crate::{close_items, file_processing, pending, step, task_end, tool_execution, tool_lookup, tool_result};
+use crate::{
+    close_items, file_processing, open_results, pending, questions, step, task_end, tool_execution, tool_lookup,
+    tool_result,
+};
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskRecovered};
-use model::fold::{StepFold, TaskFold};
-use model::item::{IncompleteReason, ResultStatus};
+use model::fold::{ItemFold, StepFold, TaskFold};
+use model::item::{IncompleteReason, ResultStatus, ToolCall};
 use model::task::TaskStatus;
 use model::{CallId, TaskId};
 
@@ -20,6 +23,7 @@ use model::{CallId, TaskId};
 const CRASH_ATTEMPTS_MAX: usize = 3;
 
 pub(crate) fn recover_run(writer: &mut RunWriter<'_>) {
+    withdraw_lost_questions(writer);
     if writer.run.fold.root().is_none_or(|root| root.status != TaskStatus::Running) {
         return;
     }
@@ -34,6 +38,21 @@ pub(crate) fn recover_run(writer: &mut RunWriter<'_>) {
             recover_task(writer, &task);
         }
     }
+}
+
+/// Questions of tools that waited for the answer while they ran: nobody is there to hear it, also if the run is paused.
+fn withdraw_lost_questions(writer: &mut RunWriter<'_>) {
+    let lost: Vec<CallId> = open_tasks(&writer.run.fold).flat_map(lost_questions).collect();
+    for call in lost {
+        questions::withdraw_live_question(writer, &call);
+    }
+}
+
+fn lost_questions(task: &TaskFold) -> impl Iterator<Item = CallId> {
+    let is_lost = |fold: &ItemFold, call: &ToolCall| {
+        fold.started.is_some() && matches!(calls::call_state(task, fold, call), CallState::AwaitingAnswer(_))
+    };
+    calls::due_calls(task).filter(move |(fold, call)| is_lost(fold, call)).map(|(_, call)| call.call_id.clone())
 }
 
 fn recover_task(writer: &mut RunWriter<'_>, task: &TaskId) {
@@ -75,6 +94,7 @@ fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {
 }
 
 fn recover_call(writer: &mut RunWriter<'_>, call: &CallId) {
+    open_results::close_open_block(writer, call);
     let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((fold, item)) = task.call(call) else { return };
     let Some(started) = fold.started.clone() else { return };

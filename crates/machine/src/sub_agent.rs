@@ -6,7 +6,7 @@
 use crate::output::{RunWriter, json_size};
 use crate::positions::{next_output_index, to_output_index};
 use crate::state::RunState;
-use crate::{task_tree, tool_execution, tool_result};
+use crate::{open_results, task_tree, tool_execution};
 use model::content::{Annotation, ContentPart};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, InputMessage, ItemEvent, TaskCreated, TaskSpec, TaskStarted};
@@ -33,7 +33,7 @@ pub(crate) fn start_sub_agent(writer: &mut RunWriter<'_>, call: &CallId, agent: 
     let output_index = next_output_index(parent);
     let input = vec![prompt_message(call, &arguments)];
     tool_execution::emit_tool_started(writer, &parent_id, call, arguments, None);
-    let item = Item::ToolResult(tool_result::new_open_result(call, Some(parent_agent)));
+    let item = Item::ToolResult(open_results::new_open_result(call, Some(parent_agent)));
     writer.emit(Event::ItemAdded(ItemEvent { task_id: parent_id.clone(), output_index, item }));
     let model = writer.run.definitions.agents.get(agent).and_then(|agent| agent.models.first().cloned());
     let spec = TaskSpec {

@@ -3,7 +3,9 @@
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
 use crate::output::{RunWriter, json_size};
-use crate::tool_result;
+use crate::state::RunState;
+use crate::tool_stream::ResultRoom;
+use crate::{open_results, questions, tool_result, tool_stream};
 use model::definition::{DeclaredParameters, Tool};
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::limits::{RECORD_BYTES_MAX, STATE_BYTES_MAX};
@@ -14,8 +16,24 @@ use std::sync::Arc;
 
 /// Starts a tool with validated arguments. The tool does not run before this record is durable (law 10).
 pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: String) {
+    let attempt = attempts_of_call(writer.run, call) + 1;
+    run_attempt(writer, call, tool, arguments, attempt);
+}
+
+/// Calls a tool again that has ended with questions: with the answers, and as the same attempt.
+pub(crate) fn continue_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: String) {
+    let attempt = attempts_of_call(writer.run, call);
+    run_attempt(writer, call, tool, arguments, attempt);
+}
+
+fn attempts_of_call(run: &RunState, call: &CallId) -> u32 {
+    run.task_of_call(call).and_then(|task| task.call(call)).map_or(0, |(fold, _)| fold.attempts)
+}
+
+fn run_attempt(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: String, attempt: u32) {
     let Some(task) = writer.run.task_of_call(call) else { return };
     let task_id = task.id.clone();
+    let answers = task.call(call).and_then(|(fold, _)| calls::tool_answers(task, fold));
     let limits = &writer.run.definitions.limits;
     let output_bytes_max = tool.output_bytes_max.unwrap_or(limits.tool_output_bytes_max);
     let deadline = writer.out.now().saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
@@ -25,7 +43,7 @@ pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool,
         deadline: Some(deadline),
         ..PrivatePayload::default()
     };
-    let attempt = emit_tool_started(writer, &task_id, call, arguments.clone(), Some(private));
+    emit_attempt(writer, &task_id, call, (arguments.clone(), attempt), Some(private));
     let request = ToolRequest {
         user: writer.run.user.clone(),
         thread: writer.run.thread.clone(),
@@ -39,6 +57,7 @@ pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool,
         executor: Arc::new(tool.executor.clone()),
         parameters: DeclaredParameters::from_schema(&tool.spec.parameters),
         output_bytes_max,
+        answers,
     };
     writer.out.push_effect(Effect::CallTool { id: EffectId::tool(call, attempt), request: Box::new(request) });
 }
@@ -51,13 +70,23 @@ pub(crate) fn emit_tool_started(
     arguments: String,
     private: Option<PrivatePayload>,
 ) -> u32 {
+    let attempt = attempts_of_call(writer.run, call) + 1;
+    emit_attempt(writer, task, call, (arguments, attempt), private);
+    attempt
+}
+
+fn emit_attempt(
+    writer: &mut RunWriter<'_>,
+    task: &TaskId,
+    call: &CallId,
+    (arguments, attempt): (String, u32),
+    private: Option<PrivatePayload>,
+) {
     let call_fold = writer.run.fold.task(task).and_then(|task| task.call(call));
-    let attempt = call_fold.map_or(0, |(fold, _)| fold.attempts) + 1;
     let written = call_fold.and_then(|(_, call)| call.written_arguments());
     let original_arguments = written.filter(|written| *written != arguments).map(str::to_owned);
     let started = ToolStarted { task_id: task.clone(), call_id: call.clone(), arguments, original_arguments, attempt };
     writer.emit_with_private(Event::ToolStarted(started), private);
-    attempt
 }
 
 /// Handles an event of a tool. An event of another attempt is ignored.
@@ -65,9 +94,11 @@ pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: To
     let EffectId::Tool { call, attempt } = id else { return };
     let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((fold, item)) = task.call(call) else { return };
-    let is_running = matches!(calls::call_state(task, fold, item), CallState::Running) && fold.attempts == *attempt;
-    if !is_running || task.status.is_terminal() {
-        return; // after a time-out or a cancel the call has its result
+    let is_current = fold.attempts == *attempt && fold.started.is_some() && !task.status.is_terminal();
+    match calls::call_state(task, fold, item) {
+        CallState::Running if is_current => {}
+        CallState::AwaitingAnswer(_) if is_current => return questions::on_event_while_asking(writer, call, event),
+        _ => return, // after a time-out or a cancel the call has its result
     }
     let task_id = task.id.clone();
     match event {
@@ -76,7 +107,19 @@ pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: To
             writer.emit_if_fits(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         }
         ToolEvent::State(change) => apply_state_change(writer, task_id, call, change),
+        ToolEvent::Piece { piece, place } => {
+            if tool_stream::write_piece(writer, call, piece, place) == ResultRoom::Exceeded {
+                writer.out.push_effect(Effect::Abort(id.clone()));
+                tool_result::finish_oversized_call(writer, call);
+            }
+        }
         ToolEvent::Custom { name, value } => writer.emit_if_fits(Event::Custom(CustomEvent { task_id, name, value })),
+        ToolEvent::Question(asked) => questions::on_live_question(writer, call, asked),
+        ToolEvent::QuestionWithdrawn => {}
+        ToolEvent::InputRequired(input) => {
+            open_results::close_open_block(writer, call);
+            questions::on_input_required(writer, call, input);
+        }
         ToolEvent::End(output) => tool_result::finish_call(writer, call, output),
     }
 }

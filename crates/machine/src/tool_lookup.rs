@@ -1,10 +1,11 @@
-//! Which tools a task has: those of its agent, and those that the caller declared.
+//! Which tool a call names.
 
 use crate::state::RunState;
+use crate::task_tools::{client_tool, task_tools};
+use crate::tool_search;
 use model::CallId;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor, ToolSpec};
 use model::error::ErrorCode;
-use model::event::ClientTool;
 use model::fold::TaskFold;
 use model::item::{COMPUTER_TOOL, CallKind, ToolCall};
 use model::json::JsonObject;
@@ -19,9 +20,12 @@ pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> 
     };
     find_tool(run, task, &call.name).or_else(retired).or_else(|| undeclared_computer(call)).ok_or_else(|| {
         let agent = run.agent_of_task(task);
-        let names: Vec<String> = tool_specs(run, task).into_iter().map(|spec| spec.name).collect();
+        let names: Vec<String> = task_tools(run, task).into_iter().map(|tool| tool.spec.name).collect();
         let message = match names.as_slice() {
             [] => format!("There is no tool `{}`: {} has none.", call.name, agent.name),
+            _ if tool_search::searchable_tools(run, task).is_some() => {
+                format!("There is no tool `{}` here. Find one with `{}`.", call.name, tool_search::TOOL_SEARCH)
+            }
             names => format!("There is no tool `{}` here. There are: {}.", call.name, names.join(", ")),
         };
         Box::new(ToolOutput::failed(ErrorCode::UnknownTool, message))
@@ -33,6 +37,7 @@ pub(crate) fn find_tool(run: &RunState, task: &TaskFold, name: &str) -> Option<T
     run.definitions
         .resolve_tool(&run.agent_of_task(task), name)
         .or_else(|| task.client_tools.iter().find(|tool| tool.name == name).map(client_tool))
+        .or_else(|| tool_search::find_search_tool(run, task, name))
 }
 
 /// Without a tool of that name, the client operates the computer. It declares none: the operator's options do.
@@ -50,23 +55,6 @@ pub(crate) fn hosted_tool(call: &ToolCall) -> Tool {
 fn spec_of_call(call: &ToolCall) -> ToolSpec {
     let parameters = serde_json::Value::Object(JsonObject::new());
     ToolSpec { name: call.name.clone(), description: String::new(), parameters }
-}
-
-fn client_tool(declared: &ClientTool) -> Tool {
-    let (name, description) = (declared.name.clone(), declared.description.clone());
-    let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
-    Tool::new(spec, ToolExecutor::Client)
-}
-
-/// The tools that the model may call.
-pub(crate) fn tool_specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
-    let mut specs = run.definitions.tool_specs(&run.agent_of_task(task));
-    for tool in &task.client_tools {
-        if !specs.iter().any(|spec| spec.name == tool.name) {
-            specs.extend(find_tool(run, task, &tool.name).map(|tool| tool.spec));
-        }
-    }
-    specs
 }
 
 pub(crate) fn tool_output_bytes_max(run: &RunState, call: &CallId) -> usize {

@@ -1,7 +1,8 @@
 //! Results of calls: the blocks that people see, and the content that the model reads.
 
+use crate::open_results::{blocks_bytes, close_open_block, new_open_result, open_result, shown_blocks, streamed_group};
 use crate::output::{RunWriter, json_size, split_delta};
-use crate::positions::{BlockPosition, next_output_index};
+use crate::positions::{BlockPosition, next_output_index, to_output_index};
 use crate::state::RunState;
 use crate::{calls, tool_lookup};
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
@@ -9,7 +10,7 @@ use model::definition::ReferencePolicy;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, ItemEvent};
 use model::item::Block;
-use model::item::{COMPUTER_TOOL, CallKind, Item, ResultStatus, ToolCall, ToolResult};
+use model::item::{COMPUTER_TOOL, CallKind, Item, ResultStatus, ToolCall};
 use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
 use model::record::PrivatePayload;
 use model::tool::ToolOutput;
@@ -44,15 +45,25 @@ fn bounded_output(run: &RunState, call: &CallId, output: ToolOutput) -> (ResultS
     let limit = tool_lookup::tool_output_bytes_max(run, call);
     // Blocks are logged in pieces, but the record that ends the result has to hold everything else.
     let rest = json_size(&(&output.summary, &output.artifact, &output.ui_hints, &output.error));
-    let output = if json_size(&output) > limit || rest > DONE_REPEAT_BYTES_MAX {
-        let message = format!(
-            "The tool gave more than {limit} bytes, or more than {DONE_REPEAT_BYTES_MAX} beside its content. Ask it for less."
-        );
-        ToolOutput::failed(ErrorCode::OutputTooLarge, message)
-    } else {
-        output
-    };
+    let bytes = json_size(&output).saturating_add(blocks_bytes(shown_blocks(run, call)));
+    // What was shown before an error has been within the limit.
+    let is_large = bytes > limit && output.error.is_none() || json_size(&output) > limit;
+    let output = if is_large || rest > DONE_REPEAT_BYTES_MAX { oversized_output(run, call) } else { output };
     (if output.error.is_some() { ResultStatus::Failed } else { ResultStatus::Completed }, output)
+}
+
+fn oversized_output(run: &RunState, call: &CallId) -> ToolOutput {
+    let limit = tool_lookup::tool_output_bytes_max(run, call);
+    let message = format!(
+        "The tool gave more than {limit} bytes, or more than {DONE_REPEAT_BYTES_MAX} beside its content. Ask it for less."
+    );
+    ToolOutput::failed(ErrorCode::OutputTooLarge, message)
+}
+
+/// Ends the result of a tool that has shown more than it may. What was shown stays.
+pub(crate) fn finish_oversized_call(writer: &mut RunWriter<'_>, call: &CallId) {
+    let output = oversized_output(writer.run, call);
+    write_result(writer, call, ResultStatus::Failed, output);
 }
 
 /// Answers a call with a result of this status. It can be cited unless it is an error.
@@ -62,11 +73,12 @@ pub(crate) fn write_result(writer: &mut RunWriter<'_>, call: &CallId, status: Re
     write_numbered_result(writer, call, status, output, groups);
 }
 
-/// Whether the agent cites results of this call. Those of the client's own tools it does not, nor decisions.
-fn is_citable(run: &RunState, call: &CallId) -> bool {
+/// Whether the agent cites results of this call. Those of the client's own tools it does not, nor decisions and tools.
+pub(crate) fn is_citable(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.task_of_call(call) else { return false };
-    let is_foreign = |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted));
-    !task.call(call).is_some_and(|(_, call)| is_foreign(call))
+    let is_uncited =
+        |call: &ToolCall| matches!(call.kind, Some(CallKind::Client | CallKind::Hosted | CallKind::ToolSearch));
+    !task.call(call).is_some_and(|(_, call)| is_uncited(call))
         && run.agent_of_task(task).references != ReferencePolicy::Off
 }
 
@@ -100,10 +112,14 @@ fn write_result_with_private(
     let Some(task) = writer.run.task_of_call(call) else { return };
     let task_id = task.id.clone();
     let agent = Some(task.agent.clone());
-    let output_index = next_output_index(task);
+    let shown = close_shown_blocks(writer, call);
+    let task = writer.run.task_of_call(call);
+    let output_index = shown.as_ref().map_or_else(|| task.map_or(0, next_output_index), |shown| shown.output_index);
     let ToolOutput { message_content, block_list, summary, artifact, ui_hints, error } = output;
-    let (mut content, blocks) =
-        number_reference_groups(writer.run.reference_count(), message_content, block_list, groups);
+    let (mut content, blocks) = match &shown {
+        Some(shown) => shown.complete(message_content, block_list, error.as_ref()),
+        None => number_reference_groups(writer.run.reference_count(), message_content, block_list, groups),
+    };
     if content.is_empty() {
         // Providers refuse empty results.
         let message = error.as_ref().map(|error| error.message.as_str()).filter(|message| !message.trim().is_empty());
@@ -111,9 +127,12 @@ fn write_result_with_private(
     }
     let mut result = new_open_result(call, agent);
     let id = result.id.clone();
-    let item = Item::ToolResult(result.clone());
-    writer.emit(Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index, item }));
-    for (block_index, block) in (0..).zip(blocks) {
+    if shown.is_none() {
+        let item = Item::ToolResult(result.clone());
+        writer.emit(Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index, item }));
+    }
+    let first_block = shown.map_or(0, |shown| shown.block_count);
+    for (block_index, block) in (first_block..).zip(blocks) {
         let at = BlockPosition { task_id: task_id.clone(), item_id: id.clone(), output_index, block_index };
         emit_block(writer, &at, block);
     }
@@ -130,19 +149,47 @@ fn write_result_with_private(
     writer.emit_with_private(Event::ItemDone(done), Some(PrivatePayload { content, ..private }));
 }
 
-/// A result in progress, without content.
-pub(crate) fn new_open_result(call: &CallId, agent: Option<String>) -> ToolResult {
-    ToolResult {
-        id: call.item_id("fco"),
-        call_id: call.clone(),
-        block_list: Some(Vec::new()),
-        status: Some(ResultStatus::InProgress),
-        error: None,
-        summary: None,
-        artifact: None,
-        ui_hints: None,
-        reason: None,
-        agent,
+/// What people have seen of a result before its tool ended.
+struct ShownBlocks {
+    output_index: u32,
+    /// Of all attempts.
+    block_count: u32,
+    /// Of the last attempt.
+    blocks: Vec<Block>,
+    /// All of it is one.
+    group: Option<u32>,
+}
+
+/// Closes the block that is open. `None` if nothing of the result was shown.
+fn close_shown_blocks(writer: &mut RunWriter<'_>, call: &CallId) -> Option<ShownBlocks> {
+    close_open_block(writer, call);
+    let (output_index, fold) = open_result(writer.run, call)?;
+    let blocks = fold.item.blocks();
+    let (group, block_count) = (streamed_group(blocks), to_output_index(blocks.len()));
+    Some(ShownBlocks { output_index, block_count, blocks: shown_blocks(writer.run, call).to_vec(), group })
+}
+
+impl ShownBlocks {
+    /// The content of the complete result, and its blocks that were not shown yet. Of a failed tool the model reads what was
+    /// shown and the error, and cannot cite it.
+    fn complete(
+        &self,
+        content: Vec<ContentPart>,
+        more: Vec<Block>,
+        error: Option<&ErrorInfo>,
+    ) -> (Vec<ContentPart>, Vec<Block>) {
+        let more: Vec<Block> = more.into_iter().map(|block| block_in_group(block, self.group)).collect();
+        let shown = || reference::blocks_to_parts(&[self.blocks.as_slice(), more.as_slice()].concat());
+        let group = self.group.filter(|_| error.is_none());
+        let mut content = match (error, content.is_empty()) {
+            (Some(error), true) => shown().into_iter().chain([ContentPart::text(&error.message)]).collect(),
+            (Some(_), false) => shown().into_iter().chain(content).collect(),
+            (None, true) => shown(),
+            (None, false) => content,
+        };
+        content.retain(|part| !matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty()));
+        let content = content.into_iter().map(|part| part_in_group(part, group)).collect();
+        (reference::wrap_reference_groups(content), more)
     }
 }
 
@@ -161,8 +208,9 @@ fn number_reference_groups(
     // Providers refuse empty texts, too.
     content.retain(|part| !matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty()));
     if matches!(groups, CitationGroups::None) {
-        let content = content.into_iter().map(without_group).collect();
-        return (reference::wrap_reference_groups(content), blocks.into_iter().map(block_without_group).collect());
+        let content = content.into_iter().map(|part| part_in_group(part, None)).collect();
+        let blocks = blocks.into_iter().map(|block| block_in_group(block, None)).collect();
+        return (reference::wrap_reference_groups(content), blocks);
     }
     let has_groups = content.iter().any(|part| reference::reference_group(part).is_some());
     // Without groups of its own, the whole result is one.
@@ -189,18 +237,18 @@ fn number_reference_groups(
     (reference::wrap_reference_groups(content), blocks)
 }
 
-fn without_group(part: ContentPart) -> ContentPart {
+fn part_in_group(part: ContentPart, id: Option<u32>) -> ContentPart {
     match part {
-        ContentPart::Text { text, tags, .. } => ContentPart::Text { text, id: None, tags },
-        ContentPart::ImageUrl { image_url, .. } => ContentPart::ImageUrl { image_url, id: None },
+        ContentPart::Text { text, tags, .. } => ContentPart::Text { text, id, tags },
+        ContentPart::ImageUrl { image_url, .. } => ContentPart::ImageUrl { image_url, id },
         ContentPart::File { file } => ContentPart::File { file },
     }
 }
 
-fn block_without_group(block: Block) -> Block {
+fn block_in_group(block: Block, id: Option<u32>) -> Block {
     match block {
-        Block::Text(text) => Block::Text(TextBlock { id: None, ..text }),
-        Block::Image(image) => Block::Image(ImageBlock { id: None, ..image }),
+        Block::Text(text) => Block::Text(TextBlock { id, ..text }),
+        Block::Image(image) => Block::Image(ImageBlock { id, ..image }),
         other => other,
     }
 }
@@ -213,6 +261,11 @@ fn part_to_block(part: &ContentPart) -> Option<Block> {
         }
         ContentPart::File { .. } => None,
     }
+}
+
+/// Replaces an image that fits no record.
+pub(crate) fn omitted_image_note(url: &str) -> String {
+    format!("[an image of {} bytes was left out]", url.len())
 }
 
 /// Emits a block: a short one in one event, a long text in pieces.
@@ -231,7 +284,7 @@ fn emit_block(writer: &mut RunWriter<'_>, at: &BlockPosition, block: Block) {
             writer.emit(Event::TextDone(at.text_event(TextBlock { text: repeated, ..block })));
         }
         Block::Image(block) if block.image_url.url.len() > RECORD_BYTES_MAX / 2 => {
-            let text = format!("[an image of {} bytes was left out]", block.image_url.url.len());
+            let text = omitted_image_note(&block.image_url.url);
             writer.emit(Event::TextDone(at.text_event(TextBlock { id: block.id, ..TextBlock::new(text) })));
         }
         Block::Image(block) => {

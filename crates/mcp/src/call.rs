@@ -2,8 +2,14 @@
 
 use crate::connection::ConnectionUse;
 use crate::content;
+use crate::elicitation::{
+    AnswerDesk, ElicitationSender, ElicitationStep, OpenElicitations, input_responses, read_input_required,
+};
 use crate::http_transport::ArgumentHeaders;
-use crate::limits::{ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX};
+use crate::limits::{
+    CALLS_PER_CONNECTION_MAX, ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX, REPEATED_CALL_DELAY,
+    REPEATED_CALLS_MAX,
+};
 use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
 use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
@@ -12,6 +18,7 @@ use futures_util::stream;
 use model::definition::McpTool;
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
+use model::question::ToolAnswers;
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolRequest};
 use rmcp::RoleClient;
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
@@ -33,17 +40,33 @@ pub(crate) fn call_tool(
     tool: McpTool,
     request: ToolRequest,
     clock: Arc<dyn Clock>,
+    desk: AnswerDesk,
 ) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall { servers, credentials, tool, request, clock }));
+    let state = CallPhase::New(Box::new(NewCall {
+        servers,
+        credentials,
+        tool,
+        request,
+        clock,
+        desk,
+        repeats: 0,
+        is_sent_again: false,
+    }));
     Box::pin(stream::unfold(state, next_event))
 }
 
+#[derive(Clone)]
 struct NewCall {
     servers: McpServers,
     credentials: RunCredentials,
     tool: McpTool,
     request: ToolRequest,
     clock: Arc<dyn Clock>,
+    desk: AnswerDesk,
+    /// How often the server has asked to be called again.
+    repeats: u32,
+    /// Whether the server has refused it once because its session had ended.
+    is_sent_again: bool,
 }
 
 enum CallPhase {
@@ -52,62 +75,89 @@ enum CallPhase {
     Ended,
 }
 
-async fn next_event(state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
-    let mut running = match state {
-        CallPhase::New(call) => match start_call(*call).await {
-            Ok(running) => Box::new(running),
-            Err(error) => return Some((ToolEvent::End(ToolOutput::from_error(error)), CallPhase::Ended)),
-        },
-        CallPhase::Running(running) => running,
-        CallPhase::Ended => return None,
-    };
-    let event = running.next_event().await;
-    let next = if matches!(event, ToolEvent::End(_)) { CallPhase::Ended } else { CallPhase::Running(running) };
-    Some((event, next))
+async fn next_event(mut state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
+    loop {
+        let mut running = match state {
+            CallPhase::New(call) => match start_call(*call).await {
+                Ok(running) => Box::new(running),
+                Err(error) => return Some((ToolEvent::End(ToolOutput::from_error(error)), CallPhase::Ended)),
+            },
+            CallPhase::Running(running) => running,
+            CallPhase::Ended => return None,
+        };
+        match running.next_step().await {
+            CallStep::Event(event) => return Some((event, CallPhase::Running(running))),
+            CallStep::End(event) => return Some((event, CallPhase::Ended)),
+            CallStep::Continue => state = CallPhase::Running(running),
+            CallStep::SendAgain => {
+                let call = NewCall { is_sent_again: true, ..running.call.clone() };
+                drop(running);
+                state = CallPhase::New(Box::new(call));
+            }
+            CallStep::CallAgain(state_of_server) => {
+                let deadline = running.deadline.at;
+                match running.call_again(state_of_server) {
+                    Ok(call) => {
+                        drop(running);
+                        sleep_until(deadline.min(Instant::now() + REPEATED_CALL_DELAY)).await;
+                        state = CallPhase::New(Box::new(call));
+                    }
+                    Err(error) => return Some((ToolEvent::End(ToolOutput::from_error(error)), CallPhase::Ended)),
+                }
+            }
+        }
+    }
+}
+
+/// What a call that runs does next.
+enum CallStep {
+    Event(ToolEvent),
+    /// The last event.
+    End(ToolEvent),
+    /// Nothing to report.
+    Continue,
+    /// The session had ended, and the server has done nothing.
+    SendAgain,
+    /// The server has nothing to ask, and wants to be called again with this state.
+    CallAgain(Option<String>),
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let timeout_ms = call.request.deadline.saturating_sub(call.clock.now()).min(TIMEOUT_MS_MAX);
+    let NewCall { servers, credentials, tool, request, clock, desk, .. } = call.clone();
+    let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
-    let SentCall { pending, progress, failure } = send_call(&call, &deadline).await?;
-    let (server, output_bytes_max) = (call.tool.server.clone(), call.request.output_bytes_max);
+    let (elicitations, open_elicitations) = OpenElicitations::new(&request.call_id, &request.user, desk);
+    let failure = FailureSlot::default();
+    let starting = async {
+        let server = ServerUser {
+            label: &tool.server,
+            program: &tool.program,
+            user: &request.user,
+            thread: &request.thread,
+            credential: credentials.find(&request.run, &tool.server, tool.has_user_credential)?,
+        };
+        let (connection, list) = servers.connect_listed(&server, BACKOFF_PATIENCE).await?;
+        let permits = if connection.link.has_asked() { CALLS_PER_CONNECTION_MAX } else { 1 };
+        let permits = u32::try_from(permits).unwrap_or(1);
+        let permit = Arc::clone(&connection.calls).acquire_many_owned(permits).await;
+        let permit = permit.map_err(|_| stopped(&tool.server))?;
+        let listed = check_spec(&list, &tool)?;
+        let message = new_request(&tool, &request, listed, elicitations, &failure);
+        send_call(connection, permit, &tool.server, message).await
+    };
+    let (pending, progress) = timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
     Ok(RunningCall {
         pending: Some(pending),
         progress,
         failure,
         progress_at: Instant::now(),
         updates: 0,
-        server,
-        output_bytes_max,
+        elicitations: open_elicitations,
+        server: tool.server,
+        output_bytes_max: request.output_bytes_max,
         deadline,
-        call: Some(call),
+        call,
     })
-}
-
-/// A call that the server has been sent.
-struct SentCall {
-    pending: PendingRequest,
-    progress: watch::Receiver<Option<ProgressUpdate>>,
-    failure: FailureSlot,
-}
-
-async fn send_call(call: &NewCall, deadline: &McpCallDeadline) -> Result<SentCall, ErrorInfo> {
-    let NewCall { servers, credentials, tool, request, .. } = call;
-    let credential = credentials.find(&request.run, &tool.server, tool.has_user_credential)?;
-    let sending = async {
-        let server = ServerUser {
-            label: &tool.server,
-            program: &tool.program,
-            user: &request.user,
-            thread: &request.thread,
-            credential,
-        };
-        let (connection, list) = servers.connect_listed(&server, BACKOFF_PATIENCE).await?;
-        let permit = Arc::clone(&connection.calls).acquire_owned().await.map_err(|_| stopped(&tool.server))?;
-        let listed = check_spec(&list, tool)?;
-        send_request(connection, permit, listed, call).await
-    };
-    timeout_at(deadline.at, sending).await.map_err(|_| deadline.error())?
 }
 
 /// The tool must be the one that the run was started with, and that people may have approved.
@@ -121,25 +171,41 @@ fn check_spec<'a>(list: &'a ToolList, tool: &McpTool) -> Result<&'a ListedTool, 
     Err(ErrorInfo::new(ErrorCode::ToolChanged, message))
 }
 
-async fn send_request(
-    connection: ConnectionUse,
-    permit: OwnedSemaphorePermit,
+/// The newest progress of a call.
+type ProgressReceiver = watch::Receiver<Option<ProgressUpdate>>;
+
+/// The request of a call, with what the transport needs to know of it.
+fn new_request(
+    tool: &McpTool,
+    request: &ToolRequest,
     listed: &ListedTool,
-    call: &NewCall,
-) -> Result<SentCall, ErrorInfo> {
-    let NewCall { tool, request, .. } = call;
+    elicitations: ElicitationSender,
+    failure: &FailureSlot,
+) -> (CallToolRequest, ProgressReceiver) {
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
-    let failure = FailureSlot::default();
-    let mut call = CallToolRequest::new(CallToolRequestParams::new(tool.tool.clone()));
-    call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress });
+    let mut params = CallToolRequestParams::new(tool.tool.clone());
+    if let Some(answers) = &request.answers {
+        params.input_responses = Some(input_responses(answers));
+        params.request_state.clone_from(&answers.state);
+    }
+    let mut call = CallToolRequest::new(params);
+    call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress, elicitations });
     call.extensions.insert(failure.clone());
     call.extensions.insert(ArgumentHeaders::new(&listed.parameters, &request.arguments));
+    (call, updates)
+}
+
+async fn send_call(
+    connection: ConnectionUse,
+    permit: OwnedSemaphorePermit,
+    server: &str,
+    (call, updates): (CallToolRequest, ProgressReceiver),
+) -> Result<(PendingRequest, ProgressReceiver), ErrorInfo> {
     let call = ClientRequest::CallToolRequest(call);
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
-    let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(&tool.server)))?;
-    let pending = PendingRequest { handle: Some(handle), connection, _permit: permit };
-    Ok(SentCall { pending, progress: updates, failure })
+    let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(server)))?;
+    Ok((PendingRequest { handle: Some(handle), connection, _permit: permit }, updates))
 }
 
 struct McpCallDeadline {
@@ -157,16 +223,17 @@ impl McpCallDeadline {
 struct RunningCall {
     /// `None` once it has been answered or given up.
     pending: Option<PendingRequest>,
-    progress: watch::Receiver<Option<ProgressUpdate>>,
+    progress: ProgressReceiver,
     failure: FailureSlot,
     /// When the next update may be shown.
     progress_at: Instant,
     updates: usize,
+    elicitations: OpenElicitations,
     server: String,
     output_bytes_max: usize,
     deadline: McpCallDeadline,
-    /// To send it again, once, where the server has refused it because its session had ended.
-    call: Option<NewCall>,
+    /// To call the server once more.
+    call: NewCall,
 }
 
 /// A request without its response. Dropping it tells the server.
@@ -196,48 +263,74 @@ impl Drop for PendingRequest {
 }
 
 impl RunningCall {
-    async fn next_event(&mut self) -> ToolEvent {
-        let Some(pending) = &mut self.pending else {
-            return ToolEvent::End(ToolOutput::from_error(stopped(&self.server)));
-        };
-        let Some(handle) = &mut pending.handle else {
-            return ToolEvent::End(ToolOutput::from_error(stopped(&self.server)));
-        };
+    async fn next_step(&mut self) -> CallStep {
+        let Some(pending) = &mut self.pending else { return self.fail(stopped(&self.server)) };
+        let Some(handle) = &mut pending.handle else { return self.fail(stopped(&self.server)) };
+        let link = Arc::clone(&pending.connection.link);
         let may_update = self.updates < PROGRESS_UPDATES_MAX;
+        // The time of a person does not count.
+        let is_asking = self.elicitations.has_open();
         let response = tokio::select! {
             biased;
-            update = next_update(&mut self.progress, self.progress_at), if may_update => {
+            update = next_update(&mut self.progress, self.progress_at), if may_update && !is_asking => {
                 self.updates += 1;
                 self.progress_at = Instant::now() + PROGRESS_INTERVAL;
-                return ToolEvent::Progress(update);
+                return CallStep::Event(ToolEvent::Progress(update));
             }
             response = &mut handle.rx => response.unwrap_or(Err(ServiceError::TransportClosed)),
-            _ = pending.connection.link.closed() => Err(ServiceError::TransportClosed),
-            () = sleep_until(self.deadline.at) => {
+            _ = link.closed() => Err(ServiceError::TransportClosed),
+            step = self.elicitations.next_step(&link) => return self.take_elicitation(step),
+            () = sleep_until(self.deadline.at), if !is_asking => {
                 self.pending = None;
-                return ToolEvent::End(ToolOutput::from_error(self.deadline.error()));
+                return self.fail(self.deadline.error());
             }
         };
-        let closed = pending.connection.link.close_reason();
+        let closed = link.close_reason();
         pending.finish();
         pending.connection.note_answer();
         self.pending = None;
         let has_no_session = self.failure.get().is_some_and(|failure| failure.fate == RequestFate::SessionEnded);
-        if let Some(call) = self.call.take().filter(|_| has_no_session) {
-            return self.send_again(&call).await;
+        if has_no_session && !self.call.is_sent_again {
+            return CallStep::SendAgain;
         }
-        ToolEvent::End(self.read_response(response, closed))
+        match response {
+            Ok(ServerResult::InputRequiredResult(result)) => match read_input_required(&self.server, result) {
+                Ok(input) if input.questions.is_empty() => CallStep::CallAgain(input.state),
+                Ok(input) => CallStep::End(ToolEvent::InputRequired(input)),
+                Err(error) => self.fail(error),
+            },
+            response => CallStep::End(ToolEvent::End(self.read_response(response, closed))),
+        }
     }
 
-    /// The same call in a new session: in the one that had ended, nothing was done.
-    async fn send_again(&mut self, call: &NewCall) -> ToolEvent {
-        match send_call(call, &self.deadline).await {
-            Ok(SentCall { pending, progress, failure }) => {
-                (self.pending, self.progress, self.failure) = (Some(pending), progress, failure);
-                Box::pin(self.next_event()).await
+    fn take_elicitation(&mut self, step: ElicitationStep) -> CallStep {
+        match step {
+            ElicitationStep::Ask(question) => CallStep::Event(ToolEvent::Question(question)),
+            ElicitationStep::Withdraw => CallStep::Event(ToolEvent::QuestionWithdrawn),
+            ElicitationStep::Answered(after) => {
+                self.deadline.at += after;
+                CallStep::Continue
             }
-            Err(error) => ToolEvent::End(ToolOutput::from_error(error)),
         }
+    }
+
+    fn fail(&self, error: ErrorInfo) -> CallStep {
+        CallStep::End(ToolEvent::End(ToolOutput::from_error(error)))
+    }
+
+    /// The same call once more, with the state of the server.
+    fn call_again(&self, state: Option<String>) -> Result<NewCall, ErrorInfo> {
+        let repeats = self.call.repeats + 1;
+        if repeats > REPEATED_CALLS_MAX {
+            let message = format!(
+                "The MCP server `{}` asked {REPEATED_CALLS_MAX} times to be called again, and asks once more.",
+                self.server
+            );
+            return Err(ErrorInfo::new(ErrorCode::TooManyQuestions, message));
+        }
+        let mut call = self.call.clone();
+        call.request.answers = Some(ToolAnswers { state, ..ToolAnswers::default() });
+        Ok(NewCall { repeats, ..call })
     }
 
     fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolOutput {
@@ -247,8 +340,8 @@ impl RunningCall {
         }
         let error = match response {
             Ok(ServerResult::CallToolResult(result)) => return content::read_result(result, self.output_bytes_max),
-            Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
-                let message = format!("The MCP server `{server}` asks for more, which is not supported.");
+            Ok(ServerResult::CreateTaskResult(_)) => {
+                let message = format!("The MCP server `{server}` started a task, which is not supported.");
                 ErrorInfo::new(ErrorCode::McpUnsupported, message)
             }
             Ok(_) => {
@@ -266,7 +359,7 @@ impl RunningCall {
 }
 
 /// The newest update, not before `at`.
-async fn next_update(progress: &mut watch::Receiver<Option<ProgressUpdate>>, at: Instant) -> ProgressUpdate {
+async fn next_update(progress: &mut ProgressReceiver, at: Instant) -> ProgressUpdate {
     loop {
         if progress.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -73,7 +73,7 @@ async fn read_events(
         }
         let message = client.parse(data, token.as_ref()).await.ok_or(())?;
         has_heard = true;
-        match client.handle_message(message).await {
+        match client.handle_message(message, None).await {
             // The subscription was refused or has ended.
             Some(JsonRpcMessage::Error(_)) => return Err(()),
             Some(_) | None => {}
@@ -83,7 +83,7 @@ async fn read_events(
 }
 
 async fn open_subscription(client: &HttpClient) -> Result<SessionResponse, RequestFailure> {
-    let config = client_config();
+    let config = client_config(false);
     let version = ProtocolVersion::V_2026_07_28;
     let meta = RequestMetaObject::with_client_context(version.clone(), config.client_info, config.capabilities);
     let mut filter = SubscriptionFilter::new();

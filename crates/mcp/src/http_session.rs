@@ -15,6 +15,7 @@ use tools::{EndpointMethod, EndpointRequest, EndpointResponse, HttpEndpoint};
 /// `WWW-Authenticate` headers that are looked at, and how much of each.
 const CHALLENGES_MAX: usize = 8;
 const CHALLENGE_BYTES_MAX: usize = 8 * 1024;
+const UNKNOWN_SESSION_CODE: i32 = -32000;
 
 /// What a request proves its user with, besides the headers of the operator.
 #[derive(Clone)]
@@ -105,11 +106,15 @@ impl HttpSession {
                 401 | 403 => {
                     token = Some(self.replace_token(&response, token, &mut may_replace).await?);
                 }
-                404 if state.id.is_some() => {
-                    let message = format!("The MCP server `{}` has ended the session.", self.label);
-                    return Err(failure(ErrorCode::McpUnavailable, message, RequestFate::SessionEnded));
+                404 if state.id.is_some() => return Err(self.session_ended()),
+                _ => {
+                    let error = self.status_error(&mut response, token.as_ref()).await;
+                    return Err(if state.id.is_some() && is_unknown_session(&error) {
+                        self.session_ended()
+                    } else {
+                        error
+                    });
                 }
-                _ => return Err(self.status_error(&mut response, token.as_ref()).await),
             }
         }
     }
@@ -180,6 +185,11 @@ impl HttpSession {
         Err(failure(ErrorCode::McpUnauthorized, message, RequestFate::Refused))
     }
 
+    fn session_ended(&self) -> SessionError {
+        let message = format!("The MCP server `{}` has ended the session.", self.label);
+        failure(ErrorCode::McpUnavailable, message, RequestFate::SessionEnded)
+    }
+
     fn unreachable(&self, error: ErrorInfo) -> SessionError {
         let fate = if error.has_code(ErrorCode::Unreachable) { RequestFate::Refused } else { RequestFate::Unknown };
         let message = format!("The MCP server `{}` does not answer: {}.", self.label, error.message);
@@ -219,6 +229,12 @@ impl SessionError {
             }
         }
     }
+}
+
+/// Servers that follow the examples of the TypeScript SDK refuse a session that they do not know with 400 instead of 404.
+fn is_unknown_session(error: &SessionError) -> bool {
+    let SessionError::Rpc { status: 400, error } = error else { return false };
+    error.code.0 == UNKNOWN_SESSION_CODE && error.message.to_ascii_lowercase().contains("session")
 }
 
 fn failure(code: ErrorCode, message: String, fate: RequestFate) -> SessionError {

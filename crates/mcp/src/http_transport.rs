@@ -18,7 +18,7 @@ use model::error::{ErrorCode, ErrorInfo};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _, GetMeta as _,
-    JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+    JsonRpcMessage, ProgressToken, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -70,6 +70,8 @@ pub(crate) struct HttpClient {
 /// A request whose response is awaited.
 struct PendingPost {
     id: RequestId,
+    /// Of a call: questions in its response are its own.
+    token: Option<ProgressToken>,
     kind: RequestKind,
     request: SessionRequest,
     failure: Option<FailureSlot>,
@@ -83,16 +85,16 @@ enum RequestKind {
 }
 
 impl HttpTransport {
-    pub(crate) fn new(session: HttpSession) -> Self {
+    pub(crate) fn new(session: HttpSession, may_ask: bool) -> Self {
         let (sender, incoming) = mpsc::channel(OUTGOING_MESSAGES_MAX);
         let client = HttpClient { session, incoming: sender, answers: Semaphore::new(OUTGOING_MESSAGES_MAX) };
-        Self {
-            client: Arc::new(client),
-            incoming,
-            tasks: JoinSet::new(),
-            requests: HashMap::new(),
-            is_listening: false,
+        let (client, mut tasks) = (Arc::new(client), JoinSet::new());
+        if may_ask {
+            let (answers, given) = mpsc::channel(OUTGOING_MESSAGES_MAX);
+            client.session.link.allow_questions(answers);
+            tasks.spawn(send_answers(Arc::clone(&client), given));
         }
+        Self { client, incoming, tasks, requests: HashMap::new(), is_listening: false }
     }
 
     fn link(&self) -> &ConnectionLink {
@@ -116,7 +118,8 @@ impl HttpTransport {
         }
         let failure = extensions.get::<FailureSlot>().cloned();
         let request_headers = SessionRequest { method: EndpointMethod::Post, body: body.into(), version, headers };
-        let pending = PendingPost { id: request.id.clone(), kind, request: request_headers, failure };
+        let token = request.request.get_meta().get_progress_token();
+        let pending = PendingPost { id: request.id.clone(), token, kind, request: request_headers, failure };
         while self.tasks.try_join_next().is_some() {}
         self.requests.retain(|_, task| !task.is_finished());
         let task = self.tasks.spawn(run_request(Arc::clone(&self.client), pending));
@@ -195,6 +198,14 @@ impl Transport<RoleClient> for HttpTransport {
 impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Sends the answers of people to questions of the server.
+async fn send_answers(client: Arc<HttpClient>, mut given: mpsc::Receiver<Vec<u8>>) {
+    while let Some(answer) = given.recv().await {
+        // A server that does not take it does not go on with its call, which has a time limit.
+        drop(timeout(CONTROL_TIMEOUT, client.post(answer)).await);
     }
 }
 
@@ -313,13 +324,17 @@ impl HttpClient {
         let Some(message) = self.parse(data, token).await else {
             return Err(self.protocol_failure("sent an event that is not a message"));
         };
-        let response = self.handle_message(message).await;
+        let response = self.handle_message(message, pending.token.as_ref()).await;
         Ok(response.filter(|response| answers(response, &pending.id)).map(|response| with_id(response, &pending.id)))
     }
 
     /// A response is returned; everything else is handled.
-    pub(crate) async fn handle_message(&self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
-        match message::sort_message(message, &self.session.link) {
+    pub(crate) async fn handle_message(
+        &self,
+        message: ServerJsonRpcMessage,
+        origin: Option<&ProgressToken>,
+    ) -> Option<ServerJsonRpcMessage> {
+        match message::sort_message(message, &self.session.link, origin) {
             SortedMessage::Response(response) => Some(response),
             SortedMessage::Handled => None,
             SortedMessage::Answer(answer) => {
@@ -344,13 +359,7 @@ impl HttpClient {
 
     /// A message without a response. A server that does not take it in time is not waited for.
     async fn notify(&self, message: &ClientJsonRpcMessage) -> Result<(), HttpError> {
-        let body = message::encode_message(message, None)?;
-        let request =
-            SessionRequest { method: EndpointMethod::Post, body: body.into(), version: None, headers: Vec::new() };
-        let sending = async {
-            let _turn = self.answers.acquire().await;
-            self.session.send(&request).await
-        };
+        let sending = self.post(message::encode_message(message, None)?);
         let is_initialized = matches!(message, JsonRpcMessage::Notification(notification)
             if matches!(notification.notification, ClientNotification::InitializedNotification(_)));
         match timeout(CONTROL_TIMEOUT, sending).await {
@@ -361,6 +370,13 @@ impl HttpClient {
             // An answer that was not taken, or a cancellation of something that has ended.
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    async fn post(&self, body: Vec<u8>) -> Result<SessionResponse, SessionError> {
+        let request =
+            SessionRequest { method: EndpointMethod::Post, body: body.into(), version: None, headers: Vec::new() };
+        let _turn = self.answers.acquire().await;
+        self.session.send(&request).await
     }
 
     async fn delete_session(&self) {

@@ -13,11 +13,13 @@
 //! Invariant: a server never decides whether it is called, and what it says about its tools decides nothing but what the
 //! model reads.
 
+mod authorization_question;
 mod authorize_tool;
 mod call;
 mod catalog;
 mod connection;
 mod content;
+mod elicitation;
 mod http_body;
 mod http_listener;
 mod http_session;
@@ -37,6 +39,7 @@ mod stdio_transport;
 mod token_source;
 mod tool_list;
 
+pub use authorization_question::authorize_path;
 pub use limits::McpLimits;
 pub use oauth::{
     AnswerSource, AuthorizationAnswer, AuthorizationError, AuthorizationParts, AuthorizationStart, ClientAddresses,

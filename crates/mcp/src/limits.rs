@@ -54,6 +54,15 @@ pub(crate) const PROGRESS_UPDATES_MAX: usize = 1000;
 /// The time between two of them.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const PROGRESS_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Questions of one call that wait until the one before them is answered.
+pub(crate) const ELICITATIONS_WAITING_MAX: usize = 8;
+/// Questions of one user whose calls wait for the answer while they run.
+pub(crate) const LIVE_QUESTIONS_PER_USER_MAX: usize = 16;
+pub(crate) const QUESTION_MESSAGE_BYTES_MAX: usize = 8 * 1024;
+/// How often a server may ask to be called again without a question.
+pub(crate) const REPEATED_CALLS_MAX: u32 = 10;
+/// The wait before it is.
+pub(crate) const REPEATED_CALL_DELAY: Duration = Duration::from_millis(200);
 /// The longest error message of a server that is shown.
 pub(crate) const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
 

@@ -1,12 +1,14 @@
 //! What a connection's transport and its calls share.
 
+use crate::elicitation::{Elicitation, ElicitationEvent, ElicitationSender};
 use model::error::ErrorInfo;
 use model::tool::ProgressUpdate;
-use rmcp::model::ProgressToken;
+use rmcp::model::{ProgressToken, RequestId};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// A lock that a panic elsewhere does not take away.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -22,6 +24,8 @@ pub(crate) struct CallRoute {
     /// The arguments as the model wrote them: a parsed number could be another one.
     pub(crate) arguments: Arc<str>,
     pub(crate) progress: Arc<ProgressSender>,
+    /// Where the questions of the server in the middle of this call go.
+    pub(crate) elicitations: ElicitationSender,
 }
 
 /// Travels with a request down to the transport, which leaves here why there is no response.
@@ -76,6 +80,12 @@ pub(crate) fn lost_call_error(reason: ErrorInfo) -> ErrorInfo {
 
 pub(crate) struct ConnectionLink {
     routes: Mutex<HashMap<ProgressToken, Arc<ProgressSender>>>,
+    /// Calls that run, for questions of the server.
+    askers: Mutex<HashMap<ProgressToken, ElicitationSender>>,
+    /// Where answers to requests of the server are written. Only a connection whose server may ask has it.
+    answers: OnceLock<mpsc::Sender<Vec<u8>>>,
+    /// Whether the server has asked in the middle of a call.
+    has_asked: AtomicBool,
     has_new_tools: AtomicBool,
     has_session_ended: AtomicBool,
     /// Why the connection was closed.
@@ -86,6 +96,9 @@ impl Default for ConnectionLink {
     fn default() -> Self {
         Self {
             routes: Mutex::default(),
+            askers: Mutex::default(),
+            answers: OnceLock::new(),
+            has_asked: AtomicBool::new(false),
             has_new_tools: AtomicBool::new(false),
             has_session_ended: AtomicBool::new(false),
             closed: watch::Sender::new(None),
@@ -100,6 +113,59 @@ impl ConnectionLink {
 
     pub(crate) fn remove_route(&self, token: &ProgressToken) {
         lock(&self.routes).remove(token);
+        lock(&self.askers).remove(token);
+    }
+
+    /// Lets the server ask people in the middle of calls; the answers are written here.
+    pub(crate) fn allow_questions(&self, answers: mpsc::Sender<Vec<u8>>) {
+        let _second = self.answers.set(answers);
+    }
+
+    pub(crate) fn takes_questions(&self) -> bool {
+        self.answers.get().is_some()
+    }
+
+    pub(crate) fn add_asker(&self, token: ProgressToken, elicitations: ElicitationSender) {
+        lock(&self.askers).insert(token, elicitations);
+    }
+
+    /// Whether the server has asked in the middle of a call: then it is called once at a time, because nothing says which of
+    /// several calls asks.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// Passes a question to the call that asks it: `origin`, or else the only one that runs. The error says why the server gets
+    /// no answer.
+    pub(crate) fn ask(&self, elicitation: Elicitation, origin: Option<&ProgressToken>) -> Result<(), &'static str> {
+        let askers = lock(&self.askers);
+        if let Some(call) = origin.and_then(|origin| askers.get(origin)) {
+            return call.try_send(ElicitationEvent::Asked(elicitation)).map_err(|_| "too many questions at once");
+        }
+        self.has_asked.store(true, Ordering::Relaxed);
+        let mut calls = askers.values();
+        match (calls.next(), calls.next()) {
+            (Some(call), None) => {
+                call.try_send(ElicitationEvent::Asked(elicitation)).map_err(|_| "too many questions at once")
+            }
+            (None, _) => Err("no call is running that could ask"),
+            (Some(_), Some(_)) => Err("several calls are running, and nothing says which one asks: ask again later"),
+        }
+    }
+
+    /// The server does not wait for the answer to a request of its own any more.
+    pub(crate) fn withdraw_request(&self, id: &RequestId) {
+        for call in lock(&self.askers).values() {
+            let _full = call.try_send(ElicitationEvent::Withdrawn(id.clone()));
+        }
+    }
+
+    /// Answers a request of the server. One that does not read is noticed elsewhere.
+    pub(crate) fn answer_request(&self, id: &RequestId, result: &Value) {
+        let Some(answers) = self.answers.get() else { return };
+        let mut line = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string().into_bytes();
+        line.push(b'\n');
+        let _full = answers.try_send(line);
     }
 
     /// Progress of a call that has ended is dropped.

@@ -1,12 +1,13 @@
 //! What every transport does with messages, however they travel.
 
+use crate::elicitation::{Elicitation, read_question};
 use crate::limits::PROGRESS_MESSAGE_BYTES_MAX;
 use crate::link::{CallRoute, ConnectionLink};
 use crate::tool_list::clean_text;
 use model::tool::ProgressUpdate;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ClientResult, ErrorCode, ErrorData, GetMeta as _, JsonRpcMessage,
-    JsonRpcRequest, ServerJsonRpcMessage, ServerNotification, ServerRequest,
+    JsonRpcRequest, ProgressToken, ServerJsonRpcMessage, ServerNotification, ServerRequest,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -24,7 +25,12 @@ pub(crate) enum SortedMessage {
 }
 
 /// Routes progress to its call, and lets through responses alone: the library spawns a task for everything else.
-pub(crate) fn sort_message(message: ServerJsonRpcMessage, link: &ConnectionLink) -> SortedMessage {
+/// `origin` is the call in whose response the message came, where the transport knows it.
+pub(crate) fn sort_message(
+    message: ServerJsonRpcMessage,
+    link: &ConnectionLink,
+    origin: Option<&ProgressToken>,
+) -> SortedMessage {
     match message {
         response @ (JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) => SortedMessage::Response(response),
         JsonRpcMessage::Notification(notification) => {
@@ -36,12 +42,21 @@ pub(crate) fn sort_message(message: ServerJsonRpcMessage, link: &ConnectionLink)
                     link.send_progress(&progress.progress_token, update);
                 }
                 ServerNotification::ToolListChangedNotification(_) => link.note_new_tools(),
+                ServerNotification::CancelledNotification(cancelled) => {
+                    cancelled.params.request_id.iter().for_each(|id| link.withdraw_request(id));
+                }
                 _ => {}
             }
             SortedMessage::Handled
         }
         JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => SortedMessage::Answer(match request {
             ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
+            ServerRequest::ElicitRequest(request) if link.takes_questions() => {
+                let question = read_question(request.params).ok_or("only forms are supported");
+                let asked = question.and_then(|question| link.ask(Elicitation { id: id.clone(), question }, origin));
+                let Err(why) = asked else { return SortedMessage::Handled };
+                ClientJsonRpcMessage::error(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None), Some(id))
+            }
             // No capability was declared for anything else.
             _ => {
                 let refusal = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "not supported", None);
@@ -61,6 +76,7 @@ pub(crate) fn register_route(message: &ClientJsonRpcMessage, link: &ConnectionLi
     let ClientRequest::CallToolRequest(call) = request else { return None };
     let route = call.extensions.get::<CallRoute>()?.clone();
     if let Some(token) = request.get_meta().get_progress_token() {
+        link.add_asker(token.clone(), route.elicitations.clone());
         link.add_route(token, Arc::clone(&route.progress));
     }
     Some(route)

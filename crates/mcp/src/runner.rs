@@ -1,16 +1,18 @@
 //! The ports: calls of MCP tools, and the definitions of runs that have them.
 
+use crate::elicitation::AnswerDesk;
 use crate::limits::McpLimits;
 use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
 use crate::token_source::TokenSource;
-use crate::{authorize_tool, call, catalog};
-use model::TaskId;
-use model::definition::{Definitions, ToolExecutor};
+use crate::{authorization_question, authorize_tool, call, catalog};
+use model::definition::{Definitions, McpTool, ToolExecutor};
 use model::error::ErrorInfo;
 use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
+use model::question::QuestionAnswer;
 use model::tool::{ToolEvent, ToolRequest};
+use model::{CallId, TaskId};
 use std::fmt;
 use std::sync::Arc;
 use tools::Toolbox;
@@ -24,6 +26,7 @@ pub struct McpTools {
     clock: Arc<dyn Clock>,
     limits: McpLimits,
     tokens: Option<Arc<dyn TokenSource>>,
+    desk: AnswerDesk,
 }
 
 impl McpTools {
@@ -31,7 +34,8 @@ impl McpTools {
     #[must_use]
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
-        Self { toolbox, servers, credentials: RunCredentials::default(), clock, limits, tokens: None }
+        let (credentials, desk) = (RunCredentials::default(), AnswerDesk::default());
+        Self { toolbox, servers, credentials, clock, limits, tokens: None, desk }
     }
 
     /// Gets the tokens of users who have authorized this server from here.
@@ -39,6 +43,21 @@ impl McpTools {
     pub fn with_tokens(self, tokens: Arc<dyn TokenSource>) -> Self {
         let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(Arc::clone(&tokens)));
         Self { servers, tokens: Some(tokens), ..self }
+    }
+}
+
+impl McpTools {
+    fn call_mcp_tool(&self, tool: McpTool, mut request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+        let has_asked = authorization_question::take_answer(&mut request);
+        let may_ask = self.tokens.is_some() && !has_asked && authorization_question::uses_oauth(&tool);
+        let (label, servers) = (tool.server.clone(), self.servers.clone());
+        let events = if authorize_tool::is_stand_in(&tool) {
+            authorize_tool::call(servers, tool, request)
+        } else {
+            let (credentials, clock) = (self.credentials.clone(), Arc::clone(&self.clock));
+            call::call_tool(servers, credentials, tool, request, clock, self.desk.clone())
+        };
+        if may_ask { authorization_question::ask_for_authorization(events, label) } else { events }
     }
 }
 
@@ -51,17 +70,16 @@ impl fmt::Debug for McpTools {
 impl ToolRunner for McpTools {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         match request.executor.as_ref() {
-            ToolExecutor::Mcp(tool) if authorize_tool::is_stand_in(tool) => {
-                let tool = tool.clone();
-                authorize_tool::call(self.servers.clone(), tool, request)
-            }
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                let credentials = self.credentials.clone();
-                call::call_tool(self.servers.clone(), credentials, tool, request, Arc::clone(&self.clock))
+                self.call_mcp_tool(tool, request)
             }
             _ => self.toolbox.call_tool(request),
         }
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.desk.answer(call, question, answer);
     }
 }
 

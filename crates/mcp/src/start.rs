@@ -11,10 +11,12 @@ use crate::limits::ERROR_TEXT_BYTES_MAX;
 use crate::link::ConnectionLink;
 use crate::stdio_transport::{STOPPED_MESSAGE, StdioTransport};
 use crate::tool_list::clean_text;
-use model::definition::{McpProgram, McpTransport};
+use model::definition::{McpProgram, McpScope, McpTransport};
 use model::error::{ErrorCode, ErrorInfo};
 use rmcp::RoleClient;
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability, Implementation, ProtocolVersion,
+};
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::Transport;
 use std::sync::Arc;
@@ -87,33 +89,47 @@ async fn start_once(
     };
     let link = Arc::new(ConnectionLink::default());
     let list_timeout = Duration::from_millis(program.start_timeout_ms);
+    // The question of a server that several users share could reach the wrong one.
+    let may_ask = program.scope != McpScope::Shared;
     // The futures of the library are large.
     let starting = async {
         match &program.transport {
             McpTransport::Command(command) => {
                 let (process, input) = toolbox.start_process(command).await.map_err(cannot_start)?;
                 let transport = StdioTransport::new(label, process, input, Arc::clone(&link));
-                Box::pin(shake_hands(label, transport, handshake, &link, list_timeout)).await
+                if may_ask {
+                    link.allow_questions(transport.outgoing());
+                }
+                let opened = OpenedTransport { transport, may_ask, handshake };
+                Box::pin(shake_hands(label, opened, &link, list_timeout)).await
             }
             McpTransport::Endpoint(endpoint) => {
                 let endpoint = toolbox.open_endpoint(endpoint).await.map_err(cannot_start)?;
                 let session = HttpSession::new(label, endpoint, credential.clone(), Arc::clone(&link));
-                let transport = HttpTransport::new(session);
-                Box::pin(shake_hands(label, transport, handshake, &link, list_timeout)).await
+                let transport = HttpTransport::new(session, may_ask);
+                let opened = OpenedTransport { transport, may_ask, handshake };
+                Box::pin(shake_hands(label, opened, &link, list_timeout)).await
             }
         }
     };
     timeout_at(deadline, starting).await.unwrap_or_else(|_| Err(too_late()))
 }
 
+struct OpenedTransport<T> {
+    transport: T,
+    /// Whether the server may ask people.
+    may_ask: bool,
+    handshake: Handshake,
+}
+
 async fn shake_hands<T: Transport<RoleClient> + 'static>(
     label: &str,
-    transport: T,
-    handshake: Handshake,
+    opened: OpenedTransport<T>,
     link: &Arc<ConnectionLink>,
     list_timeout: Duration,
 ) -> Result<ServerConnection, ServerStartError> {
-    let serving = serve_client_with_lifecycle(client_config(), transport, lifecycle(handshake));
+    let OpenedTransport { transport, may_ask, handshake } = opened;
+    let serving = serve_client_with_lifecycle(client_config(may_ask), transport, lifecycle(handshake));
     let started = match serving.await {
         Ok(service) => {
             let connection = ServerConnection::new(label, service, Arc::clone(link), list_timeout);
@@ -137,10 +153,13 @@ fn lifecycle(handshake: Handshake) -> ClientLifecycleMode {
     }
 }
 
-/// No capabilities: a server may not ask for anything.
-pub(crate) fn client_config() -> ClientConfig {
+/// A server may ask people to fill in forms, if at all, and for nothing else.
+pub(crate) fn client_config(may_ask: bool) -> ClientConfig {
     let name = Implementation::new("headwater", env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), name).with_protocol_version(ProtocolVersion::V_2025_11_25)
+    let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = may_ask.then_some(forms);
+    ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
 /// The library's own texts quote whole messages.

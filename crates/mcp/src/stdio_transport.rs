@@ -62,6 +62,11 @@ impl StdioTransport {
         }
     }
 
+    /// Where messages to the server are written.
+    pub(crate) fn outgoing(&self) -> mpsc::Sender<Vec<u8>> {
+        self.outgoing.clone()
+    }
+
     /// The next message that the library is to see.
     async fn next_message(&mut self) -> Result<ServerJsonRpcMessage, ErrorInfo> {
         loop {
@@ -133,7 +138,7 @@ impl StdioTransport {
 
     /// Keeps responses, and answers requests.
     fn filter_message(&mut self, message: ServerJsonRpcMessage) -> Result<Option<ServerJsonRpcMessage>, ErrorInfo> {
-        match message::sort_message(message, &self.link) {
+        match message::sort_message(message, &self.link, None) {
             SortedMessage::Response(response) => Ok(Some(response)),
             SortedMessage::Handled => Ok(None),
             SortedMessage::Answer(answer) => {

@@ -111,6 +111,13 @@ impl ItemWriter {
 
     /// Ends the item early. Open text and summaries get their `done`, arguments do not.
     pub(super) fn cut_short(mut self, log: &mut LogBuilder, task: &TaskId, reason: IncompleteReason) -> Item {
+        self.close_part(log, task);
+        self.item.mark_incomplete(reason);
+        self.emit_done(log, task, None)
+    }
+
+    /// Ends the part that is open, and forgets the steps that are left.
+    pub(super) fn close_part(&mut self, log: &mut LogBuilder, task: &TaskId) {
         let close = match self.open_part {
             OpenPart::None => None,
             OpenPart::Summary => Some(ItemStep::SummaryDone),
@@ -119,8 +126,10 @@ impl ItemWriter {
         };
         self.steps = close.into_iter().collect();
         while self.emit_next(log, task, None) {}
-        self.item.mark_incomplete(reason);
-        self.emit_done(log, task, None)
+    }
+
+    pub(super) fn add_steps(&mut self, steps: VecDeque<ItemStep>) {
+        self.steps.extend(steps);
     }
 
     /// Writes the `done` without content that is too long to repeat; returns the complete item.

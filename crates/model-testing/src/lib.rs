@@ -48,6 +48,10 @@ pub struct LogOptions {
     pub moves_max: u32,
     /// Whether providers ask for approval of their own tools. Logs of earlier versions have none of that.
     pub hosted_approvals: bool,
+    /// Whether models search their tools. The same holds.
+    pub tool_searches: bool,
+    /// Whether tools show pieces of their results while they run. The same holds.
+    pub streamed_results: bool,
 }
 
 impl Default for LogOptions {
@@ -60,6 +64,8 @@ impl Default for LogOptions {
             long_text_percent: 1,
             moves_max: 3000,
             hosted_approvals: true,
+            tool_searches: true,
+            streamed_results: true,
         }
     }
 }
@@ -76,13 +82,15 @@ impl LogOptions {
             long_text_percent: 0,
             moves_max: 500,
             hosted_approvals: true,
+            tool_searches: true,
+            streamed_results: true,
         }
     }
 
     /// Logs that earlier versions could have written.
     #[must_use]
     pub const fn without_hosted_approvals(self) -> Self {
-        Self { hosted_approvals: false, ..self }
+        Self { hosted_approvals: false, tool_searches: false, streamed_results: false, ..self }
     }
 }
 

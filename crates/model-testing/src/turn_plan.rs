@@ -159,12 +159,13 @@ fn image_steps(rng: &mut Rng, group: Option<u32>) -> Vec<ItemStep> {
 }
 
 fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
-    use CallKind::{Agent, Client, Handoff, Hosted, Tool};
+    use CallKind::{Agent, Client, Handoff, Hosted, Tool, ToolSearch};
     let kind = match log.rng.below(10) {
         _ if kinds == [Handoff] => Handoff,
         0..=3 if kinds.contains(&Agent) => Agent,
         4 => Client,
         5 if log.options.hosted_approvals => Hosted,
+        6 if log.options.tool_searches => ToolSearch,
         _ => Tool,
     };
     let (name, arguments) = match kind {
@@ -173,13 +174,14 @@ fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
         Handoff => ("transfer_to_specialist", json!({})),
         Client => ("pick", json!({"colours": ["red", "green"]})),
         Hosted => ("search", json!({"query": random_text(&mut log.rng, 0, 6)})),
+        ToolSearch => ("tool_search", json!({"query": random_text(&mut log.rng, 0, 6)})),
     };
     let gate = match kind {
         Tool | Agent => log.rng.choose(
             ApprovalGate::Never,
             &[ApprovalGate::Never, ApprovalGate::Never, ApprovalGate::Maybe, ApprovalGate::Always],
         ),
-        Handoff | Client => ApprovalGate::Never,
+        Handoff | Client | ToolSearch => ApprovalGate::Never,
         Hosted => ApprovalGate::Always,
     };
     let mut text = arguments.to_string();

@@ -9,6 +9,7 @@ mod mcp_auth;
 mod mcp_endpoint;
 mod parameters;
 mod tool;
+mod tool_search;
 
 pub use call_rules::{AllowedUsers, CallRules};
 pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef};
@@ -16,6 +17,7 @@ pub use mcp_auth::{McpAuth, OAuthClient};
 pub use mcp_endpoint::{McpEndpoint, McpTransport};
 pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
+pub use tool_search::ToolSearchPolicy;
 
 use crate::json::JsonObject;
 use crate::limits::RunLimits;
@@ -68,6 +70,8 @@ pub struct Agent {
     pub references: ReferencePolicy,
     #[serde(skip_serializing_if = "ClientInstructions::is_default")]
     pub client_instructions: ClientInstructions,
+    #[serde(skip_serializing_if = "ToolSearchPolicy::is_default")]
+    pub tool_search: ToolSearchPolicy,
 }
 
 /// Whether clients may instruct the model: `instructions`, and messages of the roles `system` and `developer`.
@@ -87,11 +91,12 @@ impl ClientInstructions {
 }
 
 impl Agent {
-    /// A model without instructions, tools and references.
+    /// A model without instructions, tools, references and search: it gets what the client declares.
     #[must_use]
     pub fn bare(name: &str, model: &str) -> Self {
         let (name, models) = (name.to_owned(), vec![model.to_owned()]);
-        Self { name, models, references: ReferencePolicy::Off, ..Self::default() }
+        let (references, tool_search) = (ReferencePolicy::Off, ToolSearchPolicy::Off);
+        Self { name, models, references, tool_search, ..Self::default() }
     }
 }
 
@@ -219,11 +224,11 @@ impl Definitions {
         self.agents.get(&heir.agent).map(Tool::for_handoff)
     }
 
-    /// The tools that are offered to the model.
-    pub fn tool_specs(&self, agent: &Agent) -> Vec<ToolSpec> {
+    /// The tools of an agent, with those that call or hand over to other agents.
+    pub fn agent_tools(&self, agent: &Agent) -> Vec<Tool> {
         let own = agent.tools.iter().cloned();
         let heirs = agent.handoffs.iter().map(|handoff| handoff_tool_name(&handoff.agent));
-        own.chain(heirs).filter_map(|name| self.resolve_tool(agent, &name)).map(|tool| tool.spec).collect()
+        own.chain(heirs).filter_map(|name| self.resolve_tool(agent, &name)).collect()
     }
 
     /// The cost of a model's tokens, where its price is known.

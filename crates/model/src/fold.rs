@@ -7,11 +7,13 @@
 
 mod file;
 mod output;
+mod question;
 mod task;
 mod task_object;
 
 pub use crate::limits::TASK_FILES_MAX;
 pub use file::FileFold;
+pub use question::QuestionFold;
 pub use task::{HandoffFold, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
 
 use crate::event::{ApprovalResolved, Event, StateDelta};
@@ -123,6 +125,7 @@ impl RunFold {
         if let Event::ApprovalResolved(resolved) = event
             && resolved.decisions.iter().any(|decision| decision.always)
             && let Some((request, _)) = task.approvals.iter().find(|(request, _)| request.key == resolved.key)
+            && request.question.is_none()
         {
             let tools = request.action_requests.iter().map(|action| StandingKey {
                 agent: task.agent.clone(),

@@ -2,7 +2,8 @@
 //!
 //! A run's suffix `R` is a UUIDv7 in 32 hex digits. Every id of the run contains it: `task_R` is the run and its root
 //! task, `msg_R3` its third numbered object, and a call, its result and its approval share one number (`call_R2`,
-//! `fc_R2`, `fco_R2`, `apr_R2`). So every id identifies its run, and numbers can be counted from the log alone.
+//! `fc_R2`, `fco_R2`, `apr_R2`; the questions that its tool asks are `apr_R2_1`, `apr_R2_2`). So every id identifies its run,
+//! and numbers can be counted from the log alone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -151,6 +152,11 @@ impl CallId {
         ApprovalKey(format!("apr_{}", strip_id_prefix(self.as_str())).into())
     }
 
+    /// The key of a question that the call's tool asks, counted from 1.
+    pub fn question_key(&self, number: usize) -> ApprovalKey {
+        ApprovalKey(format!("apr_{}_{number}", strip_id_prefix(self.as_str())).into())
+    }
+
     /// The sub-agent's task that this call starts.
     pub fn child_task_id(&self) -> TaskId {
         TaskId(Arc::clone(&self.0))
@@ -177,6 +183,9 @@ mod tests {
         assert_eq!(call.child_task_id().run_id(), Some(run.clone()));
         assert_eq!(call.item_id("fco").as_str(), format!("fco_{}12", run.run_suffix()));
         assert_eq!(call.approval_key().as_str(), format!("apr_{}12", run.run_suffix()));
+        let question = call.question_key(3);
+        assert_eq!(question.as_str(), format!("apr_{}12_3", run.run_suffix()));
+        assert_eq!(run_suffix(question.as_str()), Some(run.run_suffix()));
         assert_eq!(run.run_id().as_ref(), Some(&run));
     }
 

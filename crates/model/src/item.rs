@@ -123,6 +123,8 @@ pub enum CallKind {
     Client,
     /// The provider, which asks for approval first: the result is the decision, and the provider runs the tool.
     Hosted,
+    /// The server, which searches the tools that the model was not given.
+    ToolSearch,
 }
 
 /// Whether a person must approve a call, as far as is known before its arguments are.

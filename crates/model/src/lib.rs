@@ -5,7 +5,7 @@
 //! - [`record`]: an event in the log; [`cursor`]: a position in the log that a client can store; [`condense`]: records
 //!   for readers of the state.
 //! - [`fold`], [`thread`]: records → state, pure and total. The only way from the one to the other.
-//! - [`model_turn`], [`tool`], [`history`], [`mod@reference`], [`model_settings`]: what the run loop exchanges with
+//! - [`model_turn`], [`tool`], [`history`], [`mod@reference`], [`model_settings`], [`question`]: what the run loop exchanges with
 //!   models and tools.
 //! - [`definition`]: agents and tools as configured; [`approval_rule`]: when a call needs approval; [`limits`].
 //! - [`ports`]: the traits between the upper floors, each with its contract.
@@ -32,6 +32,7 @@ pub mod mcp_credentials;
 pub mod model_settings;
 pub mod model_turn;
 pub mod ports;
+pub mod question;
 pub mod record;
 pub mod reference;
 pub mod seq;

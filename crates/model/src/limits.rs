@@ -27,6 +27,12 @@ pub const SECRET_CHARS_MIN: usize = 8;
 pub const RULE_BYTES_MAX: usize = 1_000;
 /// The deepest nesting of brackets and `not` in an approval rule.
 pub const RULE_DEPTH_MAX: usize = 32;
+/// How often one call of a tool may ask people.
+pub const QUESTION_ROUNDS_MAX: u32 = 10;
+/// Questions that a tool asks at once.
+pub const QUESTIONS_PER_ROUND_MAX: usize = 8;
+/// What a tool asks at once, with its own state: two halves of a record have to hold it beside the arguments of the call.
+pub const QUESTION_BYTES_MAX: usize = 64 * 1024;
 /// Files that are read per task. The model is told about those beyond it.
 pub const TASK_FILES_MAX: usize = 32;
 /// The part of a file's text that counts towards an estimate of tokens.

@@ -14,6 +14,7 @@ use crate::json::JsonObject;
 use crate::model_settings::ModelSettings;
 use crate::usage::Usage;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct ModelRequest {
     pub instructions: String,
     pub history: SharedHistory,
     pub tools: Arc<[ToolSpec]>,
+    /// The tools among them that the provider's own search is to load.
+    pub deferred_tools: Arc<BTreeSet<String>>,
     /// The operator's provider-specific options, merged into the upstream request.
     pub provider_options: Arc<JsonObject>,
     /// The client's settings. The operator's options take precedence.

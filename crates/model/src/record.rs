@@ -8,12 +8,13 @@ use crate::command::RequestUpdate;
 use crate::content::ContentPart;
 use crate::defects::Defect;
 use crate::definition::OnCrash;
-use crate::event::Event;
+use crate::event::{Event, PendingKind};
 use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{TaskId, ThreadId};
 use crate::item::{CallKind, Item};
 use crate::json::write_json;
 use crate::model_settings::ModelSettings;
+use crate::question::QuestionContext;
 use crate::seq::{Epoch, Millis, Seq};
 use crate::usage::Usage;
 use bytes::Bytes;
@@ -76,6 +77,9 @@ pub struct PrivatePayload {
     /// The safety checks of a computer call that the client acknowledged.
     #[serde(rename = "acknowledged")]
     pub acknowledged_checks: Option<Vec<Value>>,
+    /// How the call goes on when its question has been answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Box<QuestionContext>>,
 }
 
 /// A logged event. Clones share the bytes and decode the event again on demand.
@@ -227,14 +231,20 @@ pub struct RecordHeader {
     pub checksum: u32,
 }
 
-/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` for an
-/// unknown event, and would park the thread.
+/// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` or
+/// `tool_search`, or a pause for a question, for an unknown event, and would park the thread; a question it would take for an
+/// approval.
 fn record_format(event: &Event) -> u16 {
-    let (Event::ItemAdded(e) | Event::ItemDone(e)) = event else { return RECORD_FORMAT };
-    match &e.item {
-        Item::ToolCall(call) if call.kind == Some(CallKind::Hosted) => RECORD_FORMAT_MAX,
-        _ => RECORD_FORMAT,
-    }
+    let is_new = match event {
+        Event::ItemAdded(e) | Event::ItemDone(e) => {
+            let is_new = |kind| matches!(kind, Some(CallKind::Hosted | CallKind::ToolSearch));
+            matches!(&e.item, Item::ToolCall(call) if is_new(call.kind))
+        }
+        Event::ApprovalRequested(e) => e.question.is_some(),
+        Event::Paused(e) => e.pending.iter().any(|pending| pending.kind == PendingKind::Question),
+        _ => false,
+    };
+    if is_new { RECORD_FORMAT_MAX } else { RECORD_FORMAT }
 }
 
 /// Our types always serialise: keys are strings and numbers finite. If that were ever untrue, the empty text would be a
@@ -298,5 +308,25 @@ mod tests {
         let event = Event::decode(br#"{"type":"task.telepathy","task_id":"task_1","x":1}"#);
         assert_eq!(event.task_id(), Some(&TaskId::from("task_1")));
         assert!(matches!(event, Event::Unknown(_)));
+    }
+
+    /// An earlier version would take a question for an approval, and run its tool again.
+    #[test]
+    fn a_question_has_a_format_that_earlier_versions_do_not_read() {
+        let asked = |question: &str| {
+            let text = format!(
+                r#"{{"type":"task.approval.requested","task_id":"task_1","key":"apr_1","call_id":"call_1",
+                "action_requests":[],"review_configs":[],"timeout_seconds":1,"expires_at":1{question}}}"#
+            );
+            record_format(&Event::decode(text.as_bytes()))
+        };
+        assert_eq!(asked(""), RECORD_FORMAT);
+        assert_eq!(asked(r#","question":{"message":"Which?"}"#), RECORD_FORMAT_MAX);
+        let paused = |kind: &str| {
+            let pending = format!(r#"{{"kind":"{kind}","key":"apr_1","call_id":"call_1","task_id":"task_1"}}"#);
+            let text = format!(r#"{{"type":"task.paused","task_id":"task_1","pending":[{pending}]}}"#);
+            record_format(&Event::decode(text.as_bytes()))
+        };
+        assert_eq!((paused("approval"), paused("question")), (RECORD_FORMAT, RECORD_FORMAT_MAX));
     }
 }

@@ -6,6 +6,7 @@ use crate::error::{ErrorCode, ErrorInfo};
 use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::item::Block;
 use crate::json::JsonObject;
+use crate::question::{InputRequired, ToolAnswers, ToolQuestion};
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,9 +30,11 @@ pub struct ToolRequest {
     pub executor: Arc<ToolExecutor>,
     pub parameters: DeclaredParameters,
     pub output_bytes_max: usize,
+    /// The answers to what the tool asked when it was called before.
+    pub answers: Option<ToolAnswers>,
 }
 
-/// An event of a tool's stream. The last one is `End`; a stream that ends without it has failed.
+/// An event of a tool's stream. The last one is `End` or `InputRequired`; a stream that ends without either has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEvent {
     Progress(ProgressUpdate),
@@ -41,7 +44,47 @@ pub enum ToolEvent {
         name: String,
         value: Value,
     },
+    /// A piece of the result, which people see at once.
+    Piece {
+        piece: ResultPiece,
+        place: PiecePlace,
+    },
+    /// The call waits until people have answered. At most one question of a call is open.
+    Question(ToolQuestion),
+    /// The open question needs no answer any more.
+    QuestionWithdrawn,
+    /// The call has ended with questions: the tool is called again with the answers.
+    InputRequired(InputRequired),
     End(ToolOutput),
+}
+
+/// What a tool has produced of its result so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResultPiece {
+    Text(String),
+    /// An image. A partial one is a preview, which the next image of the block replaces.
+    Image {
+        url: String,
+        partial: Option<u32>,
+    },
+}
+
+/// Which block of the result a piece belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PiecePlace {
+    /// The block of the piece before it, if that has the same kind and is not complete.
+    #[default]
+    OpenBlock,
+    NewBlock,
+}
+
+impl ResultPiece {
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Image { url, .. } => url.len(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +103,8 @@ pub enum StateChange {
     Delta(Vec<Value>),
 }
 
-/// The output of a tool: `message_content` for the model, `block_list` for people.
+/// The output of a tool: `message_content` for the model, `block_list` for people. After pieces, these are the first blocks, and
+/// what the model reads if there is no `message_content`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolOutput {

@@ -43,6 +43,8 @@ pub enum InputKind {
         key: String,
         approve: bool,
         reason: Option<String>,
+        /// The answer to a question: JSON.
+        arguments: Option<String>,
     },
     /// An item that only its id identifies: reasoning, a reference, a hosted call.
     ItemReference,

@@ -3,7 +3,7 @@
 //! One module per protocol, all of the same shape: `wire` has the frames as types, `project` turns records into frames,
 //! `request` turns requests into inputs. [`task`] is the native protocol. They share [`run_reader`] (a run, event by
 //! event, with short forms expanded), [`record_frames`] (the frames of one record and their cursors), `run_end` (how
-//! runs end and what each protocol calls it), `hosted_calls` (tools that the provider ran), `computer_calls` (actions on a computer), `event_groups` (events that
+//! runs end and what each protocol calls it), `hosted_calls` (tools that the provider ran), `computer_calls` (actions on a computer), `tool_searches` (searches of tools), `event_groups` (events that
 //! most matches skip), `request_fields` (request bodies) and [`client_input`] (inputs with a history, in one form).
 //!
 //! Everything here is pure: no tokio, no sockets, no clock. The crate `sse` encodes event streams; the crate `upstream`
@@ -26,4 +26,5 @@ pub mod run_reader;
 pub mod stateless;
 pub mod task;
 mod tool_results;
+mod tool_searches;
 pub mod vendor_objects;

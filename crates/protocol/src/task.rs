@@ -13,7 +13,7 @@ mod wire;
 pub use client_tool::DeclaredClientTool;
 pub use project::{RecordScope, TaskProjection, resume_seq};
 pub use request::{
-    CancelRequest, CreateTaskRequest, DecideApprovalRequest, OnBusyParam, OnDisconnectParam, SendInputRequest,
-    SubmittedToolResult, TaskInput, parse_tool_results,
+    ARGUMENTS_MISPLACED, CancelRequest, CreateTaskRequest, DecideApprovalRequest, OnBusyParam, OnDisconnectParam,
+    SendInputRequest, SubmittedToolResult, TaskInput, parse_tool_results,
 };
 pub use wire::{EventFrame, TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

@@ -82,6 +82,15 @@ fn add_mcp_routes(api: &mut Api) {
         .optional_body::<mcp_authorize::NewMcpAuthorization>()
         .json::<mcp_authorize::McpAuthorization>(201, "Where the user goes on.")
         .errors(&[AuthorizationUnavailable, InvalidAuthorization, StorageUnavailable]);
+    api.get("/v1/mcp/{server}/authorize", mcp_authorize::redirect, "openMcpAuthorization", "Authorize in a browser")
+        .description(
+            "The `url` of a question for an authorization, for links on pages: sends the browser where `POST` says. With keys \
+             it needs a ticket.",
+        )
+        .ticket()
+        .empty(303, "To the authorization server.")
+        .response_header(303, "Location")
+        .errors(&[AuthorizationUnavailable, InvalidAuthorization, StorageUnavailable]);
     api.post("/v1/mcp/callback", mcp_callback::handle, "finishMcpAuthorization", "Finish an authorization")
         .description(
             "For the page that `redirect_url` names: the parameters with which the browser came back, sent with the key of \

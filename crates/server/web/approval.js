@@ -1,15 +1,19 @@
-// The card of a call that waits for a decision: approve, reject, or edit its arguments, before its time is up.
+// The card of a call that waits for a person: approve, reject, or edit its arguments, or answer its question, before its
+// time is up.
 
 import { button, child, element, indented, setNote } from './elements.js';
 import { same } from './fold.js';
+import { answerParts, readAnswer } from './question.js';
 
 /** Draws what is asked about a call, or what was decided. The card is made once, because people type in it. */
 export function drawApproval(node, call, { asked, isPending, isClientCall, mayDecide }) {
   const card = child(node, 'question', () => Object.assign(element('form', 'question'), { hidden: true }));
   card.dataset.call = call.call_id;
   drawDecision(node, call, asked);
-  if (isPending && card.hidden) {
+  const key = asked?.key ?? '';
+  if (isPending && (card.hidden || card.dataset.asked !== key)) {
     card.replaceChildren(...(isClientCall ? clientParts() : parts(call, asked, mayDecide)));
+    card.dataset.asked = key;
     card.hidden = false;
   }
   if (!isPending) card.hidden = true;
@@ -20,6 +24,10 @@ export function drawApproval(node, call, { asked, isPending, isClientCall, mayDe
 const clientParts = () => [element('p', 'asks', 'Waiting for the client’s result.')];
 
 function parts(call, asked, mayDecide) {
+  if (asked?.question) {
+    const [line, ...rest] = answerParts(asked.question, element('span', 'countdown'), mayDecide);
+    return mayDecide ? [line, rest[0], problemNote(), rest[1]] : [line];
+  }
   const words = mayDecide ? 'This call needs your decision.' : 'This call waits for a decision of its owner.';
   const line = element('p', 'asks', element('span', '', words), ' ', element('span', 'countdown'));
   if (!mayDecide) return [line];
@@ -29,9 +37,6 @@ function parts(call, asked, mayDecide) {
   editor.value = indented(call.arguments || JSON.stringify(asked?.args ?? {}));
   editor.rows = Math.min(12, editor.value.split('\n').length);
   editor.setAttribute('aria-label', `Arguments of ${call.display_name ?? call.name}, as JSON`);
-  const problem = element('p', 'failure');
-  problem.hidden = true;
-  problem.setAttribute('role', 'alert');
   const buttons = element(
     'div',
     'buttons',
@@ -39,7 +44,14 @@ function parts(call, asked, mayDecide) {
     button('Edit', '', { decision: 'open-editor' }),
     button('Reject', '', { decision: 'reject' }),
   );
-  return [line, editor, problem, buttons];
+  return [line, editor, problemNote(), buttons];
+}
+
+function problemNote() {
+  const problem = element('p', 'failure');
+  problem.hidden = true;
+  problem.setAttribute('role', 'alert');
+  return problem;
 }
 
 /**
@@ -53,6 +65,11 @@ export function readDecision(card, pressed) {
     return undefined;
   }
   showCardProblem(card, '');
+  if (pressed === 'answer') {
+    const { text, problem } = readAnswer(card.querySelector('.answer'));
+    if (problem) showCardProblem(card, problem);
+    return text && `{"decision":"approve","arguments":${text}}`;
+  }
   if (pressed !== 'edit') return JSON.stringify({ decision: pressed });
   const value = parsed(editor.value);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -83,6 +100,11 @@ function drawDecision(node, call, asked) {
   note.hidden = !DECIDED[type];
   if (note.hidden) return;
   note.dataset.decision = type;
+  if (asked.question) {
+    note.firstChild.textContent = (type === 'reject' ? 'Declined' : 'Answered') + (BY[by] ?? '');
+    note.lastChild.textContent = args === undefined ? '' : JSON.stringify(args);
+    return;
+  }
   const isEdited = type === 'edit' && !same(parsed(call.original_arguments ?? call.arguments), args);
   note.firstChild.textContent = (isEdited ? 'Approved with other arguments' : DECIDED[type]) + (BY[by] ?? '');
   // A call that has its original arguments shows the others itself.

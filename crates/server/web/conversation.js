@@ -73,10 +73,12 @@ export class Conversation {
   /** Decided ones, too: the objects do not tell what was edited. A viewer of a share may not list them. */
   async fetchApprovals() {
     const page = await this.api.get('v1/approvals?limit=100').catch(() => undefined);
-    for (const row of page?.data ?? []) {
+    // A call may have asked several times: its newest row counts, which is the first of the page.
+    for (const row of [...(page?.data ?? [])].reverse()) {
       if (row.thread_id !== this.thread_id) continue;
       const decision = row.decision && { ...row.decision, by: row.decided_by };
-      this.approvals.set(row.call_id, { key: row.key, args: row.arguments, expires_at: row.expires_at, decision });
+      const { key, arguments: args, expires_at, question } = row;
+      this.approvals.set(row.call_id, { key, args, expires_at, question, decision });
     }
   }
 
@@ -140,8 +142,8 @@ export class Conversation {
     if (event.type === 'task.created' && run?.task.task_id === event.task_id) run.input = event.task.input;
     if (event.type === 'task.input.added' && run) run.input = [...run.input, ...event.input];
     if (event.type === 'task.approval.requested') {
-      const { key, call_id, expires_at, action_requests } = event;
-      this.approvals.set(call_id, { key, expires_at, args: action_requests[0]?.args });
+      const { key, call_id, expires_at, action_requests, question } = event;
+      this.approvals.set(call_id, { key, expires_at, args: action_requests[0]?.args, question });
     }
     if (event.type === 'task.approval.resolved') {
       const asked = [...this.approvals.values()].find(({ key }) => key === event.key);

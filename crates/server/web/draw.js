@@ -305,11 +305,12 @@ function facts({ task, same }) {
 }
 
 function waitsFor(pending) {
-  const questions = pending.filter((one) => one.kind === 'approval').length;
-  const results = pending.length - questions;
+  const count = (kind) => pending.filter((one) => one.kind === kind).length;
+  const named = (number, one, many) => number && (number === 1 ? one : `${number} ${many}`);
   const parts = [
-    questions && (questions === 1 ? 'a decision' : `${questions} decisions`),
-    results && (results === 1 ? 'a client tool' : `${results} client tools`),
+    named(count('approval'), 'a decision', 'decisions'),
+    named(count('question'), 'an answer', 'answers'),
+    named(count('client_tool'), 'a client tool', 'client tools'),
   ];
   return `Paused: waiting for ${parts.filter(Boolean).join(' and ')}.`;
 }

@@ -5,7 +5,7 @@ use model::command::{AnswerBody, AnswerCommand, CancelCause, CancelCommand, Comm
 use model::content::ContentPart;
 use model::event::{
     ActionRequest, ApprovalDecision, ApprovalDecisionKind, CancelMode, CustomEvent, DisplayMode, Event, Initiator,
-    TaskCompleted, TaskCreated, TaskPaused, TaskResumed, TaskSpec, TaskStarted,
+    Question, TaskCompleted, TaskCreated, TaskPaused, TaskResumed, TaskSpec, TaskStarted,
 };
 use model::history::RawItem;
 use model::json::ExactObject;
@@ -104,6 +104,12 @@ pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow 
         },
         requested_at: 3_000 + u64::from(n),
         expires_at: 1_000_000,
+        // Some are questions of tools.
+        question: n.is_multiple_of(2).then(|| Question {
+            message: format!("Which {n}?"),
+            schema: Some(serde_json::json!({"type": "object", "required": ["n"]})),
+            url: None,
+        }),
         answer: None,
     }
 }

@@ -11,6 +11,7 @@ use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,8 @@ type StartFuture<S> = Pin<Box<dyn Future<Output = Result<ToolResponse<S>, ErrorI
 enum StreamState<S> {
     Starting(CallDeadline, StartFuture<S>),
     Reading(Box<ToolResponse<S>>, ActiveDeadline),
+    /// The events that are left, then the last one.
+    Ending(VecDeque<ToolEvent>, Box<ToolEvent>),
     Finished,
 }
 
@@ -66,30 +69,35 @@ async fn next_event<S: ByteSource>(mut state: StreamState<S>) -> Option<(ToolEve
                 Some(event) => return Some((event, StreamState::Reading(response, deadline))),
                 None => read_next_chunk(response, deadline).await,
             },
+            StreamState::Ending(mut events, last) => match events.pop_front() {
+                Some(event) => return Some((event, StreamState::Ending(events, last))),
+                None => StreamStep::End(*last),
+            },
             StreamState::Finished => return None,
         };
         match step {
             StreamStep::Continue(next) => state = next,
-            StreamStep::End(output) => return Some((ToolEvent::End(output), StreamState::Finished)),
+            StreamStep::End(event) => return Some((event, StreamState::Finished)),
         }
     }
 }
 
 enum StreamStep<S> {
     Continue(StreamState<S>),
-    End(ToolOutput),
+    /// The last event.
+    End(ToolEvent),
 }
 
 async fn start_source<S: ByteSource>(deadline: CallDeadline, start: StartFuture<S>) -> StreamStep<S> {
     let timeout_ms = deadline.at_ms.saturating_sub(deadline.clock.now()).min(DEADLINE_MS_MAX);
     let deadline = ActiveDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
     if timeout_ms == 0 {
-        return StreamStep::End(timeout_output(&deadline));
+        return StreamStep::End(ToolEvent::End(timeout_output(&deadline)));
     }
     match timeout_at(deadline.at, start).await {
         Ok(Ok(response)) => StreamStep::Continue(StreamState::Reading(Box::new(response), deadline)),
-        Ok(Err(error)) => StreamStep::End(failed_output(error)),
-        Err(_) => StreamStep::End(timeout_output(&deadline)),
+        Ok(Err(error)) => StreamStep::End(ToolEvent::End(failed_output(error))),
+        Err(_) => StreamStep::End(ToolEvent::End(timeout_output(&deadline))),
     }
 }
 
@@ -98,11 +106,14 @@ async fn read_next_chunk<S: ByteSource>(mut response: Box<ToolResponse<S>>, dead
     match timeout_at(deadline.at, response.source.next_chunk()).await {
         Ok(Ok(Some(chunk))) => match response.parser.push(&chunk) {
             Ok(()) => StreamStep::Continue(StreamState::Reading(response, deadline)),
-            Err(error) => StreamStep::End(failed_output(error)),
+            Err(error) => StreamStep::End(ToolEvent::End(failed_output(error))),
         },
-        Ok(Ok(None)) => StreamStep::End(response.parser.finish()),
-        Ok(Err(error)) => StreamStep::End(failed_output(error)),
-        Err(_) => StreamStep::End(timeout_output(&deadline)),
+        Ok(Ok(None)) => {
+            let (events, last) = response.parser.finish();
+            StreamStep::Continue(StreamState::Ending(events, Box::new(last)))
+        }
+        Ok(Err(error)) => StreamStep::End(ToolEvent::End(failed_output(error))),
+        Err(_) => StreamStep::End(ToolEvent::End(timeout_output(&deadline))),
     }
 }
 

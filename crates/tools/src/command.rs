@@ -5,6 +5,7 @@ use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
 use crate::process::{Process, ProcessSpec};
 use crate::process_mark::ProcessMark;
+use crate::question_line::answer_line;
 use crate::secrets::CallSecrets;
 use crate::truncate;
 use bytes::Bytes;
@@ -37,7 +38,12 @@ pub(crate) async fn start_command(
     env.extend(context.process_mark.as_ref().map(ProcessMark::variable));
     let spec =
         ProcessSpec { command: &tool.command, dir: tool.dir.as_deref(), env, search_path: (context.env)("PATH") };
-    let process = Process::spawn(spec, format!("{}\n", call.arguments).into_bytes()).await?;
+    let mut input = format!("{}\n", call.arguments);
+    if let Some(answers) = &call.answers {
+        input.push_str(&answer_line(answers)?);
+        input.push('\n');
+    }
+    let process = Process::spawn(spec, input.into_bytes()).await?;
     let secrets = Arc::new(secrets);
     let parser = ToolOutputParser::new(call.output_bytes_max, Arc::clone(&secrets));
     Ok(ToolResponse { source: CommandSource { process, secrets }, parser })

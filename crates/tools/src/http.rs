@@ -4,6 +4,7 @@ use crate::arguments::RawArguments;
 use crate::byte_source::{ByteSource, ToolResponse};
 use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
+use crate::question_line::answer_header;
 use crate::secrets::CallSecrets;
 use crate::shortage::{StartBackoff, has_shortage};
 use crate::truncate;
@@ -26,6 +27,16 @@ const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
 const JSON_LINES_MEDIA_TYPES: [&str; 5] =
     ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl", "application/jsonlines"];
 
+/// Responses of this type have one event per server-sent event.
+const EVENT_STREAM_MEDIA_TYPE: &str = "text/event-stream";
+
+/// How a response has events, if it has any.
+enum BodyFormat {
+    JsonLines,
+    ServerSentEvents,
+    Whole,
+}
+
 pub(crate) async fn start_http_call(
     context: &ToolContext,
     tool: &HttpTool,
@@ -47,8 +58,15 @@ pub(crate) async fn start_http_call(
     ] {
         set_header(request.headers_mut(), name, value)?;
     }
+    if let Some(answers) = &call.answers {
+        set_header(request.headers_mut(), "headwater-answer", &answer_header(answers)?)?;
+    }
     let source = send_request(&context.http, request, &secrets).await?;
-    let new_parser = if source.is_json_lines() { ToolOutputParser::new } else { ToolOutputParser::result_only };
+    let new_parser = match source.body_format() {
+        BodyFormat::JsonLines => ToolOutputParser::new,
+        BodyFormat::ServerSentEvents => ToolOutputParser::server_sent_events,
+        BodyFormat::Whole => ToolOutputParser::result_only,
+    };
     let parser = new_parser(call.output_bytes_max, Arc::new(secrets)).with_result_pointer(tool.result.clone());
     Ok(ToolResponse { source, parser })
 }
@@ -140,11 +158,17 @@ pub(crate) struct HttpSource {
 }
 
 impl HttpSource {
-    fn is_json_lines(&self) -> bool {
+    fn body_format(&self) -> BodyFormat {
         let header = self.response.headers().get(CONTENT_TYPE);
         let media_type = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim();
-        JSON_LINES_MEDIA_TYPES.iter().any(|known| media_type.eq_ignore_ascii_case(known))
+        if JSON_LINES_MEDIA_TYPES.iter().any(|known| media_type.eq_ignore_ascii_case(known)) {
+            BodyFormat::JsonLines
+        } else if media_type.eq_ignore_ascii_case(EVENT_STREAM_MEDIA_TYPE) {
+            BodyFormat::ServerSentEvents
+        } else {
+            BodyFormat::Whole
+        }
     }
 }
 

@@ -36,6 +36,28 @@ pub(crate) fn parse_output(text: &str, pointer: Option<&str>) -> Result<ToolOutp
     Ok(ensure_model_content(output))
 }
 
+/// Parses what a tool has returned after pieces, which may be nothing. What is no [`ToolOutput`] is another block.
+pub(crate) fn parse_rest(text: &str, pointer: Option<&str>) -> Result<ToolOutput, ErrorInfo> {
+    if text.trim().is_empty() {
+        return Ok(ToolOutput::default());
+    }
+    let text = text.trim_end_matches(['\r', '\n']);
+    let json = serde_json::from_str::<&RawValue>(text).ok();
+    let json = match (pointer, json) {
+        (Some(pointer), Some(json)) => Some(resolve_pointer(json, pointer)?),
+        (_, json) => json,
+    };
+    let object = json.and_then(|json| serde_json::from_str::<JsonObject>(json.get()).ok());
+    match object.filter(is_tool_output) {
+        Some(object) => output_from_object(object),
+        None => {
+            let words = json.and_then(|json| serde_json::from_str(json.get()).ok());
+            let words = words.unwrap_or_else(|| json.map_or(text, RawValue::get).to_owned());
+            Ok(ToolOutput { block_list: vec![Block::Text(TextBlock::new(words))], ..ToolOutput::default() })
+        }
+    }
+}
+
 fn output_from_json(json: &str) -> Result<ToolOutput, ErrorInfo> {
     if let Ok(text) = serde_json::from_str::<String>(json) {
         return Ok(text_output(text));

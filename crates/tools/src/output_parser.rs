@@ -1,21 +1,31 @@
 //! Splits the bytes of a tool into events, one JSON object per line, and its result.
 //!
-//! A line that begins with `{` and is a `progress`, `state` or `custom` object is an event and is emitted immediately.
-//! Every other line belongs to the result, and so does an unterminated last line. The nested lines of a pretty-printed
-//! result are indented, so they are never mistaken for events.
+//! A line that begins with `{` and is a `text`, `image`, `progress`, `state` or `custom` object is an event and is emitted
+//! immediately. The last `question` stands for the result: the tool is called again with the answer. Every other line belongs
+//! to the result, and so does an unterminated last line, unless it is a piece like others before it. The nested lines of a
+//! pretty-printed result are indented, so they are never mistaken for events. Of a stream of server-sent events, `data` is
+//! such a line.
 
 use crate::output::{self, failed_output, output_too_large};
+use crate::pieces::{ImageLine, PieceReader, TextLine};
+use crate::question_line::QuestionLine;
 use crate::secrets::CallSecrets;
 use model::error::ErrorInfo;
+use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
-use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use model::question::InputRequired;
+use model::tool::{ProgressUpdate, StateChange, ToolEvent};
 use serde::Deserialize;
 use serde_json::Value;
+use sse::{DecodeLimits, Decoder, SseEvent};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// An event has to fit a record together with the record's other fields.
 const EVENT_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+
+/// The last event of services that mark the end of a stream.
+const END_OF_STREAM: &str = "[DONE]";
 
 /// Takes chunks of any size.
 pub(crate) struct ToolOutputParser {
@@ -24,6 +34,8 @@ pub(crate) struct ToolOutputParser {
     line: Vec<u8>,
     result: Vec<u8>,
     events: VecDeque<ToolEvent>,
+    pieces: PieceReader,
+    question: Option<InputRequired>,
     received_bytes: usize,
     bytes_max: usize,
     result_pointer: Option<String>,
@@ -32,18 +44,21 @@ pub(crate) struct ToolOutputParser {
 
 enum ParseMode {
     EventLines,
+    ServerSentEvents(Box<Decoder>),
     ResultOnly,
 }
 
 impl ToolOutputParser {
     /// Events line by line, then a result. `bytes_max` bounds their sum. The secrets of the call are redacted: what a tool
     /// returns is stored and shown.
-    pub(crate) const fn new(bytes_max: usize, secrets: Arc<CallSecrets>) -> Self {
+    pub(crate) fn new(bytes_max: usize, secrets: Arc<CallSecrets>) -> Self {
         Self {
             mode: ParseMode::EventLines,
             line: Vec::new(),
             result: Vec::new(),
             events: VecDeque::new(),
+            pieces: PieceReader::new(Arc::clone(&secrets)),
+            question: None,
             received_bytes: 0,
             bytes_max,
             result_pointer: None,
@@ -56,6 +71,12 @@ impl ToolOutputParser {
         Self { mode: ParseMode::ResultOnly, ..Self::new(bytes_max, secrets) }
     }
 
+    /// The data of each event is a line.
+    pub(crate) fn server_sent_events(bytes_max: usize, secrets: Arc<CallSecrets>) -> Self {
+        let decoder = Decoder::new(DecodeLimits { line_bytes_max: bytes_max, event_bytes_max: bytes_max });
+        Self { mode: ParseMode::ServerSentEvents(Box::new(decoder)), ..Self::new(bytes_max, secrets) }
+    }
+
     /// Reduces the result to what this JSON pointer names.
     pub(crate) fn with_result_pointer(self, pointer: Option<String>) -> Self {
         Self { result_pointer: pointer, ..self }
@@ -66,8 +87,18 @@ impl ToolOutputParser {
         if self.received_bytes > self.bytes_max {
             return Err(output_too_large(self.bytes_max));
         }
-        match self.mode {
+        match &mut self.mode {
             ParseMode::ResultOnly => self.result.extend_from_slice(chunk),
+            ParseMode::ServerSentEvents(decoder) => {
+                let (mut rest, mut lines) = (chunk, Vec::new());
+                while let Some(event) = decoder.decode(&mut rest).map_err(|_| output_too_large(self.bytes_max))? {
+                    lines.extend(event_line(&event));
+                }
+                for line in lines {
+                    self.line = line.into_bytes();
+                    self.end_line()?;
+                }
+            }
             ParseMode::EventLines => {
                 for part in chunk.split_inclusive(|byte| *byte == b'\n') {
                     self.line.extend_from_slice(part);
@@ -84,32 +115,78 @@ impl ToolOutputParser {
         self.events.pop_front()
     }
 
-    /// Ends the input and parses the result.
-    pub(crate) fn finish(mut self) -> ToolOutput {
+    /// Ends the input and parses the result: the last event. Returns those that are left before it, too.
+    pub(crate) fn finish(mut self) -> (VecDeque<ToolEvent>, ToolEvent) {
+        let has_lines = !matches!(self.mode, ParseMode::ResultOnly);
+        let is_question = has_lines && matches!(parse_line(&self.line, &self.secrets), Some(EventLine::Question(_)));
+        if (is_question || self.pieces.has_pieces()) && self.end_line().is_err() {
+            let limit = self.bytes_max;
+            return (self.events, ToolEvent::End(failed_output(output_too_large(limit))));
+        }
+        self.pieces.flush(&mut self.events);
+        if let Some(question) = self.question {
+            return (self.events, ToolEvent::InputRequired(question));
+        }
         self.result.append(&mut self.line);
         let text = self.secrets.redact_json(&String::from_utf8_lossy(&self.result));
-        output::parse_output(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output)
+        let parse = if self.pieces.has_pieces() { output::parse_rest } else { output::parse_output };
+        let output = parse(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output);
+        (self.events, ToolEvent::End(output))
     }
 
     fn end_line(&mut self) -> Result<(), ErrorInfo> {
         let line = std::mem::take(&mut self.line);
-        match parse_event_line(&line, &self.secrets) {
-            Some(_) if line.len() > EVENT_BYTES_MAX => Err(output_too_large(EVENT_BYTES_MAX)),
-            Some(event) => {
-                self.events.push_back(event);
-                Ok(())
+        let is_event = match parse_line(&line, &self.secrets) {
+            // Pieces are cut to fit records, and images stored elsewhere.
+            Some(EventLine::Text(piece)) => {
+                self.pieces.push_text(&piece, &mut self.events);
+                true
             }
-            None => {
-                self.result.extend_from_slice(&line);
-                Ok(())
+            Some(EventLine::Image(image)) => self.pieces.push_image(&image, &mut self.events),
+            Some(EventLine::Question(_)) if line.len() > EVENT_BYTES_MAX => {
+                return Err(output_too_large(EVENT_BYTES_MAX));
             }
+            Some(EventLine::Question(question)) => {
+                self.question = Some(question.into_input_required());
+                true
+            }
+            Some(other) => match other.into_event() {
+                Some(_) if line.len() > EVENT_BYTES_MAX => return Err(output_too_large(EVENT_BYTES_MAX)),
+                Some(event) => {
+                    self.events.push_back(event);
+                    true
+                }
+                None => false,
+            },
+            None => false,
+        };
+        if !is_event {
+            self.result.extend_from_slice(&line);
         }
+        Ok(())
     }
+}
+
+/// The data of an event as a line. An event may have its type as its name instead.
+fn event_line(event: &SseEvent) -> Option<String> {
+    const TYPES: [&str; 6] = ["text", "image", "progress", "state", "custom", "question"];
+    if event.data.is_empty() || event.data == END_OF_STREAM {
+        return None;
+    }
+    let named = event.event.as_deref().filter(|name| TYPES.contains(name)).and_then(|name| {
+        let mut object: JsonObject = serde_json::from_str(&event.data).ok()?;
+        object.entry("type").or_insert_with(|| name.into());
+        Some(Value::Object(object).to_string())
+    });
+    Some(named.unwrap_or_else(|| event.data.clone()) + "\n")
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum EventLine {
+    Text(TextLine),
+    Image(ImageLine),
+    Question(QuestionLine),
     Progress(ProgressUpdate),
     State(StateLine),
     Custom {
@@ -125,26 +202,34 @@ struct StateLine {
     delta: Option<Vec<Value>>,
 }
 
-fn parse_event_line(line: &[u8], secrets: &CallSecrets) -> Option<ToolEvent> {
+impl EventLine {
+    /// `None` for what is no event, and for pieces and questions.
+    fn into_event(self) -> Option<ToolEvent> {
+        match self {
+            Self::Progress(progress) => Some(ToolEvent::Progress(progress)),
+            Self::State(StateLine { snapshot: Some(state), delta: None }) => {
+                Some(ToolEvent::State(StateChange::Snapshot(state)))
+            }
+            Self::State(StateLine { snapshot: None, delta: Some(delta) }) => {
+                Some(ToolEvent::State(StateChange::Delta(delta)))
+            }
+            Self::Custom { name, value } => Some(ToolEvent::Custom { name, value }),
+            Self::State(_) | Self::Text(_) | Self::Image(_) | Self::Question(_) => None,
+        }
+    }
+}
+
+fn parse_line(line: &[u8], secrets: &CallSecrets) -> Option<EventLine> {
     if !line.starts_with(b"{") {
         return None;
     }
-    match serde_json::from_str(&secrets.redact_json(str::from_utf8(line).ok()?)).ok()? {
-        EventLine::Progress(progress) => Some(ToolEvent::Progress(progress)),
-        EventLine::State(StateLine { snapshot: Some(state), delta: None }) => {
-            Some(ToolEvent::State(StateChange::Snapshot(state)))
-        }
-        EventLine::State(StateLine { snapshot: None, delta: Some(delta) }) => {
-            Some(ToolEvent::State(StateChange::Delta(delta)))
-        }
-        EventLine::State(_) => None,
-        EventLine::Custom { name, value } => Some(ToolEvent::Custom { name, value }),
-    }
+    serde_json::from_str(&secrets.redact_json(str::from_utf8(line).ok()?)).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::tool::ToolOutput;
     use model_testing::{Rng, test_seeds};
     use serde_json::json;
 
@@ -169,7 +254,16 @@ mod tests {
             lines.push(piece).unwrap();
             events.extend(std::iter::from_fn(|| lines.next_event()));
         }
-        (events, text(&lines.finish()))
+        let (left, last) = lines.finish();
+        events.extend(left);
+        (events, text(&output_of(last)))
+    }
+
+    fn output_of(last: ToolEvent) -> ToolOutput {
+        match last {
+            ToolEvent::End(output) => output,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn text(output: &ToolOutput) -> Option<String> {
@@ -236,5 +330,24 @@ mod tests {
         assert_eq!(lines.push(line(100_000).as_bytes()), Ok(()));
         let error = lines.push(line(EVENT_BYTES_MAX).as_bytes()).unwrap_err();
         assert_eq!(error.code, "output_too_large");
+    }
+
+    #[test]
+    fn a_question_stands_for_the_result() {
+        let ask = r#"{"type":"question","message":"Which?","schema":{"type":"object"},"state":"s"}"#;
+        for output in [format!("thinking\n{ask}\n"), format!("{{\"type\":\"progress\"}}\n{ask}"), ask.to_owned()] {
+            let mut lines = ToolOutputParser::new(10_000, Arc::default());
+            lines.push(output.as_bytes()).unwrap();
+            let ToolEvent::InputRequired(input) = lines.finish().1 else { panic!("{output} asks") };
+            assert_eq!(input.questions[0].question.message, "Which?");
+            assert_eq!(input.questions[0].question.schema, Some(json!({"type": "object"})));
+            assert_eq!(input.state.as_deref(), Some("s"));
+        }
+        // Where the body is one value, and where it says more than a question does, it is the result.
+        let mut body = ToolOutputParser::result_only(10_000, Arc::default());
+        body.push(ask.as_bytes()).unwrap();
+        assert_eq!(text(&output_of(body.finish().1)).as_deref(), Some(ask));
+        let other = r#"{"type":"question","message":"Which?","score":7}"#;
+        assert_eq!(read(ToolOutputParser::new(10_000, Arc::default()), &[other.as_bytes()]).1.as_deref(), Some(other));
     }
 }

@@ -71,8 +71,23 @@ impl CallSecrets {
             .fold(text.to_owned(), |text, secret| replace_json(text, &secret.value, &secret.replacement()))
     }
 
+    /// Redacts a text that may go on. Returns it without its end, and the end if that may be the beginning of a secret.
+    pub(crate) fn redact_growing_text(&self, text: &str) -> (String, String) {
+        let mut redacted = self.redact_json(text);
+        let spellings = self.longest_first().flat_map(|secret| json_spellings(&secret.value));
+        let held = spellings.map(|spelling| begun_bytes(&redacted, &spelling)).max().unwrap_or_default();
+        let end = redacted.split_off(redacted.len() - held);
+        (redacted, end)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.resolved.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_value(reference: &str, value: &str) -> Self {
+        let (reference, value) = (reference.to_owned(), value.to_owned());
+        Self { resolved: vec![ResolvedSecret { reference, value }] }
     }
 
     fn longest_first(&self) -> impl Iterator<Item = &ResolvedSecret> {
@@ -98,6 +113,15 @@ impl CallSecrets {
 /// Replaces a value that may be part of a JSON text.
 pub(crate) fn replace_json(text: String, value: &str, replacement: &str) -> String {
     json_spellings(value).iter().fold(text, |text, spelling| text.replace(spelling, replacement))
+}
+
+/// The length of the longest end of a text with which a secret begins.
+fn begun_bytes(text: &str, secret: &str) -> usize {
+    let Some(last) = text.as_bytes().last() else { return 0 };
+    let longest = text.len().min(secret.len().saturating_sub(1));
+    let may_end = |length: &usize| secret.as_bytes().get(length - 1) == Some(last);
+    let is_begun = |length: &usize| secret.get(..*length).is_some_and(|begun| text.ends_with(begun));
+    (1..=longest).rev().filter(may_end).find(is_begun).unwrap_or_default()
 }
 
 /// A value as it is, and as encoders write it in a JSON string: with what must be escaped, with the slash that some escape,

@@ -94,9 +94,11 @@ impl ToolRunner for Toolbox {
                 byte_source::stream_events(deadline, start)
             }
             // The crate `mcp` calls the tools of MCP servers.
-            ToolExecutor::Mcp(_) | ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => {
-                not_a_server_tool(&request.name)
-            }
+            ToolExecutor::Mcp(_)
+            | ToolExecutor::ToolSearch
+            | ToolExecutor::Client
+            | ToolExecutor::Agent { .. }
+            | ToolExecutor::Handoff { .. } => not_a_server_tool(&request.name),
         }
     }
 }

@@ -60,7 +60,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
         depends_on: &["model", "sse", "upstream", "heavy-work"],
         tests_depend_on: &[],
     },
-    CrateFloor { name: "tools", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
+    CrateFloor { name: "tools", floor: 2, depends_on: &["model", "sse"], tests_depend_on: &[] },
     CrateFloor { name: "files", floor: 2, depends_on: &["model"], tests_depend_on: &[] },
     CrateFloor { name: "client", floor: 2, depends_on: &["model", "sse", "protocol"], tests_depend_on: &[] },
     CrateFloor { name: "fetch", floor: 2, depends_on: &[], tests_depend_on: &[] },

@@ -127,6 +127,8 @@ impl ThreadSession<'_> {
             Event::ApprovalRequested(request) => self.approval_requested_change(root, request, at),
             Event::ApprovalResolved(resolved) => approval_resolved_change(resolved, at),
             Event::ItemAdded(added) => self.client_call_change(&added.item),
+            // A tool that waits with the run is lost with this process: whoever comes next has to notice at once.
+            Event::Paused(_) if self.has_asking_tool() => Some(DirectoryChange::ScheduleWakeup { at: Some(at) }),
             Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.next_wake_at() }),
             Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),
             _ => None,
@@ -158,6 +160,7 @@ impl ThreadSession<'_> {
             action: request.action_requests.first()?.clone(),
             requested_at: at,
             expires_at: request.expires_at,
+            question: request.question.clone(),
             answer: None,
         };
         Some(DirectoryChange::ApprovalRequested(Box::new(row)))

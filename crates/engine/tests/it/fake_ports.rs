@@ -6,6 +6,7 @@ use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
 use model::definition::{Definitions, InputHook};
 use model::error::{ErrorCode, ErrorInfo};
+use model::event::Question;
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
@@ -14,8 +15,9 @@ use model::ports::{
     OnCommit, PageLimit, RecordPage, RecoveryAttempts, ResolveRequest, SpaceWatch, StorageSpace, StoreResult,
     ToolRunner,
 };
+use model::question::{InputRequired, QuestionAnswer, ToolQuestion};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
-use model::{Millis, NodeId, Seq, ThreadId, UserId};
+use model::{CallId, Millis, NodeId, Seq, ThreadId, UserId};
 use std::collections::BTreeMap;
 use std::future::{pending, ready};
 use std::pin::Pin;
@@ -298,15 +300,20 @@ impl Drop for ObservedTurn {
     }
 }
 
-/// Tools that count their executions. `hold` waits until it is released.
+/// Tools that count their executions. `hold` waits until it is released, `interview` for the answer to a question; `survey`
+/// ends with one.
 pub(crate) struct CountingTools {
     requests: Arc<Mutex<Vec<ToolRequest>>>,
     pub(crate) release: Arc<Semaphore>,
+    /// What interviews were told.
+    pub(crate) answers: Mutex<Vec<(CallId, String, QuestionAnswer)>>,
+    answered: Arc<Semaphore>,
 }
 
 impl Default for CountingTools {
     fn default() -> Self {
-        Self { requests: Arc::default(), release: Arc::new(Semaphore::new(0)) }
+        let (release, answered) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        Self { requests: Arc::default(), release, answers: Mutex::default(), answered }
     }
 }
 
@@ -323,6 +330,28 @@ impl CountingTools {
 impl ToolRunner for CountingTools {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let (ran, let_go) = (Arc::clone(&self.requests), Arc::clone(&self.release));
+        let question = ToolQuestion { id: "q".to_owned(), question: Question::default() };
+        match request.name.as_str() {
+            "interview" => {
+                let answered = Arc::clone(&self.answered);
+                let ask = stream::once(async move {
+                    ran.lock().expect("nobody panicked").push(request);
+                    ToolEvent::Question(question)
+                });
+                let end = stream::once(async move {
+                    answered.acquire().await.expect("it is not closed").forget();
+                    ToolEvent::End(ToolOutput::default())
+                });
+                return Box::pin(ask.chain(end));
+            }
+            "survey" if request.answers.is_none() => {
+                return Box::pin(stream::once(async move {
+                    ran.lock().expect("nobody panicked").push(request);
+                    ToolEvent::InputRequired(InputRequired { questions: vec![question], ..InputRequired::default() })
+                }));
+            }
+            _ => {}
+        }
         Box::pin(stream::once(async move {
             let name = request.name.clone();
             ran.lock().expect("nobody panicked").push(request);
@@ -332,6 +361,11 @@ impl ToolRunner for CountingTools {
             let message_content = vec![ContentPart::text(format!("{name} did it"))];
             ToolEvent::End(ToolOutput { message_content, ..ToolOutput::default() })
         }))
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.answers.lock().expect("nobody panicked").push((call.clone(), question.to_owned(), answer));
+        self.answered.add_permits(1);
     }
 }
 

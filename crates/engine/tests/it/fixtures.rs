@@ -64,6 +64,20 @@ steps = [{ call = "hold" }]
 steps = [{ text = "Let go." }]
 
 [[scenario]]
+match = '\binterview\b'
+[[scenario.turn]]
+steps = [{ call = "interview" }]
+[[scenario.turn]]
+steps = [{ text = "Thank you." }]
+
+[[scenario]]
+match = '\bsurvey\b'
+[[scenario.turn]]
+steps = [{ call = "survey", arguments = '{"n":1}' }]
+[[scenario.turn]]
+steps = [{ text = "Thank you." }]
+
+[[scenario]]
 match = '\bask or hold\b'
 [[scenario.turn]]
 steps = [{ call = "trade", arguments = '{"n":1}' }, { call = "hold" }]
@@ -176,7 +190,19 @@ pub(crate) fn client_tools() -> Vec<ClientTool> {
 
 /// All agents and tools of these tests. Only `get_weather` may be started again after a crash.
 pub(crate) fn definitions() -> Definitions {
-    let all = ["get_weather", "trade", "other_trade", "hold", "tool_a", "tool_b", "tool_c", "helper", "broker"];
+    let all = [
+        "get_weather",
+        "trade",
+        "other_trade",
+        "hold",
+        "interview",
+        "survey",
+        "tool_a",
+        "tool_b",
+        "tool_c",
+        "helper",
+        "broker",
+    ];
     let handoffs = vec![Handoff { agent: "specialist".to_owned(), history: HandoffHistory::All }];
     let hook = InputHook { url: None, command: vec!["hook".to_owned()], timeout_ms: 1_000 };
     let agents = [
@@ -196,6 +222,8 @@ pub(crate) fn definitions() -> Definitions {
         approval_tool("trade"),
         approval_tool("other_trade"),
         tool("hold"),
+        tool("interview"),
+        tool("survey"),
         tool("tool_a"),
         tool("tool_b"),
         tool("tool_c"),

@@ -18,6 +18,7 @@ mod fixtures;
 mod full_disk;
 mod hooks;
 mod laws;
+mod questions;
 mod queue;
 mod random_logs;
 mod recovery_limits;

@@ -18,8 +18,9 @@ use model::history::HistoryEntry;
 use model::item::Block;
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::ports::{BoxFuture, BoxStream, HookRequest, HookResponse, HookRunner, ToolRunner};
-use model::tool::{ToolEvent, ToolOutput, ToolRequest};
-use model::{ThreadId, UserId};
+use model::question::QuestionAnswer;
+use model::tool::{ResultPiece, ToolEvent, ToolOutput, ToolRequest};
+use model::{CallId, ThreadId, UserId};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -37,6 +38,10 @@ impl ToolRunner for OutputStoringTools {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let writer = OutputWriter::new(&self.attachments, &request.user, &request.thread);
         OutputStoringStream::new(self.tools.call_tool(request), writer).boxed()
+    }
+
+    fn answer_question(&self, call: &CallId, question: &str, answer: QuestionAnswer) {
+        self.tools.answer_question(call, question, answer);
     }
 }
 
@@ -256,7 +261,11 @@ impl MayCarryFiles for ModelEvent {
 
 impl MayCarryFiles for ToolEvent {
     fn has_files(&self) -> bool {
-        let Self::End(output) = self else { return false };
+        let output = match self {
+            Self::End(output) => output,
+            Self::Piece { piece: ResultPiece::Image { url, .. }, .. } => return is_data_or_blob_url(url),
+            _ => return false,
+        };
         let in_content = output.message_content.iter().any(|part| match part {
             ContentPart::Text { .. } => false,
             ContentPart::ImageUrl { image_url, .. } => is_data_or_blob_url(&image_url.url),
@@ -269,9 +278,22 @@ impl MayCarryFiles for ToolEvent {
 
     fn with_stored_files(self, writer: OutputWriter) -> BoxFuture<'static, Self> {
         Box::pin(async move {
-            let Self::End(mut output) = self else { return self };
-            store_tool_output(&writer, &mut output).await;
-            Self::End(output)
+            match self {
+                Self::End(mut output) => {
+                    store_tool_output(&writer, &mut output).await;
+                    Self::End(output)
+                }
+                Self::Piece { piece: ResultPiece::Image { url, partial }, place } => {
+                    let piece = match writer.store_url(&url, None).await {
+                        Some(url) => ResultPiece::Image { url, partial },
+                        // A preview that is missing is not missed.
+                        None if partial.is_some() => ResultPiece::Text(String::new()),
+                        None => ResultPiece::Text(NOT_STORED_NOTE.to_owned()),
+                    };
+                    Self::Piece { piece, place }
+                }
+                other => other,
+            }
         })
     }
 }

@@ -15,9 +15,10 @@ use model::command::StartCommand;
 use model::content::ContentPart;
 use model::definition::OnCrash;
 use model::definition::{Definitions, HandoffHistory, Tool, ToolExecutor};
-use model::event::{ApprovalDecision, CancelMode, PendingKind, StopReason};
+use model::event::{ApprovalDecision, CancelMode, PendingKind, Question, StopReason};
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
+use model::question::{InputRequired, ToolQuestion};
 use model::tool::ToolEvent;
 use model_testing::invariants;
 use serde_json::{Value, json};
@@ -101,6 +102,30 @@ fn scenarios() -> Vec<Scenario> {
             ..PLAIN
         },
         Scenario {
+            name: "questions",
+            turn: |_, step| first_turn_calls(step, &[("survey", "{}"), ("look", "{}")]),
+            ..PLAIN
+        },
+        Scenario {
+            name: "declined questions",
+            turn: |_, step| first_turn_calls(step, &[("survey", "{}")]),
+            people: || reject("no"),
+            ..PLAIN
+        },
+        Scenario {
+            name: "a question in mid-call",
+            turn: |_, step| first_turn_calls(step, &[("live", "{}"), ("trade", "{}")]),
+            ..PLAIN
+        },
+        Scenario {
+            name: "nested questions",
+            turn: |agent, step| match agent {
+                "scripted/demo" => first_turn_calls(step, &[("ask", r#"{"prompt":"?"}"#)]),
+                _ => first_turn_calls(step, &[("survey", "{}"), ("live", "{}")]),
+            },
+            ..PLAIN
+        },
+        Scenario {
             name: "nonsense",
             turn: |_, _| vec![model_call("nonsense", "{}"), model_call("look", "{")],
             ..PLAIN
@@ -171,7 +196,7 @@ fn handing_over(agent: &str) -> Vec<ModelOutput> {
 }
 
 fn crash_definitions() -> Definitions {
-    let names = ["look", "again", "trade", "pick", "risky", "fragile", "ask"];
+    let names = ["look", "again", "trade", "pick", "risky", "fragile", "ask", "survey", "live"];
     let mut demo = with_handoffs(agent("demo", &names), &[("specialist", HandoffHistory::Messages)]);
     demo.models.push("scripted/demo".to_owned());
     let tools = [
@@ -182,8 +207,11 @@ fn crash_definitions() -> Definitions {
         Tool { on_crash: OnCrash::Ask, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
         agent_tool("ask", "helper"),
+        tool("survey"),
+        Tool { on_crash: OnCrash::Ask, ..tool("live") },
     ];
-    build_definitions([demo, agent("helper", &["look", "again", "trade", "pick"]), agent("specialist", &[])], tools)
+    let helper = agent("helper", &["look", "again", "trade", "pick", "survey", "live"]);
+    build_definitions([demo, helper, agent("specialist", &[])], tools)
 }
 
 /// Answers every effect of a run.
@@ -235,18 +263,40 @@ impl<'a> ScriptedWorld<'a> {
         if let Some(id) = self.sim.models.last().cloned() {
             return self.next_model_input(id);
         }
-        if let Some(id) = self.sim.tools.first().cloned() {
-            return MachineInput::Tool { id, event: ToolEvent::End(tool_text("ok")) };
+        if let Some((id, event)) = self.sim.tools.iter().find_map(|id| Some((id.clone(), self.tool_event(id)?))) {
+            return MachineInput::Tool { id, event };
         }
         if let Some(id) = self.sim.files.first().cloned() {
             return MachineInput::File { answer: reads(&id), id };
         }
         let root = self.sim.run.fold.root().expect("the run began");
         let answer = |pending: &model::event::PendingRequest| match (pending.kind, &pending.key) {
-            (PendingKind::Approval, Some(key)) => approval_answer(key.clone(), (self.scenario.people)()),
+            (PendingKind::Approval | PendingKind::Question, Some(key)) => {
+                approval_answer(key.clone(), (self.scenario.people)())
+            }
             _ => client_result_answer(pending.call_id.clone(), "red"),
         };
         MachineInput::Answers { answers: root.pending.iter().map(answer).collect(), inputs: Vec::new() }
+    }
+
+    /// What a tool that runs sends next; `None` while it waits for an answer.
+    fn tool_event(&self, id: &EffectId) -> Option<ToolEvent> {
+        let EffectId::Tool { call, attempt } = id else { return None };
+        let request = self.sim.tool_requests.iter().rev().find(|request| request.call_id == *call)?;
+        let pending = machine::pending_requests(&self.sim.run.fold);
+        if pending.iter().any(|pending| pending.call_id == *call) {
+            return None;
+        }
+        let question = |id: &str| ToolQuestion { id: id.to_owned(), question: Question::default() };
+        let is_answered = self.sim.tool_answers.iter().any(|(told, _)| told == id);
+        Some(match (request.name.as_str(), &request.answers) {
+            ("survey", None) => {
+                let questions = vec![question("first"), question("second")];
+                ToolEvent::InputRequired(InputRequired { questions, ..InputRequired::default() })
+            }
+            ("live", _) if !is_answered && *attempt == 1 => ToolEvent::Question(question("one")),
+            _ => ToolEvent::End(tool_text("ok")),
+        })
     }
 
     fn next_model_input(&mut self, id: EffectId) -> MachineInput {
@@ -275,7 +325,7 @@ impl<'a> ScriptedWorld<'a> {
         }
         for request in &self.sim.tool_requests {
             let runs = self.sim.invariants.starts.get(&request.call_id).copied().unwrap_or_default();
-            let may_again = matches!(request.name.as_str(), "again" | "risky");
+            let may_again = matches!(request.name.as_str(), "again" | "risky" | "live");
             assert!(runs == 1 || may_again, "{name}: {} ran {runs} times", request.name);
         }
     }

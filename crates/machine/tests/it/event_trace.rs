@@ -43,6 +43,7 @@ fn trace_word(event: &Event, next: &[RecordDraft]) -> Option<String> {
         | Event::TextDone(_)
         | Event::AnnotationAdded(_)
         | Event::ImageAdded(_)
+        | Event::ImageDelta(_)
         | Event::ImageDone(_)
         | Event::ArgumentsDelta(_)
         | Event::ArgumentsDone(_)

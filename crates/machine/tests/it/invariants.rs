@@ -8,7 +8,7 @@ use model::fold::ItemFold;
 use model::item::{FileStatus, Item};
 use model::model_turn::ModelEvent;
 use model::record::RecordDraft;
-use model::tool::ToolEvent;
+use model::tool::{ToolEvent, ToolRequest};
 use model::{ApprovalKey, CallId, Millis, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,11 @@ pub(crate) struct InvariantChecker {
     /// Tools that need no further approval.
     always_approved: BTreeSet<String>,
     open_approvals: BTreeMap<ApprovalKey, (CallId, String)>,
+    /// Questions of tools.
+    open_questions: BTreeMap<ApprovalKey, CallId>,
+    /// Calls whose questions have been decided since they were last started, and their attempts.
+    answered: BTreeMap<CallId, u32>,
+    attempts: BTreeMap<CallId, u32>,
     /// Tasks whose current turn has shown something.
     tasks_with_output: BTreeSet<TaskId>,
     paused: bool,
@@ -33,7 +38,7 @@ impl InvariantChecker {
     pub(crate) fn before_input(&mut self, input: &MachineInput) {
         match input {
             MachineInput::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
-            | MachineInput::Tool { id, event: ToolEvent::End(_) }
+            | MachineInput::Tool { id, event: ToolEvent::End(_) | ToolEvent::InputRequired(_) }
             | MachineInput::File { id, .. } => {
                 self.outstanding.remove(id);
             }
@@ -60,15 +65,21 @@ impl InvariantChecker {
         }
         if run.fold.has_ended() {
             self.outstanding.clear();
-            if !self.open_approvals.is_empty() {
-                return Err(format!("the run is over, and {:?} were never decided", self.open_approvals));
+            if !self.open_approvals.is_empty() || !self.open_questions.is_empty() {
+                let open = (&self.open_approvals, &self.open_questions);
+                return Err(format!("the run is over, and {open:?} were never decided"));
             }
         }
         let now: BTreeSet<EffectId> = outstanding_effects(run).into_iter().collect();
         if now != self.outstanding {
             return Err(format!("outstanding is {now:?}, asked minus ended is {:?}", self.outstanding));
         }
-        let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
+        let is_asking = |call: &CallId| self.open_questions.values().any(|asking| asking == call);
+        let busy = |id: &EffectId| match id {
+            EffectId::Timer(_) => false,
+            EffectId::Tool { call, .. } => !is_asking(call),
+            _ => true,
+        };
         let begun = run.fold.root().is_some() && !run.fold.has_ended();
         if begun && now.iter().any(busy) == self.paused {
             return Err(format!("paused: {}, and outstanding is {now:?}", self.paused));
@@ -89,6 +100,17 @@ impl InvariantChecker {
         }
         self.at = draft.at;
         match &draft.event {
+            Event::ApprovalRequested(e) if e.question.is_some() => {
+                if self.open_questions.values().any(|asking| *asking == e.call_id) {
+                    return Err(format!("{} asks two questions at once", e.call_id));
+                }
+                self.open_questions.insert(e.key.clone(), e.call_id.clone());
+            }
+            Event::ApprovalResolved(e) if self.open_questions.contains_key(&e.key) => {
+                let call = self.open_questions.remove(&e.key).unwrap_or_else(|| CallId::from(""));
+                let attempt = self.attempts.get(&call).copied().unwrap_or_default();
+                self.answered.insert(call, attempt);
+            }
             Event::ApprovalRequested(e) => {
                 let name = e.action_requests.first().map(|action| action.name.clone()).unwrap_or_default();
                 self.open_approvals.insert(e.key.clone(), (e.call_id.clone(), name));
@@ -124,7 +146,7 @@ impl InvariantChecker {
             }
             Effect::CallTool { id, request } => {
                 self.outstanding.insert(id.clone());
-                self.check_tool_call(run, &request.call_id, &request.name)
+                self.check_tool_call(run, request)
             }
             Effect::ReadFile { id, .. } => {
                 self.outstanding.insert(id.clone());
@@ -136,6 +158,11 @@ impl InvariantChecker {
                 let armed = timer_deadline(run, id);
                 if armed == Some(*at) { Ok(()) } else { Err(format!("{id:?} fires at {at}, and at {armed:?}")) }
             }
+            Effect::AnswerTool { id, .. } => match id {
+                // The tool may have ended just now, which is why its question was withdrawn.
+                EffectId::Tool { call, .. } if self.starts.contains_key(call) => Ok(()),
+                _ => Err(format!("{id:?} is answered and never ran")),
+            },
             Effect::Abort(id) => {
                 self.outstanding.remove(id);
                 Ok(())
@@ -152,8 +179,16 @@ impl InvariantChecker {
         }
     }
 
-    /// A tool runs at most once, unless it is idempotent or was approved again; a gated one never without approval.
-    fn check_tool_call(&mut self, run: &RunState, call: &CallId, name: &str) -> Result<(), String> {
+    /// A tool runs at most once, unless it is idempotent, was approved again, or asked: then the same attempt goes on with the
+    /// answers. A gated one never runs without approval.
+    fn check_tool_call(&mut self, run: &RunState, request: &ToolRequest) -> Result<(), String> {
+        let (call, name) = (&request.call_id, request.name.as_str());
+        let before = self.attempts.insert(call.clone(), request.attempt);
+        let answered = self.answered.remove(call);
+        if before == Some(request.attempt) {
+            let is_continued = answered == before && request.answers.is_some();
+            return if is_continued { Ok(()) } else { Err(format!("{call} starts the same attempt again")) };
+        }
         let tool = run.definitions.tools.get(name).ok_or_else(|| format!("there is no tool {name}"))?;
         if is_repeated(run, call) {
             return Err(format!("{call} runs, and the provider had named it before"));

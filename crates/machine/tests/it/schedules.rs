@@ -15,14 +15,15 @@ use machine::{EffectId, MachineInput, TimerId};
 use model::command::{AnswerCommand, StartCommand};
 use model::content::ContentPart;
 use model::definition::OnCrash;
-use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
+use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor, ToolSearchPolicy};
 use model::error::ErrorInfo;
-use model::event::{ApprovalDecision, CancelMode, StopReason};
+use model::event::{ApprovalDecision, CancelMode, Event, Question, StopReason};
 use model::item::CallKind;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
+use model::question::{InputRequired, OnDecline, ToolQuestion};
 use model::thread::history_entries;
-use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use model::tool::{PiecePlace, ProgressUpdate, ResultPiece, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;
 use model::{ApprovalKey, CallId, TaskId};
 use model_testing::{Rng, invariants, test_seeds};
@@ -45,7 +46,7 @@ fn definitions(rng: &mut Rng) -> Definitions {
         needs_approval(tool("gated")),
         with_kind(tool("pick"), ToolExecutor::Client),
         needs_approval(with_kind(tool("gated_pick"), ToolExecutor::Client)),
-        idempotent(tool("again")),
+        Tool { group: Some("retries".to_owned()), ..idempotent(tool("again")) },
         Tool { on_crash: OnCrash::Ask, approval_on_timeout: ApprovalOnTimeout::Approve, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
         agent_tool("ask", "other"),
@@ -55,6 +56,7 @@ fn definitions(rng: &mut Rng) -> Definitions {
     let mut definitions = build_definitions([demo, other, third], tools);
     for agent in definitions.agents.values_mut() {
         agent.models.push("scripted/spare".to_owned());
+        agent.tool_search = ToolSearchPolicy::On;
     }
     definitions.limits.steps_max = 8;
     definitions.limits.depth_max = 2;
@@ -269,7 +271,7 @@ impl RandomWorld {
             }
             3 if self.rng.chance(20) => ModelOutput::Computer(r#"{"actions":[]}"#.to_owned()),
             _ => {
-                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, "{}", "{}"];
+                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, r#"{"query":"again"}"#, "{}"];
                 let bad = [r#"{"n":"x"}"#, "{", "[]"];
                 let name = self.rng.pick(names).cloned().unwrap_or_default();
                 let arguments =
@@ -292,7 +294,7 @@ impl RandomWorld {
 
     fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
-        match self.rng.below(if self.no_faults { 6 } else { 10 }) {
+        match self.rng.below(if self.no_faults { 6 } else { 13 }) {
             0 => ToolEvent::End(ToolOutput::from_error(ErrorInfo::external("broken", "It broke."))),
             1 => ToolEvent::End(ToolOutput::default()),
             2 => ToolEvent::End(weather_output()),
@@ -303,9 +305,29 @@ impl RandomWorld {
             4 | 5 => ToolEvent::End(tool_text("ok")),
             6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
+            8 if self.rng.chance(50) => self.result_piece(),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
+            9 => {
+                let questions = (0..self.rng.between(0, 3)).map(|n| random_question(&mut self.rng, n)).collect();
+                let on_decline = self.rng.choose(OnDecline::CallAgain, &[OnDecline::Reject]);
+                let state = self.rng.chance(50).then(|| "opaque".to_owned());
+                ToolEvent::InputRequired(InputRequired { questions, state, on_decline })
+            }
+            10 => ToolEvent::Question(random_question(&mut self.rng, 0)),
+            11 => ToolEvent::QuestionWithdrawn,
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
+    }
+
+    /// A piece of a result, in the open block or in a new one.
+    fn result_piece(&mut self) -> ToolEvent {
+        let url = || "data:image/png;base64,iV".to_owned();
+        let piece = match self.rng.below(4) {
+            0 => ResultPiece::Image { url: url(), partial: Some(1) },
+            1 => ResultPiece::Image { url: url(), partial: None },
+            _ => ResultPiece::Text(self.rng.choose("a piece", &["", "</referencable-item>"]).to_owned()),
+        };
+        ToolEvent::Piece { piece, place: self.rng.choose(PiecePlace::OpenBlock, &[PiecePlace::NewBlock]) }
     }
 
     /// Answers some of the pending requests in one input; some answers are invalid.
@@ -379,6 +401,13 @@ impl RandomWorld {
     }
 }
 
+/// A question with a usable schema, or with none, or sometimes with one that nobody can answer.
+fn random_question(rng: &mut Rng, number: u32) -> ToolQuestion {
+    let kind = rng.choose(None, &[Some("object"), Some("object"), Some("string")]);
+    let schema = kind.map(|kind| json!({"type": kind}));
+    ToolQuestion { id: format!("q{number}"), question: Question { message: "Which one?".to_owned(), schema } }
+}
+
 /// Files in the input: perhaps one twice, or one that was read before.
 fn files(rng: &mut Rng) -> Vec<ContentPart> {
     let urls: Vec<&str> = (0..rng.between(1, 3)).map(|_| rng.choose("a", &["b", "c"])).collect();
@@ -420,6 +449,11 @@ fn every_random_schedule_ends_with_a_valid_log() {
                     .iter()
                     .flat_map(|word| [word_without_ids(word), with_scope(word)]),
             );
+            // Only pieces of results have them here.
+            let previews = world.sim.drafts.iter().filter(|draft| matches!(draft.event, Event::ImageDelta(_)));
+            seen.extend(previews.map(|_| "image.delta".to_owned()));
+            let calls = world.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
+            seen.extend(calls.filter(|(_, call)| call.kind == Some(CallKind::ToolSearch)).map(|_| "search".to_owned()));
             count += 1;
             inputs += world.sim.input_count();
         }
@@ -435,8 +469,9 @@ const EVERYTHING: &str = "
     completed cancelled{immediate,user} cancelled{after_turn,user} failed{provider_error} failed{interrupted}
     failed{provider_refused} failed{invalid_tool_calls} retrying below/retrying{1,2,overloaded}
     below/retrying{1,2,provider_auth} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
-    incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} cancelling
-    recovered input.added agent.updated tool.progress state.snapshot state.delta custom
+    incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} resumed{system}
+    cancelling question answered fco{failed,invalid_question}
+    recovered input.added agent.updated search image.delta tool.progress state.snapshot state.delta custom
     fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}
     fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
     fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}
@@ -456,7 +491,10 @@ fn word_without_ids(word: &str) -> String {
     let word = word.rsplit('/').next().unwrap_or(word);
     let (name, details) =
         word.split_once('{').map_or((word, ""), |(name, details)| (name, details.trim_end_matches('}')));
+    let is_question = details.split(',').next().is_some_and(|key| key.matches('_').count() == 2);
     match name.split_once('_') {
+        _ if name == "approval.requested" && is_question => "question".to_owned(),
+        _ if name == "approval.resolved" && is_question && details.contains("approve") => "answered".to_owned(),
         Some(("fco", _)) => format!("fco{{{details}}}"),
         Some(("fp", _)) => format!("fp{{{details}}}"),
         Some(("fc" | "msg" | "rs", _)) => "item".to_owned(),

@@ -11,8 +11,12 @@ mod files;
 mod handoffs;
 mod hosted;
 mod limits;
+mod live_questions;
+mod questions;
 mod results;
 mod retries;
+mod streams;
+mod tool_search;
 mod turns;
 
 use crate::fixtures::{demo_definitions, model_call, model_text, tool, tool_text, weather_output};

@@ -14,6 +14,7 @@ use model::history::{HistoryEntry, RawItem};
 use model::json::ExactObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
 use model::ports::{FileReadOutcome, FileReadRequest};
+use model::question::QuestionAnswer;
 use model::record::{RecordDraft, RecordHeader};
 use model::thread::{ThreadFold, ThreadReplay};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -35,6 +36,8 @@ pub(crate) struct Sim {
     pub(crate) files: Vec<EffectId>,
     pub(crate) model_requests: Vec<ModelRequest>,
     pub(crate) tool_requests: Vec<ToolRequest>,
+    /// What tools that wait for an answer were told.
+    pub(crate) tool_answers: Vec<(EffectId, QuestionAnswer)>,
     pub(crate) file_requests: Vec<FileReadRequest>,
     /// The start times of delayed model calls.
     pub(crate) model_due: BTreeMap<EffectId, Millis>,
@@ -59,6 +62,7 @@ impl Sim {
             files: Vec::new(),
             model_requests: Vec::new(),
             tool_requests: Vec::new(),
+            tool_answers: Vec::new(),
             file_requests: Vec::new(),
             model_due: BTreeMap::new(),
             now: 1_000,
@@ -109,6 +113,7 @@ impl Sim {
                     self.files.push(id);
                     self.file_requests.push(request);
                 }
+                Effect::AnswerTool { id, answer, .. } => self.tool_answers.push((id, answer)),
                 Effect::SetTimer { .. } | Effect::Abort(_) => {}
             }
         }
@@ -194,6 +199,11 @@ impl Sim {
     pub(crate) fn finish_tool(&mut self, call: &str, output: ToolOutput) {
         let id = self.running_tool(&call_id(call));
         self.input(MachineInput::Tool { id, event: ToolEvent::End(output) });
+    }
+
+    pub(crate) fn tool_event(&mut self, call: &str, event: ToolEvent) {
+        let id = self.running_tool(&call_id(call));
+        self.input(MachineInput::Tool { id, event });
     }
 
     pub(crate) fn running_tool(&self, call: &CallId) -> EffectId {

@@ -26,7 +26,8 @@ async fn the_client_says_who_it_is_in_each_generation() {
     old.run_with("friendly").await;
     let initialize: Value = serde_json::from_str(&old.lines("initialize")[0]).unwrap();
     assert_eq!(initialize["protocolVersion"], "2025-11-25");
-    assert_eq!((&initialize["clientInfo"]["name"], &initialize["capabilities"]), (&json!("headwater"), &json!({})));
+    assert_eq!(initialize["clientInfo"]["name"], "headwater");
+    assert_eq!(initialize["capabilities"], json!({"elicitation": {"form": {}}}));
     assert!(old.lines("notifications").contains(&"notifications/initialized".to_owned()));
     let new = TestServers::new();
     let run = new.run_with("modern").await;

@@ -178,6 +178,7 @@ pub(crate) fn call_request(run: &Definitions, name: &str, arguments: &str) -> To
         executor: Arc::new(tool.executor.clone()),
         parameters: DeclaredParameters::from_schema(&tool.spec.parameters),
         output_bytes_max: 1024 * 1024,
+        answers: None,
     }
 }
 

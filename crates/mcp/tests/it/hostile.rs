@@ -83,14 +83,6 @@ async fn a_server_that_ignores_sigterm_is_killed() {
     wait_gone(&servers.pids()).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_of_a_server_is_refused() {
-    let servers = TestServers::new();
-    let run = servers.run_with("friendly").await;
-    let answer: serde_json::Value = serde_json::from_str(text(&servers.call(&run, "ask", "{}").await)).unwrap();
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&1000.into(), &(-32601).into()));
-}
-
 async fn resolve_error(servers: &TestServers, server: McpServer) -> String {
     let error = servers.resolve(server).await.expect_err("it cannot start");
     assert_eq!(error.code, "mcp_unavailable");

@@ -14,3 +14,4 @@ mod http_server;
 mod http_tokens;
 mod oauth;
 mod pool;
+mod questions;

@@ -139,15 +139,62 @@ def call(request):
         note("pids", str(child.pid))
         reply(request, text("forked"))
     elif name == "ask":
-        send({"id": 1000, "method": "elicitation/create", "params": {"message": "Who are you?", "requestedSchema": {"type": "object", "properties": {}}}})
-        answer = json.loads(sys.stdin.readline())
-        reply(request, text(json.dumps(answer)))
+        how = (params.get("arguments") or {}).get("how")
+        if MODE == "modern":
+            ask_with_result(request, how)
+        else:
+            ask_in_mid_call(request, how)
     elif name == "wrong":
         reply(request, {"unknown": True})
     elif name == "refuse":
         refuse(request, -32602, "I do not like this.")
     else:
         refuse(request, -32602, "Unknown tool.")
+
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+def ask_with_result(request, how):
+    """Ends the call with a question, and answers when it is called again."""
+    params = request["params"]
+    note("asked", json.dumps({key: params.get(key) for key in ("inputResponses", "requestState")}))
+    form = {"method": "elicitation/create", "params": {"mode": "form", "message": "Who are you?", "requestedSchema": FORM}}
+    more = {"requestState": "held"}
+    if how == "later" and "requestState" in params:
+        reply(request, text("now"))
+    elif how == "model":
+        request_of_model = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+        send({"id": request["id"], "result": {"resultType": "input_required", "inputRequests": {"m": request_of_model}}})
+    elif how in ("later", "for_ever"):
+        send({"id": request["id"], "result": {"resultType": "input_required", **more}})
+    elif "inputResponses" in params:
+        reply(request, text(json.dumps(params["inputResponses"])))
+    else:
+        send({"id": request["id"], "result": {"resultType": "input_required", "inputRequests": {"who": form}, **more}})
+
+
+def ask_in_mid_call(request, how):
+    """Asks with a request of its own, and waits for the answer."""
+    send({"id": 1000, "method": "elicitation/create", "params": {"message": "Who are you?", "requestedSchema": FORM}})
+    if how == "die":
+        note("asked", "dead")
+        if sys.stdin.readline():
+            os._exit(3)
+    if how == "withdraw":
+        send({"method": "notifications/cancelled", "params": {"requestId": 1000}})
+        reply(request, text("never mind"))
+        return
+    if how == "end":
+        reply(request, text("never mind"))
+        return
+    answer = {}
+    while answer.get("id") != 1000:
+        line = sys.stdin.readline()
+        if not line:
+            return
+        answer = json.loads(line)
+    reply(request, text(json.dumps(answer)))
 
 
 def handle(request):

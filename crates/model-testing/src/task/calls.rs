@@ -1,20 +1,21 @@
 //! A task's calls: start, approval, result.
 
 use super::{EndedChild, GenPhase, GenTask, RunContext};
-use crate::item_writer::ItemWriter;
+use crate::item_writer::{ItemStep, ItemWriter};
 use crate::text::random_text;
 use crate::turn_plan;
-use model::content::ContentPart;
+use model::content::{ContentPart, TextBlock};
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
     ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
-    Initiator, ItemEvent, PendingKind, PendingRequest, ReviewConfig, ToolProgress, ToolStarted,
+    Initiator, ItemEvent, PendingKind, PendingRequest, Question, ReviewConfig, ToolProgress, ToolStarted,
 };
 use model::id::CallId;
 use model::item::{ApprovalGate, CallKind, IncompleteReason, Item, ResultStatus, ToolCall, ToolResult};
 use model::json::ExactValue;
 use model::limits::DONE_REPEAT_BYTES_MAX;
+use model::question::{QuestionContext, ToolQuestion};
 use model::record::PrivatePayload;
 use model::reference;
 use model::task::TaskStatus;
@@ -31,6 +32,10 @@ pub(crate) struct GenCall {
     arguments: String,
     pub(crate) state: GenCallState,
     attempt: u32,
+    /// Questions that its tool has asked.
+    questions: usize,
+    /// The next start is the same attempt: the tool gets its answers.
+    continues: bool,
     idempotent: bool,
     on_crash: OnCrash,
 }
@@ -40,9 +45,15 @@ pub(crate) enum GenCallState {
     /// Not started yet, or approved.
     Ready,
     AwaitingApproval,
+    /// Its tool has asked, and has ended or waits for the answer.
+    AwaitingAnswer {
+        live: bool,
+    },
     Rejected(ErrorInfo),
     AwaitingClient,
     Running,
+    /// The tool runs and has shown pieces of its result, which is open.
+    Streaming(Box<ItemWriter>),
     /// A sub-agent works on it; its result is open.
     AwaitingChild(Box<ItemWriter>),
     /// Waits for the other calls.
@@ -60,6 +71,8 @@ impl GenCall {
             arguments: call.arguments.clone().unwrap_or_default(),
             state: GenCallState::Ready,
             attempt: 0,
+            questions: 0,
+            continues: false,
             idempotent: ctx.rng.chance(40),
             on_crash: ctx.rng.choose(OnCrash::Unknown, &[OnCrash::Fail]),
         }
@@ -70,7 +83,7 @@ impl GenCall {
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.state, GenCallState::Running)
+        matches!(self.state, GenCallState::Running | GenCallState::Streaming(_))
     }
 }
 
@@ -88,6 +101,7 @@ impl GenTask {
                 CallKind::Client => call.state = GenCallState::AwaitingClient,
                 CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
                 CallKind::Hosted => self.request_approval(ctx, index),
+                CallKind::ToolSearch => self.finish_search(ctx, index),
             }
         }
     }
@@ -110,12 +124,51 @@ impl GenTask {
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
             expires_at,
+            question: None,
         }));
+    }
+
+    /// The tool of a call asks people.
+    fn ask_question(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let (live, asks_more) = (ctx.rng.chance(30), ctx.rng.chance(30));
+        let message = random_text(&mut ctx.rng, 1, 8);
+        let schema = ctx.rng.chance(70).then(|| json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
+        let Some(call) = self.calls.get_mut(index) else { return };
+        call.questions += 1;
+        call.continues = !live;
+        call.state = GenCallState::AwaitingAnswer { live };
+        let round = u32::try_from(call.questions).unwrap_or(u32::MAX);
+        let next = ToolQuestion { id: "more".to_owned(), question: Question::default() };
+        let context = QuestionContext {
+            id: format!("q{round}"),
+            round,
+            live,
+            state: (!live).then(|| "opaque".to_owned()),
+            next: if asks_more && !live { vec![next] } else { Vec::new() },
+            ..QuestionContext::default()
+        };
+        let request = ApprovalRequested {
+            task_id: self.id.clone(),
+            key: call.id.question_key(call.questions),
+            call_id: call.id.clone(),
+            action_requests: vec![ActionRequest {
+                name: call.name.clone(),
+                args: ExactValue::parse(&call.arguments).unwrap_or_default(),
+                server_label: None,
+                editable: Some(false),
+            }],
+            review_configs: vec![ReviewConfig { require_approval: true }],
+            timeout_seconds: 300,
+            expires_at: ctx.now.saturating_add(300_000),
+            question: Some(Question { message, schema, url: None }),
+        };
+        let private = PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() };
+        ctx.emit_with_private(Event::ApprovalRequested(request), Some(private));
     }
 
     fn start_call(&mut self, ctx: &mut RunContext<'_>, index: usize) {
         let Some(call) = self.calls.get_mut(index) else { return };
-        call.attempt = call.attempt.saturating_add(1);
+        call.attempt = call.attempt.saturating_add(u32::from(!std::mem::take(&mut call.continues)));
         call.state = GenCallState::Running;
         let started = ToolStarted {
             task_id: self.id.clone(),
@@ -142,12 +195,7 @@ impl GenTask {
         }
     }
 
-    fn open_result(
-        &mut self,
-        ctx: &mut RunContext<'_>,
-        call: &CallId,
-        pieces: VecDeque<crate::item_writer::ItemStep>,
-    ) -> ItemWriter {
+    fn open_result(&mut self, ctx: &mut RunContext<'_>, call: &CallId, pieces: VecDeque<ItemStep>) -> ItemWriter {
         let item = Item::ToolResult(ToolResult {
             id: call.item_id("fco"),
             call_id: call.clone(),
@@ -164,6 +212,26 @@ impl GenTask {
         ItemWriter::add(ctx, &self.id, index, item, pieces, None)
     }
 
+    /// A search is answered at once, and nothing of it can be cited.
+    fn finish_search(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        call.state = GenCallState::Answered;
+        let id = call.id.clone();
+        let found = TextBlock::new(random_text(&mut ctx.rng, 0, 4));
+        let mut open = self.open_result(ctx, &id, VecDeque::from([ItemStep::TextWhole(found)]));
+        while open.emit_next(ctx, &self.id, None) {}
+        if let Item::ToolResult(result) = &mut open.item {
+            let tool = json!({"name": "get_weather", "description": "", "parameters": {"type": "object"}});
+            let grouped = json!({"name": "read", "namespace": "files", "description": "Reads."});
+            result.status = Some(ResultStatus::Completed);
+            let tools = [json!([]), json!([tool.clone()]), json!([grouped, tool])];
+            result.artifact = ctx.rng.pick(&tools).map(|tools| json!({ "tools": tools }));
+        }
+        let content = Some(vec![ContentPart::text(r#"{"tools":[]}"#)]);
+        open.emit_done(ctx, &self.id, Some(PrivatePayload { content, ..PrivatePayload::default() }));
+        self.update_phase();
+    }
+
     /// Writes the result of a call.
     fn finish_call(&mut self, ctx: &mut RunContext<'_>, index: usize, status: ResultStatus, error: Option<ErrorInfo>) {
         let Some(call) = self.calls.get_mut(index) else { return };
@@ -172,6 +240,12 @@ impl GenTask {
             if status == ResultStatus::Completed { turn_plan::tool_result_steps(ctx) } else { VecDeque::new() };
         let mut open = match std::mem::replace(&mut call.state, GenCallState::Answered) {
             GenCallState::AwaitingChild(open) => *open,
+            GenCallState::Streaming(mut open) => {
+                if status != ResultStatus::Completed {
+                    open.close_part(ctx, &self.id);
+                }
+                *open
+            }
             _ => self.open_result(ctx, &id, blocks),
         };
         while open.emit_next(ctx, &self.id, None) {}
@@ -256,6 +330,10 @@ impl GenTask {
         }
         let running: Vec<usize> = self.call_indexes(GenCall::is_running);
         let Some(index) = ctx.rng.pick(&running).copied() else { return };
+        if ctx.options.streamed_results && self.stream_result(ctx, index) {
+            return;
+        }
+        let is_streaming = self.calls.get(index).is_some_and(|call| matches!(call.state, GenCallState::Streaming(_)));
         let chance = ctx.rng.between(1, 100);
         if chance <= 15 {
             let Some(call) = self.calls.get(index) else { return };
@@ -266,12 +344,31 @@ impl GenTask {
             ctx.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         } else if chance <= 30 {
             ctx.emit_side_event(&self.id);
-        } else if chance <= 38 {
+        } else if chance <= 36 && !is_streaming {
+            self.ask_question(ctx, index);
+        } else if chance <= 44 {
             let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut ctx.rng, 0, 5));
             self.finish_call(ctx, index, ResultStatus::Failed, Some(error));
         } else {
             self.finish_call(ctx, index, ResultStatus::Completed, None);
         }
+    }
+
+    /// Shows a piece of a result. Returns false if the call has none.
+    fn stream_result(&mut self, ctx: &mut RunContext<'_>, index: usize) -> bool {
+        let Some(call) = self.calls.get_mut(index) else { return false };
+        if let GenCallState::Streaming(open) = &mut call.state {
+            return ctx.rng.chance(80) && open.emit_next(ctx, &self.id, None);
+        }
+        if !ctx.rng.chance(20) {
+            return false;
+        }
+        let (id, steps) = (call.id.clone(), turn_plan::tool_result_steps(ctx));
+        let open = self.open_result(ctx, &id, steps);
+        if let Some(call) = self.calls.get_mut(index) {
+            call.state = GenCallState::Streaming(Box::new(open));
+        }
+        true
     }
 
     fn run_handoffs(&mut self, ctx: &mut RunContext<'_>) {
@@ -289,6 +386,9 @@ impl GenTask {
         self.calls.iter().filter_map(|call| {
             let (kind, key) = match call.state {
                 GenCallState::AwaitingApproval => (PendingKind::Approval, Some(call.id.approval_key())),
+                GenCallState::AwaitingAnswer { .. } => {
+                    (PendingKind::Question, Some(call.id.question_key(call.questions)))
+                }
                 GenCallState::AwaitingClient => (PendingKind::ClientTool, None),
                 _ => return None,
             };
@@ -298,6 +398,9 @@ impl GenTask {
 
     /// Decides a request. The effects follow in [`Self::apply_answers`].
     pub(crate) fn resolve_approval(&mut self, ctx: &mut RunContext<'_>, pending: &PendingRequest, by: Initiator) {
+        if pending.kind == PendingKind::Question {
+            return self.answer_question(ctx, pending, by);
+        }
         let needs_approval =
             |call: &&mut GenCall| call.id == pending.call_id && matches!(call.state, GenCallState::AwaitingApproval);
         let Some(call) = self.calls.iter_mut().find(needs_approval) else { return };
@@ -325,6 +428,25 @@ impl GenTask {
             }
         };
         let (task_id, key) = (self.id.clone(), call.id.approval_key());
+        ctx.emit(Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by }));
+    }
+
+    /// Answers a question, or declines it. The tool goes on with either.
+    fn answer_question(&mut self, ctx: &mut RunContext<'_>, pending: &PendingRequest, by: Initiator) {
+        let Some(call) = self.calls.iter_mut().find(|call| call.id == pending.call_id) else { return };
+        let GenCallState::AwaitingAnswer { live } = call.state else { return };
+        let accepts = by == Initiator::User && ctx.rng.chance(70);
+        let kind = if accepts { ApprovalDecisionKind::Approve } else { ApprovalDecisionKind::Reject };
+        let args = accepts.then(|| json!({"n": 7, "more": ctx.random_value()}).into());
+        let decision = ApprovalDecision { kind, always: false, message: None, args };
+        call.state = match live {
+            true => GenCallState::Running,
+            false if by == Initiator::System => {
+                GenCallState::Rejected(ErrorInfo::new(ErrorCode::Cancelled, "The question was withdrawn."))
+            }
+            false => GenCallState::Ready,
+        };
+        let (task_id, key) = (self.id.clone(), call.id.question_key(call.questions));
         ctx.emit(Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by }));
     }
 
@@ -387,11 +509,29 @@ impl GenTask {
                 OnCrash::Fail => ResultStatus::Failed,
             };
             if call.idempotent {
-                self.start_call(ctx, index);
+                self.restart_call(ctx, index);
             } else {
                 let error = ErrorInfo::new(ErrorCode::OutcomeUnknown, "The server stopped while the tool ran.");
                 self.finish_call(ctx, index, status, Some(error));
             }
+        }
+    }
+
+    /// Starts a tool again. A result that is open gets further blocks.
+    fn restart_call(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
+        let before = std::mem::replace(&mut call.state, GenCallState::Running);
+        let mut open = match before {
+            GenCallState::Streaming(open) => Some(open),
+            _ => None,
+        };
+        if let Some(open) = &mut open {
+            open.close_part(ctx, &self.id);
+            open.add_steps(turn_plan::tool_result_steps(ctx));
+        }
+        self.start_call(ctx, index);
+        if let (Some(open), Some(call)) = (open, self.calls.get_mut(index)) {
+            call.state = GenCallState::Streaming(open);
         }
     }
 

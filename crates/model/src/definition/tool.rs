@@ -16,6 +16,9 @@ pub struct Tool {
     pub executor: ToolExecutor,
     /// For people.
     pub display_name: Option<String>,
+    /// The namespace in which a search finds it. A tool of an MCP server without one has its server's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     pub approval: ApprovalPolicy,
     pub approval_timeout_seconds: u64,
     pub approval_on_timeout: ApprovalOnTimeout,
@@ -39,6 +42,8 @@ pub enum ToolExecutor {
     Command(CommandTool),
     /// A tool of an MCP server.
     Mcp(McpTool),
+    /// The run loop, which searches the tools that the model was not given. Never declared.
+    ToolSearch,
     /// The client that started the run.
     Client,
     /// A sub-agent. With `others`, the argument `name` picks one of them all.
@@ -109,6 +114,7 @@ impl Tool {
             spec,
             executor: how,
             display_name: None,
+            group: None,
             approval: ApprovalPolicy::Never,
             approval_timeout_seconds: APPROVAL_TIMEOUT_SECONDS,
             approval_on_timeout: ApprovalOnTimeout::Reject,
@@ -174,10 +180,21 @@ impl Tool {
             ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) | ToolExecutor::Mcp(_) => {
                 CallKind::Tool
             }
+            ToolExecutor::ToolSearch => CallKind::ToolSearch,
             ToolExecutor::Client => CallKind::Client,
             ToolExecutor::Agent { .. } => CallKind::Agent,
             ToolExecutor::Handoff { .. } => CallKind::Handoff,
         }
+    }
+
+    /// The namespace in which a search finds it.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        let server = match &self.executor {
+            ToolExecutor::Mcp(tool) => Some(tool.server.as_str()),
+            _ => None,
+        };
+        self.group.as_deref().or(server)
     }
 
     /// What is known about approval before the arguments are.

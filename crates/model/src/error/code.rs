@@ -342,8 +342,12 @@ error_codes! {
         McpProtocolError = "mcp_protocol_error" 500 permanent;
         /// The MCP server sent too many messages at once and was stopped.
         McpFlood = "mcp_flood" 500 permanent;
-        /// The MCP server asked for something that Headwater does not do, such as an answer of a person in mid-call.
+        /// The MCP server asked for something that Headwater does not do, such as a model's answer in mid-call.
         McpUnsupported = "mcp_unsupported" 500 permanent;
+        /// The tool asks people again and again; its call was ended.
+        TooManyQuestions = "too_many_questions" 500 permanent;
+        /// The question of the tool cannot be asked: it is too long, or its schema cannot be used.
+        InvalidQuestion = "invalid_question" 500 permanent;
         /// The expression cannot be evaluated.
         CalculationFailed = "calculation_failed" 500 permanent;
         /// The model used the same call id twice.

@@ -20,6 +20,22 @@ pub struct ApprovalRequested {
     pub review_configs: Vec<ReviewConfig>,
     pub timeout_seconds: u64,
     pub expires_at: Millis,
+    /// What the tool asks. `approve` answers it, with `args` that fit its schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
+}
+
+/// A question of a tool to people.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Question {
+    pub message: String,
+    /// The JSON Schema of the answer, which is an object.
+    #[serde(default)]
+    pub schema: Option<serde_json::Value>,
+    /// Where the user goes before answering, such as `/v1/mcp/NAME/authorize`.
+    #[serde(default)]
+    pub url: Option<String>,
 }
 
 /// A tool call to review.
@@ -62,7 +78,8 @@ pub struct ApprovalDecision {
     pub always: bool,
     /// The reason, for the model.
     pub message: Option<String>,
-    /// The arguments to run with instead; only with [`ApprovalDecisionKind::Edit`].
+    /// The arguments to run with instead, with [`ApprovalDecisionKind::Edit`]; the answer to a question, with
+    /// [`ApprovalDecisionKind::Approve`].
     #[serde(default, deserialize_with = "crate::json::deserialize_some")]
     pub args: Option<ExactValue>,
 }
@@ -86,7 +103,7 @@ pub struct TaskPaused {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingRequest {
     pub kind: PendingKind,
-    /// Set for approvals.
+    /// Set for approvals and questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ApprovalKey>,
     pub call_id: CallId,
@@ -100,6 +117,8 @@ pub enum PendingKind {
     Approval,
     /// The result of a tool that the client runs.
     ClientTool,
+    /// The answer to a question of a tool.
+    Question,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

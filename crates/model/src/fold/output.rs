@@ -87,6 +87,7 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayloa
         provider_call_id: private.and_then(|private| private.provider_call_id.clone()),
         started: None,
         attempts: 0,
+        question: None,
         files: initial_files(&e.item),
     });
     Ok(())

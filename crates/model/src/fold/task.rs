@@ -1,6 +1,6 @@
 //! The state of one task, and how lifecycle and step events change it.
 
-use super::{FileFold, FoldError, FoldResult, output};
+use super::{FileFold, FoldError, FoldResult, QuestionFold, output};
 use crate::command::RequestUpdate;
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
@@ -110,6 +110,8 @@ pub struct ItemFold {
     pub started: Option<StartedTool>,
     /// Number of times the tool was started.
     pub attempts: u32,
+    /// The last questions of the tool.
+    pub question: Option<QuestionFold>,
     /// By URL.
     pub files: BTreeMap<String, FileFold>,
 }
@@ -132,6 +134,8 @@ pub struct StartedTool {
     pub idempotent: bool,
     pub on_crash: OnCrash,
     pub deadline: Option<Millis>,
+    /// Blocks of its result that earlier attempts have left.
+    pub blocks_before: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,8 +254,17 @@ impl TaskFold {
             Event::ToolStarted(e) => self.tool_started(e, private),
             Event::ToolProgress(e) => self.call(&e.call_id).map(|_| ()).ok_or(FoldError),
             Event::ApprovalRequested(e) => {
-                // Requested after a crash: the outcome is unknown, so the call no longer counts as running.
-                self.call_mut(&e.call_id).ok_or(FoldError)?.started = None;
+                let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
+                let context = private.and_then(|private| private.question.as_deref()).filter(|_| e.question.is_some());
+                // Requested after a crash, the outcome is unknown; with a question the tool may have ended. Then the call no
+                // longer counts as running.
+                if !context.is_some_and(|context| context.live) {
+                    fold.started = None;
+                }
+                if let Some(context) = context {
+                    fold.question =
+                        Some(QuestionFold::after(fold.question.take(), e.key.clone(), context, fold.attempts));
+                }
                 self.approvals.push((e.clone(), None));
                 Ok(())
             }
@@ -358,6 +371,7 @@ impl TaskFold {
             idempotent: private.and_then(|private| private.idempotent).unwrap_or_default(),
             on_crash: private.and_then(|private| private.on_crash).unwrap_or_default(),
             deadline: private.and_then(|private| private.deadline),
+            blocks_before: self.result(&e.call_id).map_or(0, |(_, result)| result.item.blocks().len()),
         };
         let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
         fold.started = Some(started);

@@ -5,9 +5,10 @@ use crate::content::ContentPart;
 use crate::definition::{Definitions, InputHook};
 use crate::error::ErrorInfo;
 use crate::history::HistoryEntry;
-use crate::id::{TaskId, ThreadId, UserId};
+use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::mcp_credentials::McpCredentials;
 use crate::model_turn::{ModelEvent, ModelRequest};
+use crate::question::QuestionAnswer;
 use crate::seq::Millis;
 use crate::tool::{ToolEvent, ToolRequest};
 use serde::{Deserialize, Serialize};
@@ -31,13 +32,18 @@ pub trait ModelClient: Send + Sync {
 
 /// Runs tools.
 ///
-/// 1. The stream's last event is `End`; a stream that ends without it counts as failed.
+/// 1. The stream's last event is `End` or `InputRequired`; a stream that ends without either counts as failed.
 /// 2. Dropping the stream cancels the call.
 /// 3. The call starts with the first poll: the engine makes the start durable before it (law 10).
+/// 4. After `Question` the stream goes on when the answer was given with `answer_question`, or with `QuestionWithdrawn`. An
+///    answer to a question that is not open is ignored.
 #[warn(missing_docs)]
 pub trait ToolRunner: Send + Sync {
     /// Calls a tool.
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
+
+    /// Answers a question of a call that runs. `question` is the tool's name of it.
+    fn answer_question(&self, _call: &CallId, _question: &str, _answer: QuestionAnswer) {}
 }
 
 /// Runs input hooks, which may rewrite the input and the history before the model sees them.

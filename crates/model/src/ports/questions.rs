@@ -2,11 +2,13 @@
 
 use super::{ListPage, StoreResult};
 use crate::command::ClientToolResult;
-use crate::event::{ActionRequest, ApprovalDecision, Initiator};
+use crate::event::{ActionRequest, ApprovalDecision, Initiator, Question};
 use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
+use crate::json::ExactValue;
 use crate::seq::Millis;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// Questions of runs to users, with their answers: approvals, and results of client tools. The transaction that accepts an
 /// answer decides whether it counts, so what its sender is told is what the log will say.
@@ -79,9 +81,38 @@ pub struct ApprovalRow {
     pub requested_at: Millis,
     /// When it expires; users can answer until then.
     pub expires_at: Millis,
+    /// What the tool of the call asks; `None` if the call is to be approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
     /// The answer, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<ApprovalAnswer>,
+}
+
+/// What is asked of people, as stores keep it: one JSON text.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredAction {
+    name: String,
+    args: ExactValue,
+    server_label: Option<String>,
+    editable: Option<bool>,
+    #[serde(default)]
+    question: Option<Question>,
+}
+
+impl StoredAction {
+    /// What a row asks.
+    pub fn from_row(row: &ApprovalRow) -> Self {
+        let ActionRequest { name, args, server_label, editable } = row.action.clone();
+        Self { name, args, server_label, editable, question: row.question.clone() }
+    }
+
+    /// The columns of a row.
+    pub fn into_parts(self) -> (ActionRequest, Option<Question>) {
+        let Self { name, args, server_label, editable, question } = self;
+        (ActionRequest { name, args, server_label, editable }, question)
+    }
 }
 
 /// The answer to an approval.

@@ -87,6 +87,7 @@ fn trait_of(event: &Event) -> Option<String> {
         Event::StepDone(e) => format!("step ends: {:?}", e.stop_reason),
         Event::FileProcessingUpdated(e) => format!("file is {:?}", e.status),
         Event::ToolStarted(e) if e.attempt > 1 => "a tool started again".to_owned(),
+        Event::ApprovalRequested(e) if e.question.is_some() => "a question".to_owned(),
         Event::TextDone(e) if e.item.block().text.is_none() => "a text left out".to_owned(),
         Event::ArgumentsDone(e) if e.arguments.is_none() => "arguments left out".to_owned(),
         Event::ItemDone(e) => match &e.item {
@@ -151,6 +152,7 @@ fn the_generated_logs_contain_every_kind_of_failure() {
         "depth 3",
         "a step done again",
         "a tool started again",
+        "a question",
         "a text left out",
         "arguments left out",
         "blocks left out",

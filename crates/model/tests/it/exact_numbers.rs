@@ -50,6 +50,7 @@ fn events(args: &ExactValue, metadata: &ExactObject, created: &Event) -> [Event;
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 1,
             expires_at: 2,
+            question: None,
         }),
         Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by: Initiator::User }),
     ]

@@ -5,7 +5,7 @@ use model::content::{
     ContentPart, FileRef, ImageBlock, ImageDetail, ImageDetailError, ImageUrl, ImageUrlError, TextBlock,
 };
 use model::cursor::{Cursor, CursorError};
-use model::definition::{Agent, Definitions, Price, ReferencePolicy, handoff_tool_name};
+use model::definition::{Agent, Definitions, Price, ReferencePolicy, ToolSearchPolicy, handoff_tool_name};
 use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::item::{Block, plain_text};
@@ -144,7 +144,8 @@ fn a_price_is_found_by_the_models_full_and_bare_name() {
 fn a_bare_model_of_a_known_provider_is_an_agent() {
     let house = Definitions { providers: ["openai".to_owned()].into(), ..Definitions::default() };
     let (name, references) = ("openai/gpt".to_owned(), ReferencePolicy::Off);
-    let bare = Agent { models: vec![name.clone()], name, references, ..Agent::default() };
+    let tool_search = ToolSearchPolicy::Off;
+    let bare = Agent { models: vec![name.clone()], name, references, tool_search, ..Agent::default() };
     assert_eq!(house.resolve_agent("openai/gpt"), Some(bare));
     for name in ["openai/", "other/gpt", "openai", "gpt", ""] {
         assert_eq!(house.resolve_agent(name), None, "{name:?}");

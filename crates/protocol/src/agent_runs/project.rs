@@ -6,7 +6,7 @@ use super::wire::{AgentRunEvent, PendingHint, ToolAgentOutput, WorkerAgentOutput
 use crate::event_groups::{item_progress_events, native_only_events};
 use crate::record_frames::{FrameFormat, RecordFrames};
 use crate::run_reader::RunReader;
-use model::event::{ApprovalRequested, Event, PendingKind, TaskPaused, TextEvent};
+use model::event::{ApprovalRequested, Event, PendingKind, Question, TaskPaused, TextEvent};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Block, Item, Message};
 use model::ports::{Frames, Projection};
@@ -158,6 +158,12 @@ impl<'a> EventProjector<'a, '_> {
     }
 
     fn on_approval_requested(&mut self, e: &ApprovalRequested) {
+        if let Some(Question { message, schema, url }) = &e.question {
+            let (key, expires_at, timeout_seconds) = (&e.key, e.expires_at, e.timeout_seconds);
+            let (schema, url) = (schema.as_ref(), url.as_deref());
+            let hint = PendingHint::Question { expires_at, key, message, schema, timeout_seconds, url };
+            return self.send_pending_result(&e.task_id, &e.call_id, "Waiting for an answer", &hint);
+        }
         let hint = PendingHint::Approval {
             action_requests: &e.action_requests,
             expires_at: e.expires_at,

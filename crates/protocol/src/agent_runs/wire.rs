@@ -86,7 +86,7 @@ pub struct ToolAgentOutput {
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     Success,
-    /// The call waits for an approval or a client tool; the final result follows.
+    /// The call waits for an approval, an answer or a client tool; the final result follows.
     Partial,
     /// The call failed, or its outcome is unknown.
     Failure,
@@ -113,6 +113,16 @@ pub(super) enum PendingHint<'a> {
         key: &'a ApprovalKey,
         review_configs: &'a [ReviewConfig],
         timeout_seconds: u64,
+    },
+    Question {
+        expires_at: Millis,
+        key: &'a ApprovalKey,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        schema: Option<&'a serde_json::Value>,
+        timeout_seconds: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        url: Option<&'a str>,
     },
     ClientTool {
         arguments: &'a str,

@@ -119,8 +119,14 @@ impl BlocksApprovalResponse {
         };
         let decision = DecisionBody::deserialize(ExactValue::Object(decision));
         let DecisionBody { kind, message, args } = decision.map_err(|error| invalid(&error.to_string()))?;
-        if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
-            return Err(invalid("only the decision `edit` takes `args`"));
+        // Whether `approve` takes them depends on what is asked.
+        let fits = match kind {
+            ApprovalDecisionKind::Edit => args.is_some(),
+            ApprovalDecisionKind::Approve => true,
+            ApprovalDecisionKind::Reject => args.is_none(),
+        };
+        if !fits {
+            return Err(invalid("only `edit` takes `args`, and the `approve` that answers a question"));
         }
         Ok(ApprovalDecision { kind, always: false, message, args: args.map(ExactValue::Object) })
     }

@@ -3,7 +3,7 @@
 use model::content::ContentPart;
 use model::error::ErrorInfo;
 use model::event::{
-    ActionRequest, ApprovalDecision, ApprovalRequested, DisplayMode, Initiator, InputMessage, ReviewConfig,
+    ActionRequest, ApprovalDecision, ApprovalRequested, DisplayMode, Initiator, InputMessage, Question, ReviewConfig,
 };
 use model::fold::TaskFold;
 use model::item::{Block, Role};
@@ -221,6 +221,7 @@ pub(super) struct BlocksDelta<'a> {
     review_configs: Option<&'a [ReviewConfig]>,
     timeout_seconds: Option<u64>,
     expires_at: Option<Millis>,
+    question: Option<&'a Question>,
     status: Option<&'static str>,
     message: Option<&'a str>,
 }
@@ -244,6 +245,7 @@ impl<'a> BlocksDelta<'a> {
             review_configs: Some(&request.review_configs),
             timeout_seconds: Some(request.timeout_seconds),
             expires_at: Some(request.expires_at),
+            question: request.question.as_ref(),
             ..Self::default()
         }
     }

@@ -153,9 +153,11 @@ fn content_part(part: &ContentPart) -> PartObject<'_> {
 
 fn approval_response_item(resolved: &ApprovalResolved) -> ItemObject<'_> {
     let decision = resolved.decisions.first();
+    let answer = decision.filter(|decision| decision.kind == ApprovalDecisionKind::Approve);
     ItemObject::McpApprovalResponse(McpApprovalResponseItem {
         approval_request_id: resolved.key.as_str(),
         approve: decision.is_some_and(|decision| decision.kind != ApprovalDecisionKind::Reject),
+        arguments: answer.and_then(|decision| decision.args.as_ref()).map(ToString::to_string),
         id: resolved.key.as_str().replacen("apr_", "aprr_", 1),
         reason: decision.and_then(|decision| decision.message.as_deref()),
         item_type: "mcp_approval_response",

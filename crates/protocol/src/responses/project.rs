@@ -22,6 +22,7 @@ use super::wire::{ResponseObject, ResponsesEvent};
 use crate::record_frames::{FrameFormat, RecordFrames, to_json_value, write_json};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
+use crate::tool_searches::is_tool_search;
 use bytes::{Bytes, BytesMut};
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
@@ -226,6 +227,11 @@ impl RunResponses {
             },
             Event::ItemDone(e) => match root.items.get(e.output_index as usize).map(|fold| &fold.item) {
                 Some(Item::ToolResult(result)) => response.on_call_result(run, root, result, out),
+                Some(Item::ToolCall(call)) if is_tool_search(call) => drop(response.add_search_call(run, call, out)),
+                Some(Item::HostedCall(call)) => {
+                    response.on_item_done(run, e.output_index, out);
+                    response.add_hosted_search_output(call, out);
+                }
                 _ => drop(response.on_item_done(run, e.output_index, out)),
             },
             Event::ToolStarted(e) => response.on_call_started(run, &e.call_id, out),

@@ -4,6 +4,8 @@
 
 use crate::computer_calls::{ComputerCallItem, Screenshot};
 use crate::responses::{McpApprovalResponseItem, ResponsesEvent};
+use crate::tool_searches::ToolSearchOutputItem;
+use model::event::Question;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -60,6 +62,7 @@ pub(super) enum RawItem<'a> {
     FunctionCallOutput(CallOutputItem<'a, &'a str>),
     ComputerCallOutput(CallOutputItem<'a, Screenshot<'a>>),
     ApprovalResponse(McpApprovalResponseItem<'a>),
+    ToolSearchOutput(ToolSearchOutputItem<'a>),
 }
 
 impl Serialize for RawItem<'_> {
@@ -70,6 +73,7 @@ impl Serialize for RawItem<'_> {
             Self::FunctionCallOutput(item) => item.serialize(serializer),
             Self::ComputerCallOutput(item) => item.serialize(serializer),
             Self::ApprovalResponse(item) => item.serialize(serializer),
+            Self::ToolSearchOutput(item) => item.serialize(serializer),
         }
     }
 }
@@ -96,6 +100,9 @@ pub(super) struct Interruption<'a> {
     pub(super) arguments: String,
     pub(super) call_id: &'a str,
     pub(super) key: Option<&'a str>,
+    /// What the tool asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) question: Option<&'a Question>,
     /// The MCP server that has the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) server_label: Option<&'a str>,

@@ -386,7 +386,7 @@ fn is_server_result(call: &ToolCall, result: &ToolResult) -> bool {
     match call.kind {
         Some(CallKind::Client) => false,
         Some(CallKind::Hosted) => result.status != Some(ResultStatus::Completed),
-        Some(CallKind::Tool | CallKind::Agent | CallKind::Handoff) | None => true,
+        Some(CallKind::Tool | CallKind::Agent | CallKind::Handoff | CallKind::ToolSearch) | None => true,
     }
 }
 

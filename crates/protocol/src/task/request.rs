@@ -104,18 +104,27 @@ pub struct DecideApprovalRequest {
     decision: ApprovalDecisionKind,
     /// The reason. The model reads that of a rejection.
     message: Option<String>,
-    /// The new arguments; with `edit` only.
+    /// The new arguments, with `edit`; the answer to a question, with `approve`.
     arguments: Option<ExactObject>,
     /// Approve later calls of this tool in this run without asking.
     #[serde(default)]
     always: bool,
 }
 
+/// Which decisions take arguments.
+pub const ARGUMENTS_MISPLACED: &str = "only `edit` takes arguments, and the `approve` that answers a question";
+
 impl DecideApprovalRequest {
     pub fn into_decision(self) -> Result<ApprovalDecision, InvalidField> {
         let Self { decision: kind, message, arguments, always } = self;
-        if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
-            return Err(InvalidField::new("arguments", "only the decision `edit` takes arguments"));
+        // Whether `approve` takes them depends on what is asked.
+        let fits = match kind {
+            ApprovalDecisionKind::Edit => arguments.is_some(),
+            ApprovalDecisionKind::Approve => true,
+            ApprovalDecisionKind::Reject => arguments.is_none(),
+        };
+        if !fits {
+            return Err(InvalidField::new("arguments", ARGUMENTS_MISPLACED));
         }
         Ok(ApprovalDecision { kind, always, message, args: arguments.map(ExactValue::Object) })
     }

@@ -26,3 +26,5 @@ mod resumes;
 mod run_items;
 #[cfg(test)]
 mod task;
+#[cfg(test)]
+mod tool_searches;

@@ -337,8 +337,8 @@ fn random_runs_show_every_complete_item_once_and_end_once() {
 fn named(raw: &Value) -> String {
     let id = raw["id"].as_str().map(str::to_owned);
     let id = id.unwrap_or_else(|| raw["call_id"].as_str().unwrap().replace("call_", "fco_"));
-    // A question has the id of its approval, and an answer one like it.
-    id.replace("apr_", "fc_").replace("aprr_", "fco_")
+    // A question has the id of its approval, and an answer one like it; a search and what it found have ids of their own.
+    id.replace("apr_", "fc_").replace("aprr_", "fco_").replace("tsc_", "fc_").replace("tso_", "fco_")
 }
 
 /// The item that an event declares complete.

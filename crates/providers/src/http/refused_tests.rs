@@ -85,6 +85,7 @@ fn body(kind: UpstreamDialect, history: &SharedHistory) -> Value {
         history: history.clone(),
         tools: Arc::default(),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     };
     kind.build_request(&request, &RequestTarget { model: "o1", origin: HERE, store: false })

@@ -39,6 +39,7 @@ fn reading_turn(dialect: UpstreamDialect, body: String) -> HttpTurn {
         history: SharedHistory::default(),
         tools: Arc::new([]),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     };
     let ingest = dialect.new_ingest("here".to_owned(), &request);

@@ -77,6 +77,7 @@ pub(crate) fn request(history: impl Into<Vec<HistoryEntry>>) -> ModelRequest {
         history: history.into().into(),
         tools: Arc::default(),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }

@@ -6,12 +6,12 @@ use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use model::definition::{
     Agent, ClientInstructions, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, McpToolRef, ReferencePolicy,
-    handoff_tool_name,
+    ToolSearchPolicy, handoff_tool_name,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "model",
     "description",
     "instructions",
@@ -23,6 +23,7 @@ const KEYS: [&str; 14] = [
     "references",
     "reference_instructions",
     "client_instructions",
+    "tool_search",
     "callable",
     "upstream",
     "options",
@@ -31,6 +32,13 @@ const KEYS: [&str; 14] = [
 const KEEP_TURNS_DEFAULT: usize = 4;
 /// The limit of providers.
 const TOOL_NAME_BYTES_MAX: usize = 64;
+
+const TOOL_SEARCHES: [(&str, ToolSearchPolicy); 4] = [
+    ("auto", ToolSearchPolicy::Auto),
+    ("on", ToolSearchPolicy::On),
+    ("off", ToolSearchPolicy::Off),
+    ("hosted", ToolSearchPolicy::Hosted),
+];
 
 const HANDOFF_HISTORIES: [(&str, HandoffHistory); 3] =
     [("all", HandoffHistory::All), ("messages", HandoffHistory::Messages), ("input", HandoffHistory::Input)];
@@ -68,6 +76,7 @@ fn read_agent(name: &str, item: &ConfigValue<'_>, names: &DefinedNames<'_>) -> O
             Some(false) => ClientInstructions::Forbidden,
             Some(true) | None => ClientInstructions::Allowed,
         },
+        tool_search: table.get("tool_search").and_then(|item| item.one_of(&TOOL_SEARCHES)).unwrap_or_default(),
     })
 }
 

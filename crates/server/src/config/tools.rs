@@ -15,11 +15,12 @@ use model::definition::{Agent, ApprovalOnTimeout, ApprovalPolicy, CommandTool, T
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "kind",
     "description",
     "parameters",
     "display_name",
+    "group",
     "approval",
     "approval_timeout_seconds",
     "approval_on_timeout",
@@ -176,6 +177,7 @@ fn apply_common_keys(base: Tool, table: &ConfigTable<'_>, parameters: &ToolParam
     });
     Tool {
         display_name: table.text("display_name").map(str::to_owned).or(base.display_name),
+        group: table.get("group").and_then(|item| read_group(&item)).or(base.group),
         approval: approval.unwrap_or(base.approval),
         approval_timeout_seconds: table
             .number("approval_timeout_seconds", 1..=DURATION_SECONDS_MAX)
@@ -191,6 +193,13 @@ fn apply_common_keys(base: Tool, table: &ConfigTable<'_>, parameters: &ToolParam
         spec,
         executor: base.executor,
     }
+}
+
+/// A namespace, which models read and write as they do the name of a tool.
+fn read_group(item: &ConfigValue<'_>) -> Option<String> {
+    let group = item.text()?;
+    check_name(group, item);
+    Some(group.to_owned())
 }
 
 fn read_timeout_ms(table: &ConfigTable<'_>) -> Option<u64> {

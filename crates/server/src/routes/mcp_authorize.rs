@@ -1,4 +1,4 @@
-//! `POST /v1/mcp/{server}/authorize`: where the caller goes to authorize an MCP server.
+//! `POST /v1/mcp/{server}/authorize`: where the caller goes to authorize an MCP server. `GET` sends a browser there.
 
 use super::path_param;
 use crate::app::App;
@@ -37,6 +37,26 @@ pub(crate) struct McpAuthorization {
     /// For the browser of the user.
     authorization_url: String,
     expires_at: Millis,
+}
+
+/// For a browser, which has a ticket if there are keys.
+pub(crate) async fn redirect(
+    State(app): State<App>,
+    caller: Caller,
+    McpServerPath(name): McpServerPath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let [] = query_params::parse_query(&uri, [])?;
+    let server = find_oauth_server(&app, &caller.user, &name)?;
+    let started = app.mcp_authorizations.start(&server, &client_addresses(&app, &headers)).await;
+    let started = started.map_err(|error| error.describe(&name))?;
+    let headers = [
+        (header::LOCATION, started.authorization_url),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+        (header::REFERRER_POLICY, "no-referrer".to_owned()),
+    ];
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
 pub(crate) async fn handle(

@@ -16,11 +16,17 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use mcp::{AnswerSource, AuthorizationAnswer, AuthorizationError, McpAuthorizations};
+use gateway::approvals::decide_approval_of_task;
+use mcp::{AnswerSource, AuthorizationAnswer, AuthorizationError, FinishedAuthorization, McpAuthorizations};
 use model::definition::{McpAuth, McpTransport};
+use model::event::{ApprovalDecision, ApprovalDecisionKind};
+use model::ports::{ApprovalFilter, ApprovalRow, ListPage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+
+/// Questions of one user that an authorization answers at once.
+const QUESTIONS_MAX: usize = 100;
 
 /// What the authorization server appended to the address.
 #[derive(Deserialize, JsonSchema)]
@@ -56,6 +62,7 @@ pub(crate) async fn handle(
     let answer = AuthorizationAnswer { state, code, iss, error };
     let finished = app.mcp_authorizations.finish(answer, AnswerSource::User(&caller.user)).await;
     let finished = finished.map_err(|error| failed(&error))?;
+    answer_questions(&app, &finished).await;
     Ok(Json(FinishedMcpAuthorization { name: finished.label }))
 }
 
@@ -72,12 +79,33 @@ async fn show_page(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Resp
     match finished {
         // The name is that of a config: letters, digits, `_` and `-`.
         Ok(finished) => {
+            answer_questions(&app, &finished).await;
             let text = format!("Headwater may now use {} for you. You can close this window.", finished.label);
             page(StatusCode::OK, "Authorized", &text)
         }
         Err(error) => {
             let status = StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::BAD_REQUEST);
             page(status, "Not authorized", &format!("Nothing was authorized: {error}."))
+        }
+    }
+}
+
+/// The calls that wait for this authorization go on. A question that cannot be answered now can be by its user.
+async fn answer_questions(app: &App, finished: &FinishedAuthorization) {
+    let url = mcp::authorize_path(&finished.label);
+    let page = ListPage { before: None, limit: QUESTIONS_MAX };
+    let directory = &app.gateway.engine.ports().directory;
+    let pending = directory.approvals(&finished.user, ApprovalFilter::Pending, page).await.unwrap_or_default();
+    let waits = |approval: &&ApprovalRow| {
+        approval.question.as_ref().is_some_and(|question| question.url.as_deref() == Some(url.as_str()))
+    };
+    for approval in pending.iter().filter(waits) {
+        let decision =
+            ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
+        let (task, key) = (&approval.task_id, &approval.key);
+        let decided = decide_approval_of_task(&app.gateway, &finished.user, task, key, decision, None).await;
+        if decided.is_err() {
+            tracing::debug!(%task, "a question for an authorization was answered by somebody else");
         }
     }
 }

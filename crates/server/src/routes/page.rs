@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 /// Scripts and style sheets, served under `/page/`.
-const ASSETS: [(&str, &str); 15] = [
+const ASSETS: [(&str, &str); 16] = [
     ("api.js", include_str!("../../web/api.js")),
     ("app.js", include_str!("../../web/app.js")),
     ("approval.js", include_str!("../../web/approval.js")),
@@ -21,6 +21,7 @@ const ASSETS: [(&str, &str); 15] = [
     ("fold.js", include_str!("../../web/fold.js")),
     ("follow.js", include_str!("../../web/follow.js")),
     ("log.js", include_str!("../../web/log.js")),
+    ("question.js", include_str!("../../web/question.js")),
     ("recent.js", include_str!("../../web/recent.js")),
     ("share.js", include_str!("../../web/share.js")),
     ("storage.js", include_str!("../../web/storage.js")),

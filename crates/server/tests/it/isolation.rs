@@ -53,6 +53,7 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
         (delete.clone(), "/v1/threads/{thread_id}/shares/{share}", none(), CannotAct),
         (get.clone(), "/v1/blobs/{hash}", none(), Sees),
         (get.clone(), "/v1/mcp", none(), SeesNothing),
+        (get.clone(), "/v1/mcp/{server}/authorize", none(), Gets(404)),
         (post.clone(), "/v1/mcp/{server}/authorize", none(), CannotAct),
         (delete.clone(), "/v1/mcp/{server}/authorization", none(), CannotAct),
         (post.clone(), "/v1/mcp/callback", json!({"state": "unknown", "code": "unknown"}), CannotAct),

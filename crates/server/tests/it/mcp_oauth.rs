@@ -5,6 +5,7 @@
 mod auth_server;
 
 use crate::auth::create_key;
+use crate::broker_fixture::decide;
 use crate::harness::{Reply, Server, headwater_command};
 use auth_server::{AuthServer, AuthServerOptions};
 use postgres_testing::TestDatabase;
@@ -94,10 +95,16 @@ async fn a_user_authorizes_a_server_and_their_runs_use_it_until_the_authorizatio
     let server = AuthServer::with_options(options).await;
     let mut hw = start(&server, "auth = { kind = \"oauth\" }");
     assert!(!is_authorized(&hw).await);
-    let without = run(&hw, "authorize").await;
-    let error = &result_of(&without)["error"];
-    assert_eq!(error["code"], "mcp_unauthorized", "{without}");
-    assert!(error["message"].as_str().unwrap().contains("POST /v1/mcp/s/authorize"), "{error}");
+    let waiting = run(&hw, "authorize").await;
+    assert_eq!(
+        (&waiting["status"], &waiting["pending"][0]["kind"]),
+        (&json!("paused"), &json!("question")),
+        "{waiting}"
+    );
+    let asked = hw.get("/v1/approvals?status=pending").await.json();
+    assert_eq!(asked["data"][0]["question"]["url"], "/v1/mcp/s/authorize", "{asked}");
+    let sent = hw.get("/v1/mcp/s/authorize").await;
+    assert!(sent.status == 303 && sent.header("location").starts_with(&server.url), "{}", sent.text);
 
     // The server crashes while the user consents.
     let location = server.consent(&begin(&hw).await).await;
@@ -109,21 +116,34 @@ async fn a_user_authorizes_a_server_and_their_runs_use_it_until_the_authorizatio
     assert!(page.text.contains("You can close this window"), "{}", page.text);
     assert_eq!(come_back(&hw, &location).await.status, 400, "an answer counts once");
     assert!(is_authorized(&hw).await);
+    // Whatever waited for it goes on.
+    let told = hw.wait_ended(waiting["task_id"].as_str().unwrap()).await;
+    let text = result_of(&told)["block_list"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
+    assert_eq!(text, "`s` is authorized. Its tools are there with the next message.");
 
-    let told = run(&hw, "authorize").await;
-    assert!(told["output"].as_array().unwrap().iter().all(|item| item["status"] != "in_progress"), "{told}");
     let task = run(&hw, "whoami").await;
     assert_eq!(result_of(&task)["block_list"][0]["text"], "somebody", "{task}");
     assert!(server.state().count("refresh_token") > 0);
 
-    // In the middle of a conversation the authorization ends: one refresh, then a clear error, and nothing more.
+    // The authorization ends: one refresh, then the question again, and nothing more. A yes without an authorization helps nobody.
     server.state().refuses_refresh = true;
     let before = server.state().count("refresh_token");
     let expired = run(&hw, "whoami").await;
-    assert_eq!(expired["status"], "completed", "{expired}");
+    assert_eq!(
+        (&expired["status"], &expired["pending"][0]["kind"]),
+        (&json!("paused"), &json!("question")),
+        "{expired}"
+    );
     assert_eq!(server.state().count("refresh_token") - before, 1);
     assert!(!is_authorized(&hw).await);
-    assert_no_secrets(&hw, &[&without, &task, &expired]).await;
+    let yes = decide(&hw, &expired, json!({"decision": "approve"})).await;
+    assert_eq!(yes.status, 200, "{}", yes.text);
+    let failed = hw.wait_ended(expired["task_id"].as_str().unwrap()).await;
+    let error = &result_of(&failed)["error"];
+    assert_eq!(error["code"], "mcp_unauthorized", "{failed}");
+    assert!(error["message"].as_str().unwrap().contains("POST /v1/mcp/s/authorize"), "{error}");
+    assert_eq!(server.state().count("refresh_token") - before, 1, "nobody tries again");
+    assert_no_secrets(&hw, &[&waiting, &task, &expired]).await;
 
     assert_eq!(hw.request(Method::DELETE, "/v1/mcp/s/authorization", &[], None).await.status, 204);
     assert_eq!(hw.request(Method::DELETE, "/v1/mcp/s/authorization", &[], None).await.status, 404);

@@ -3,7 +3,7 @@
 use super::append_group::OwnedParams;
 use foldhash::HashMap;
 use model::ports::validation;
-use model::ports::{AppendBatch, ApprovalAnswer, ApprovalRow, Checkpoint, Day, DirectoryChange, Spend};
+use model::ports::{AppendBatch, ApprovalAnswer, ApprovalRow, Checkpoint, Day, DirectoryChange, Spend, StoredAction};
 use model::record::Record;
 use model::seq::Millis;
 use model::usage::Usage;
@@ -232,7 +232,7 @@ impl<'a> ApprovalColumns<'a> {
         self.run.push(question.run_id.as_str());
         self.task.push(question.task_id.as_str());
         self.call.push(question.call_id.as_str());
-        self.action.push(serde_json::to_string(&question.action).unwrap_or_default());
+        self.action.push(serde_json::to_string(&StoredAction::from_row(question)).unwrap_or_default());
         self.requested_at.push(question.requested_at.cast_signed());
         self.expires_at.push(question.expires_at.cast_signed());
         self.answer.push(answer.map(|answer| serde_json::to_string(&answer).unwrap_or_default()));

@@ -5,7 +5,9 @@ use super::connection::{OpenTransaction, Params, column, json_column, limit_para
 use async_trait::async_trait;
 use model::command::ClientToolResult;
 use model::ports::validation;
-use model::ports::{ApprovalAnswer, ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreResult};
+use model::ports::{
+    ApprovalAnswer, ApprovalFilter, ApprovalRow, ListPage, PendingQuestions, StoreResult, StoredAction,
+};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -109,15 +111,17 @@ pub(super) async fn close_calls(
 
 fn approval_row(row: &Row) -> StoreResult<ApprovalRow> {
     let answer: Option<&str> = column(row, 8)?;
+    let (action, question) = json_column::<StoredAction>(column(row, 5)?)?.into_parts();
     Ok(ApprovalRow {
         key: ApprovalKey::from(column::<&str>(row, 0)?),
         thread_id: ThreadId::from(column::<&str>(row, 1)?),
         run_id: TaskId::from(column::<&str>(row, 2)?),
         task_id: TaskId::from(column::<&str>(row, 3)?),
         call_id: CallId::from(column::<&str>(row, 4)?),
-        action: json_column(column(row, 5)?)?,
+        action,
         requested_at: u64_column(row, 6)?,
         expires_at: u64_column(row, 7)?,
+        question,
         answer: answer.map(json_column).transpose()?,
     })
 }

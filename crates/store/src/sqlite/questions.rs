@@ -9,7 +9,7 @@ use model::command::ClientToolResult;
 use model::ports::validation;
 use model::ports::{
     AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalFilter, ApprovalRow, DirectoryChange, ListPage,
-    PendingQuestions, StoreResult, Submission, SubmitError, Submitted,
+    PendingQuestions, StoreResult, StoredAction, Submission, SubmitError, Submitted,
 };
 use model::seq::Millis;
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
@@ -103,7 +103,7 @@ pub(super) fn open_approval(
         question.run_id.as_str(),
         question.task_id.as_str(),
         question.call_id.as_str(),
-        to_json_column(&question.action)?,
+        to_json_column(&StoredAction::from_row(question))?,
         question.requested_at.cast_signed(),
         question.expires_at.cast_signed(),
     ))?;
@@ -152,15 +152,17 @@ fn list_approvals(
 
 fn approval_row(row: &Row<'_>) -> rusqlite::Result<ApprovalRow> {
     let answer: Option<String> = row.get(8)?;
+    let (action, question) = from_json_column::<StoredAction>(&get_text(row, 5)?, 5)?.into_parts();
     Ok(ApprovalRow {
         key: ApprovalKey::from(get_text(row, 0)?),
         thread_id: ThreadId::from(get_text(row, 1)?),
         run_id: TaskId::from(get_text(row, 2)?),
         task_id: TaskId::from(get_text(row, 3)?),
         call_id: CallId::from(get_text(row, 4)?),
-        action: from_json_column(&get_text(row, 5)?, 5)?,
+        action,
         requested_at: get_u64(row, 6)?,
         expires_at: get_u64(row, 7)?,
+        question,
         answer: answer.map(|answer| from_json_column(&answer, 8)).transpose()?,
     })
 }

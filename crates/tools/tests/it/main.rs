@@ -11,4 +11,5 @@ mod process_ends;
 mod secrets;
 mod shortage;
 mod site;
+mod streams;
 mod test_toolbox;

@@ -58,6 +58,7 @@ pub(crate) fn request(how: ToolExecutor, arguments: &str) -> ToolRequest {
         executor: Arc::new(how),
         parameters: DeclaredParameters::from_schema(&serde_json::json!({"additionalProperties": true})),
         output_bytes_max: OUTPUT_BYTES_MAX,
+        answers: None,
     }
 }
 

@@ -21,6 +21,7 @@ fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
         history: history.into(),
         tools: Arc::new([]),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }

@@ -21,6 +21,10 @@ const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// The provider refuses these at the top level of a schema.
 const UNSUPPORTED_TOP_LEVEL_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
+/// The provider's own search, which loads the tools that are deferred.
+const TOOL_SEARCH_TYPE: &str = "tool_search_tool_bm25_20251119";
+const TOOL_SEARCH_NAME: &str = "tool_search_tool_bm25";
+
 /// The provider refuses a history with calls if no tool is declared. A turn without tools therefore declares the tools of
 /// earlier calls and sets `tool_choice` to `none`.
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
@@ -46,7 +50,7 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
         cache_policy.mark_last_block(&mut system);
         body.insert("system".to_owned(), system.into());
     }
-    let mut tools: Vec<Value> = turn.tools.iter().map(tool_json).collect();
+    let mut tools = tools_json(turn);
     if !tools.is_empty() {
         cache_policy.mark_last_block(&mut tools);
         body.insert("tools".to_owned(), tools.into());
@@ -71,6 +75,22 @@ fn system_blocks(turn: &ModelRequest) -> Vec<Value> {
     });
     let texts = std::iter::once(combined_instructions(turn)).chain(system_texts);
     texts.filter(|text| !text.trim().is_empty()).map(|text| content::text_block(&text)).collect()
+}
+
+/// The tools that are always declared come last, so that the mark of the prompt cache is not on a deferred one: the provider
+/// refuses that.
+fn tools_json(turn: &ModelRequest) -> Vec<Value> {
+    let is_deferred = |spec: &&ToolSpec| turn.deferred_tools.contains(&spec.name);
+    let (deferred, direct): (Vec<_>, Vec<_>) = turn.tools.iter().partition(is_deferred);
+    let mut tools: Vec<Value> = deferred.into_iter().map(tool_json).collect();
+    for tool in tools.iter_mut().filter_map(Value::as_object_mut) {
+        tool.insert("defer_loading".to_owned(), true.into());
+    }
+    tools.extend(direct.into_iter().map(tool_json));
+    if !turn.deferred_tools.is_empty() {
+        tools.push(json!({ "type": TOOL_SEARCH_TYPE, "name": TOOL_SEARCH_NAME }));
+    }
+    tools
 }
 
 fn tool_json(spec: &ToolSpec) -> Value {

@@ -23,6 +23,7 @@ fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
         history: history.into(),
         tools: Arc::new([]),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }
@@ -142,6 +143,21 @@ fn a_first_request_has_every_field() {
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]}],
     });
     assert_eq!(build_request(&turn, &HERE), expected);
+}
+
+#[test]
+fn deferred_tools_come_first_and_with_the_search_of_the_provider() {
+    let spec = |name: &str| ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}) };
+    let deferred_tools = Arc::new(["b".to_owned()].into());
+    let turn = ModelRequest { tools: Arc::new([spec("a"), spec("b")]), deferred_tools, ..turn(vec![user("hi")]) };
+    let schema = json!({"type": "object"});
+    let search = json!({
+        "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25", "cache_control": {"type": "ephemeral"},
+    });
+    let expected = json!([
+        {"name": "b", "input_schema": schema, "defer_loading": true}, {"name": "a", "input_schema": schema}, search,
+    ]);
+    assert_eq!(build_request(&turn, &HERE)["tools"], expected);
 }
 
 #[test]

@@ -8,13 +8,15 @@ use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::{Value, json};
 
 /// Item type on the wire, tool name in the log.
-const HOSTED_TYPES: [(&str, &str); 9] = [
+const HOSTED_TYPES: [(&str, &str); 11] = [
     ("web_search_call", "web_search"),
     ("file_search_call", "file_search"),
     ("code_interpreter_call", "code_interpreter"),
     ("image_generation_call", "image_generation"),
     ("mcp_call", "mcp"),
     ("mcp_list_tools", "mcp_list_tools"),
+    ("tool_search_call", "tool_search"),
+    ("tool_search_output", "tool_search_output"),
     ("local_shell_call", "local_shell"),
     ("shell_call", "shell"),
     ("apply_patch_call", "apply_patch"),
@@ -43,8 +45,9 @@ pub(super) fn hosted_tool_name(kind: &'static str) -> &'static str {
     HOSTED_TYPES.iter().find(|(known, _)| *known == kind).map_or(kind, |(_, name)| name)
 }
 
-pub(super) fn is_resendable(kind: &str) -> bool {
-    !NOT_RESENDABLE_TYPES.contains(&kind)
+/// Whether the service accepts a call back. It waits for the output of a search that it asked others to make.
+pub(super) fn is_resendable(kind: &str, item: &Value) -> bool {
+    !NOT_RESENDABLE_TYPES.contains(&kind) && json::str_field(item, "execution") != Some("client")
 }
 
 /// Parses an event name such as `web_search_call.searching` into the item type and the state.

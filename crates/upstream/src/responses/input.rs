@@ -193,7 +193,9 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
                 kind == "reasoning" && (has_content || self.storage == ResponseStorage::Stored && has_id)
             }
             PromptItem::Assistant { .. } => kind == "message" && !array_field(raw, "content").is_empty(),
-            PromptItem::Hosted { .. } => hosted_call::hosted_item_type(kind).is_some_and(hosted_call::is_resendable),
+            PromptItem::Hosted { .. } => {
+                hosted_call::hosted_item_type(kind).is_some_and(|kind| hosted_call::is_resendable(kind, raw))
+            }
             PromptItem::Call(call) => {
                 let same_id = str_field(raw, "call_id") == Some(call.id);
                 match kind {
@@ -223,7 +225,7 @@ impl<'a, L: RequestList> InputWriter<'a, L> {
                         with_executed_arguments(raw.clone(), call.arguments)
                     }
                     (CallShape::Custom, _, Some(raw)) => with_executed_arguments(without_id(raw), call.arguments),
-                    _ => function_call_json(call.id, call.name, call.arguments),
+                    (_, _, raw) => with_namespace(function_call_json(call.id, call.name, call.arguments), raw),
                 });
             }
             PromptItem::Assistant { text, raw } => match (mode, raw) {
@@ -412,6 +414,15 @@ fn function_call_json(call_id: &str, name: &str, arguments: &str) -> Value {
     json!({ "type": "function_call", "call_id": call_id, "name": sanitize_tool_name(name, UNNAMED_TOOL), "arguments": arguments })
 }
 
+/// A call of a tool that the service found in a namespace names it.
+fn with_namespace(mut call: Value, raw: Option<&Value>) -> Value {
+    let namespace = raw.and_then(|raw| str_field(raw, "namespace"));
+    if let (Some(call), Some(namespace)) = (call.as_object_mut(), namespace) {
+        call.insert("namespace".to_owned(), namespace.into());
+    }
+    call
+}
+
 fn without_id(item: &Value) -> Value {
     let mut item = item.clone();
     if let Some(fields) = item.as_object_mut() {
@@ -437,7 +448,7 @@ pub(super) fn to_plain_item(item: &Value) -> Option<Value> {
         }
         "function_call" => {
             let field = |key| str_field(item, key).unwrap_or_default();
-            Some(function_call_json(call_id, field("name"), field("arguments")))
+            Some(with_namespace(function_call_json(call_id, field("name"), field("arguments")), Some(item)))
         }
         "computer_call" => Some(function_call_json(call_id, COMPUTER_TOOL, &hosted_call::computer_arguments(item))),
         "computer_call_output" => {

@@ -364,9 +364,9 @@ mod tests {
         let is_foreign =
             |kind: &&str| ResponsesItemKind::from_json(&json!({ "type": kind })) == ResponsesItemKind::Unsupported;
         let foreign: Vec<&str> = documented.into_iter().filter(is_foreign).collect();
-        let expected = "function_call_output computer_call_output program program_output tool_search_call \
-            tool_search_output additional_tools compaction local_shell_call_output shell_call_output \
-            apply_patch_call_output mcp_approval_response custom_tool_call_output";
+        let expected = "function_call_output computer_call_output program program_output additional_tools compaction \
+            local_shell_call_output shell_call_output apply_patch_call_output mcp_approval_response \
+            custom_tool_call_output";
         assert_eq!(foreign, expected.split_ascii_whitespace().collect::<Vec<_>>());
     }
 

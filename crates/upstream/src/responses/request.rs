@@ -15,12 +15,16 @@ use model::item::COMPUTER_TOOL;
 use model::json::JsonObject;
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Fields that would make the service add a history of its own.
 const SERVER_STATE_FIELDS: [&str; 2] = ["previous_response_id", "conversation"];
 /// Makes the service send reasoning in encrypted form, without which it cannot be sent back.
 const INCLUDE_ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 const INCLUDE_LOGPROBS: &str = "message.output_text.logprobs";
+
+/// The service's own search, which loads the functions that are deferred.
+const TOOL_SEARCH_TYPE: &str = "tool_search";
 
 const INPUT_FIELD: &str = "input";
 
@@ -59,7 +63,7 @@ fn build_fields(turn: &ModelRequest, target: &RequestTarget<'_>) -> JsonObject {
     if !instructions.is_empty() {
         set("instructions", instructions.into());
     }
-    let tools = tools_json(&turn.tools, turn.provider_options.get("tools"));
+    let tools = tools_json(turn, turn.provider_options.get("tools"));
     if !tools.is_empty() {
         set("tools", tools.into());
     }
@@ -102,7 +106,7 @@ fn should_request_reasoning(turn: &ModelRequest, target: &RequestTarget<'_>) -> 
 
 /// A tool that the operator's options declare in the service's own form (`custom`, `computer`) is not declared again as a
 /// function.
-fn tools_json(tools: &[ToolSpec], option: Option<&Value>) -> Vec<Value> {
+fn tools_json(turn: &ModelRequest, option: Option<&Value>) -> Vec<Value> {
     let declared = option.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_declared = |tool: &&ToolSpec| {
         let is_computer = |other: &Value| str_field(other, "type").is_some_and(|kind| kind.starts_with("computer"));
@@ -111,11 +115,17 @@ fn tools_json(tools: &[ToolSpec], option: Option<&Value>) -> Vec<Value> {
         };
         declared.iter().any(is_same)
     };
-    tools.iter().filter(|tool| !is_declared(tool)).map(function_tool_json).collect()
+    let own = turn.tools.iter().filter(|tool| !is_declared(tool));
+    let mut tools: Vec<Value> = own.map(|tool| function_tool_json(tool, &turn.deferred_tools)).collect();
+    let has_search = declared.iter().any(|other| str_field(other, "type") == Some(TOOL_SEARCH_TYPE));
+    if !turn.deferred_tools.is_empty() && !has_search {
+        tools.push(json!({ "type": TOOL_SEARCH_TYPE }));
+    }
+    tools
 }
 
 /// Not strict, because the service would refuse schemas that it cannot enforce.
-fn function_tool_json(tool: &ToolSpec) -> Value {
+fn function_tool_json(tool: &ToolSpec, deferred: &BTreeSet<String>) -> Value {
     let mut function = JsonObject::new();
     function.insert("type".to_owned(), "function".into());
     function.insert("name".to_owned(), tool.name.as_str().into());
@@ -124,6 +134,9 @@ fn function_tool_json(tool: &ToolSpec) -> Value {
     }
     function.insert("parameters".to_owned(), Value::Object(parameters_json(&tool.parameters)));
     function.insert("strict".to_owned(), false.into());
+    if deferred.contains(&tool.name) {
+        function.insert("defer_loading".to_owned(), true.into());
+    }
     Value::Object(function)
 }
 

@@ -24,6 +24,7 @@ fn turn(history: Vec<HistoryEntry>, options: Value) -> ModelRequest {
         history: history.into(),
         tools: Vec::new().into(),
         provider_options: options.into(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }

@@ -7,6 +7,7 @@ mod invalid_streams;
 mod laws;
 mod round_trip;
 mod service_rules;
+mod tool_searches;
 
 use event_lines::{fixture, read, tell};
 

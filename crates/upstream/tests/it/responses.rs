@@ -7,6 +7,7 @@ mod event_lines;
 mod hosted_approvals;
 mod invalid_streams;
 mod laws;
+mod tool_searches;
 
 use crate::dialect::folder;
 use event_lines::{read, read_with, tell};

@@ -1,16 +1,17 @@
 //! Calls in a response: those that the client answers, those that the server answers, those that need an approval.
 //!
 //! A call that may need an approval is shown late: when it starts, when it gets a result without having started, or as
-//! an approval request at every pause that waits for it.
+//! an approval request at every pause that waits for it. A question of its tool is such a request, too, and interrupts it.
 
 use super::super::wire::{ItemObject, ResponsesEvent, SentItem};
 use super::builder::{ItemStyle, OutputItem, ResponseBuilder, ResponsesSink, root_item};
 use super::item::{self, McpCallOutcome};
 use crate::computer_calls::{computer_call_item, is_client_computer_call};
+use crate::tool_searches::{self, ToolSearchOutputItem, is_tool_search};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
-use model::item::{ApprovalGate, Item, ItemStatus, ToolCall, ToolResult};
+use model::item::{ApprovalGate, HostedCall, Item, ItemStatus, ToolCall, ToolResult};
 use serde_json::value::RawValue;
 
 impl ResponseBuilder {
@@ -53,6 +54,10 @@ impl ResponseBuilder {
         if item::is_hosted_request(call) {
             return;
         }
+        if is_tool_search(call) {
+            let item = || tool_searches::search_output_item(result);
+            return self.add_search_output(item().in_progress(), item(), out);
+        }
         // The item of a client's call was closed when the run paused for it.
         if item::is_client_call(call) && (!may_need_approval(call) || is_approved(task, &call.call_id)) {
             return;
@@ -89,7 +94,9 @@ impl ResponseBuilder {
             let open = self.items.get(index).filter(|item| item.final_item.is_none());
             let fold = open.and_then(|item| item.root_index).and_then(|index| root_item(run, index));
             if let Some(Item::ToolCall(call)) = fold.map(|fold| &fold.item)
-                && pending.iter().all(|pending| pending.call_id != call.call_id)
+                && !pending
+                    .iter()
+                    .any(|pending| pending.call_id == call.call_id && pending.kind != PendingKind::Question)
             {
                 interrupted.push(call.call_id.clone());
             }
@@ -99,10 +106,10 @@ impl ResponseBuilder {
             let Some(task) = run.task(&pending.task_id) else { continue };
             let Some((_, call)) = task.call(&pending.call_id) else { continue };
             match (pending.kind, task.last_approval(&pending.call_id)) {
-                (PendingKind::Approval, Some((request, _))) => {
+                (PendingKind::Approval | PendingKind::Question, Some((request, _))) => {
                     self.add_complete_item(request.key.to_string(), &item::approval_request_item(request, call), out);
                 }
-                (PendingKind::Approval, None) => {}
+                (PendingKind::Approval | PendingKind::Question, None) => {}
                 (PendingKind::ClientTool, _) => self.add_client_call(task, call, out),
             }
         }
@@ -126,10 +133,18 @@ impl ResponseBuilder {
     }
 
     /// Shows a complete call in one piece (see [`is_shown_whole`]). Returns the item, unless the call was interrupted.
-    pub(crate) fn add_whole_call(&mut self, call: &ToolCall, out: &mut dyn ResponsesSink) -> Option<Box<RawValue>> {
+    pub(crate) fn add_whole_call(
+        &mut self,
+        run: &RunFold,
+        call: &ToolCall,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<Box<RawValue>> {
         let (key, arguments) = (call.call_id.approval_key(), call.arguments.as_deref().unwrap_or_default());
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
+        }
+        if is_tool_search(call) {
+            return self.add_search_call(run, call, out);
         }
         let (id, object) = match computer_call_item(call) {
             _ if item::is_hosted_request(call) => (key.to_string(), item::hosted_request_item(call, key.as_str())),
@@ -138,6 +153,53 @@ impl ResponseBuilder {
         };
         self.add_complete_item(id, &object, out);
         self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows a search of tools, unless its turn was interrupted. A later attempt may replace it.
+    pub(super) fn add_search_call(
+        &mut self,
+        run: &RunFold,
+        call: &ToolCall,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<Box<RawValue>> {
+        if call.status == Some(ItemStatus::Incomplete) {
+            return None;
+        }
+        let begun = tool_searches::search_call_item(call).in_progress();
+        let root_index = run.root()?.items.iter().position(|fold| *fold.item.id() == call.id)?;
+        let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, u32::try_from(root_index).ok());
+        let begun = SentItem::new(&ItemObject::ToolSearchCall(Box::new(begun)));
+        let index = self.open_item_as(shown, begun.json(), out);
+        let item = ItemObject::ToolSearchCall(Box::new(tool_searches::search_call_item(call)));
+        self.close_item_as(index, SentItem::new(&item), out);
+        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows the tools that a provider's search found, if its call has them itself.
+    pub(crate) fn add_hosted_search_output(
+        &mut self,
+        call: &HostedCall,
+        out: &mut dyn ResponsesSink,
+    ) -> Option<Box<RawValue>> {
+        let item = || tool_searches::hosted_search_output(call);
+        if call.status == Some(ItemStatus::Incomplete) {
+            return None;
+        }
+        self.add_search_output(item()?.in_progress(), item()?, out);
+        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+    }
+
+    /// Shows the tools that a search found.
+    fn add_search_output(
+        &mut self,
+        begun: ToolSearchOutputItem<'_>,
+        found: ToolSearchOutputItem<'_>,
+        out: &mut dyn ResponsesSink,
+    ) {
+        let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, None);
+        let begun = SentItem::new(&ItemObject::ToolSearchOutput(Box::new(begun)));
+        let index = self.open_item_as(shown, begun.json(), out);
+        self.close_item_as(index, SentItem::new(&ItemObject::ToolSearchOutput(Box::new(found))), out);
     }
 
     /// Continues a call that a pause interrupted.
@@ -161,7 +223,9 @@ impl ResponseBuilder {
         let ran = fold.started.as_ref().map(|started| started.arguments.as_str());
         let arguments = ran.or(call.arguments.as_deref()).unwrap_or_default().to_owned();
         let mut item = OutputItem::new(call_id.item_id("mcp").to_string(), ItemStyle::Mcp, Some(root_index));
-        item.approval_id = root.last_approval(call_id).map(|(request, _)| request.key.to_string());
+        let approvals = root.approvals.iter().rev().map(|(request, _)| request);
+        let mut approvals = approvals.filter(|request| request.call_id == *call_id && request.question.is_none());
+        item.approval_id = approvals.next().map(|request| request.key.to_string());
         item.arguments = Some(String::new());
         let index = self.open_item(run, item, out);
         self.send_arguments(index, &arguments, out);
@@ -169,9 +233,9 @@ impl ResponseBuilder {
     }
 }
 
-/// Whether the item of a call has no deltas: a question of the provider, or actions for the client.
+/// Whether the item of a call has no deltas: a question of the provider, actions for the client, or a search of tools.
 pub(crate) fn is_shown_whole(task: &TaskFold, call: &ToolCall) -> bool {
-    item::is_hosted_request(call) || is_client_computer_call(task, call)
+    item::is_hosted_request(call) || is_client_computer_call(task, call) || is_tool_search(call)
 }
 
 fn may_need_approval(call: &ToolCall) -> bool {

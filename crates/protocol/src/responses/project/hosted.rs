@@ -5,6 +5,7 @@
 use super::super::wire::{McpCallError, SERVER_LABEL};
 use super::item::{ItemPhase, item_status};
 use crate::record_frames::to_json_value;
+use crate::tool_searches::{SEARCH_CALL_TYPE, SEARCH_OUTPUT_TYPE, hosted_search_type};
 use model::item::{Block, HostedCall, ItemStatus, plain_text};
 use model::json::JsonObject;
 use serde_json::Value;
@@ -23,6 +24,9 @@ const ENDS: &[&str] = &["in_progress", "completed", "failed"];
 
 /// The item type of a tool. Tools without a type of their own are MCP calls.
 pub(super) fn hosted_item_type(name: &str) -> HostedItemType {
+    if let Some(type_name) = hosted_search_type(name) {
+        return HostedItemType { type_name, states: &[] };
+    }
     let (type_name, states) = match name {
         "web_search" => ("web_search_call", SEARCHES),
         "file_search" => ("file_search_call", SEARCHES),
@@ -68,6 +72,12 @@ fn default_fields(call: &HostedCall, type_name: &str, phase: ItemPhase) -> Vec<(
         }
         "image_generation_call" => vec![("result", generated_image(call).into())],
         "computer_call" => vec![("call_id", call.id.as_str().into()), ("pending_safety_checks", empty_list())],
+        SEARCH_CALL_TYPE => {
+            vec![("arguments", call.arguments()), ("call_id", Value::Null), ("execution", "server".into())]
+        }
+        SEARCH_OUTPUT_TYPE => {
+            vec![("call_id", Value::Null), ("execution", "server".into()), ("tools", empty_list())]
+        }
         "mcp_list_tools" => {
             vec![("server_label", call.server_label().unwrap_or(SERVER_LABEL).into()), ("tools", empty_list())]
         }
@@ -102,6 +112,7 @@ fn action_fields(call: &HostedCall, type_name: &str) -> JsonObject {
         {
             JsonObject::from_iter([("action".to_owned(), Value::Object(action.clone()))])
         }
+        (Some(Value::Object(action)), SEARCH_CALL_TYPE) if named(action, &["input"]) => JsonObject::new(),
         // Only an MCP call of the provider is logged under the names of the protocol.
         (Some(_), "mcp_call") if call.name != "mcp" => JsonObject::new(),
         (Some(Value::Object(action)), _) => action.clone(),
@@ -130,6 +141,7 @@ fn search_action(call: &HostedCall) -> Value {
 fn hosted_status<'a>(call: &'a HostedCall, type_name: &str, phase: ItemPhase) -> &'a str {
     let lacks_incomplete = matches!(type_name, "web_search_call" | "image_generation_call");
     match (item_status(call.status, phase), call.status) {
+        (_, Some(ItemStatus::Failed)) if matches!(type_name, SEARCH_CALL_TYPE | SEARCH_OUTPUT_TYPE) => "incomplete",
         (_, Some(ItemStatus::Failed)) => "failed",
         ("incomplete", _) if lacks_incomplete => "failed",
         ("in_progress", _) => match call.state.as_deref() {

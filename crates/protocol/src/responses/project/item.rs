@@ -4,6 +4,7 @@ use super::super::wire::{
     AnnotationObject, FunctionCallItem, ItemObject, McpApprovalRequestItem, McpCallError, McpCallItem, MessageItem,
     PartObject, ReasoningItem, SERVER_LABEL,
 };
+use crate::record_frames::to_json_value;
 use crate::tool_results::result_text;
 use model::content::TextBlock;
 use model::event::ApprovalRequested;
@@ -99,12 +100,16 @@ pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'
         id: request.key.as_str(),
         name: &call.name,
         server_label: server_label(call),
+        question: request.question.as_ref(),
         item_type: "mcp_approval_request",
     })
 }
 
-/// The arguments that a person is asked about: as the model wrote them, unless other arguments would be run.
+/// The arguments that a person is asked about. Those of a question are what it asks; those of a call are as the model wrote them, unless other arguments would be run.
 pub(crate) fn approval_arguments(request: &ApprovalRequested, call: &ToolCall) -> String {
+    if let Some(question) = &request.question {
+        return to_json_value(question).to_string();
+    }
     let written = call.arguments.clone().unwrap_or_default();
     match request.action_requests.first() {
         Some(action) if !call.has_same_arguments(&action.args) && !is_rounded(&action.args, &written) => {
@@ -180,6 +185,7 @@ pub(super) fn hosted_request_item<'a>(call: &'a ToolCall, key: &'a str) -> ItemO
         id: key,
         name: &call.name,
         server_label: server_label(call),
+        question: None,
         item_type: "mcp_approval_request",
     })
 }

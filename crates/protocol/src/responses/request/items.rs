@@ -56,6 +56,8 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
                 .and_then(Value::as_bool)
                 .ok_or_else(|| InvalidField::new(format!("{field}.approve"), "expected true or false"))?,
             reason: str_field(item, "reason").filter(|reason| !reason.is_empty()).map(str::to_owned),
+            // Beyond the original protocol: the answer to a question, as JSON or as its text.
+            arguments: item.get("arguments").filter(|arguments| !arguments.is_null()).map(json_text),
         },
         Some("mcp_call") => return parse_mcp_call(field, item, out),
         Some("image_generation_call") => parse_generated_image(field, item)?,
@@ -64,6 +66,10 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
     };
     out.push(ClientInput { id, kind });
     Ok(())
+}
+
+fn json_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A call that a server answered: a call and its result in one item.

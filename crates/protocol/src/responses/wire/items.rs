@@ -1,7 +1,9 @@
 //! Items, the parts of their content, and annotations.
 
 use crate::computer_calls::{ComputerCallItem, ComputerCallOutputItem};
+use crate::tool_searches::{ToolSearchCallItem, ToolSearchOutputItem};
 use model::content::{Annotation, FileRef, ImageUrl};
+use model::event::Question;
 use model::json::JsonObject;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -19,6 +21,8 @@ pub(crate) enum ItemObject<'a> {
     McpApprovalResponse(McpApprovalResponseItem<'a>),
     ComputerCall(Box<ComputerCallItem<'a>>),
     ComputerCallOutput(Box<ComputerCallOutputItem<'a>>),
+    ToolSearchCall(Box<ToolSearchCallItem<'a>>),
+    ToolSearchOutput(Box<ToolSearchOutputItem<'a>>),
     /// A tool that the provider ran: most members are the provider's own.
     Hosted(JsonObject),
 }
@@ -35,6 +39,8 @@ impl Serialize for ItemObject<'_> {
             Self::McpApprovalResponse(item) => item.serialize(serializer),
             Self::ComputerCall(item) => item.serialize(serializer),
             Self::ComputerCallOutput(item) => item.serialize(serializer),
+            Self::ToolSearchCall(item) => item.serialize(serializer),
+            Self::ToolSearchOutput(item) => item.serialize(serializer),
             Self::Hosted(item) => item.serialize(serializer),
         }
     }
@@ -58,7 +64,9 @@ impl ItemObject<'_> {
             | Self::McpApprovalRequest(_)
             | Self::McpApprovalResponse(_)
             | Self::ComputerCall(_)
-            | Self::ComputerCallOutput(_) => return,
+            | Self::ComputerCallOutput(_)
+            | Self::ToolSearchCall(_)
+            | Self::ToolSearchOutput(_) => return,
         };
         if *status == "in_progress" {
             *status = "incomplete";
@@ -159,6 +167,9 @@ pub(crate) struct McpApprovalRequestItem<'a> {
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
     pub(crate) server_label: &'a str,
+    /// Beyond the original protocol: what the tool asks. `approve` with `arguments` answers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) question: Option<&'a Question>,
     #[serde(rename = "type")]
     pub(crate) item_type: &'static str,
 }
@@ -167,6 +178,9 @@ pub(crate) struct McpApprovalRequestItem<'a> {
 pub(crate) struct McpApprovalResponseItem<'a> {
     pub(crate) approval_request_id: &'a str,
     pub(crate) approve: bool,
+    /// Beyond the original protocol: the answer to a question, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) arguments: Option<String>,
     pub(crate) id: String,
     pub(crate) reason: Option<&'a str>,
     #[serde(rename = "type")]

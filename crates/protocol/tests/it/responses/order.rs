@@ -172,7 +172,8 @@ impl Client {
             ensure(known.arguments_done || status == "incomplete", "arguments that never ended")?;
         }
         let ended = known.states.iter().any(|state| state == status);
-        let silent = matches!(known.kind.as_str(), "message" | "reasoning" | "function_call" | "mcp_approval_request");
+        let silent = matches!(known.kind.as_str(), "message" | "reasoning" | "function_call" | "mcp_approval_request")
+            || known.kind.starts_with("tool_search_");
         ensure(ended || silent || status != "completed" || known.kind == "computer_call", "it ended in silence")?;
         known.done = Some(item.clone());
         Ok(())

@@ -66,7 +66,8 @@ pub(crate) fn dropped(records: &[Record]) -> BTreeSet<String> {
         if let Event::Recovered(recovered) = record.event() {
             for id in &recovered.cut {
                 dropped.insert(id.to_string());
-                dropped.extend(id.as_str().strip_prefix("fc_").map(|number| format!("mcp_{number}")));
+                let number = id.as_str().strip_prefix("fc_");
+                dropped.extend(number.into_iter().flat_map(|n| [format!("mcp_{n}"), format!("tsc_{n}")]));
             }
         }
     }

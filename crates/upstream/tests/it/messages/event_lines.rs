@@ -21,6 +21,7 @@ pub(crate) fn turn(history: Vec<HistoryEntry>, options: JsonObject) -> ModelRequ
         history: history.into(),
         tools: Arc::new([]),
         provider_options: Arc::new(options),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }

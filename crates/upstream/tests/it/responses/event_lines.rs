@@ -23,6 +23,7 @@ pub(crate) fn turn(history: Vec<HistoryEntry>, tools: &[&str]) -> ModelRequest {
         history: history.into(),
         tools: tools.iter().map(tool).collect(),
         provider_options: Arc::default(),
+        deferred_tools: Arc::default(),
         model_settings: Arc::default(),
     }
 }
