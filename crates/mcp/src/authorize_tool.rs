@@ -82,6 +82,7 @@ fn add_stand_in(definitions: &Definitions, root: &str, label: &str, server: &Mcp
         server: label.to_owned(),
         tool: TOOL.to_owned(),
         spec_digest: DIGEST.to_owned(),
+        has_user_credential: false,
         program: Arc::new(server.program.clone()),
     });
     completed.tools.insert(name, Tool { approval: ApprovalPolicy::Never, ..Tool::new(spec, executor) });

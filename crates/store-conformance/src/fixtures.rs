@@ -69,6 +69,7 @@ pub fn start_command(run: &TaskId) -> Command {
         request_echo: None,
         rewritten_history: None,
         hook_error: None,
+        mcp_credentials: Vec::new(),
     }))
 }
 

@@ -103,8 +103,10 @@ async fn a_user_authorizes_a_server_and_their_runs_use_it_until_the_authorizatio
     );
     let asked = hw.get("/v1/approvals?status=pending").await.json();
     assert_eq!(asked["data"][0]["question"]["url"], "/v1/mcp/s/authorize", "{asked}");
-    let sent = hw.get("/v1/mcp/s/authorize").await;
-    assert!(sent.status == 303 && sent.header("location").starts_with(&server.url), "{}", sent.text);
+    let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let sent = browser.get(hw.url("/v1/mcp/s/authorize")).send().await.unwrap();
+    let location = sent.headers().get("location").and_then(|location| location.to_str().ok());
+    assert!(sent.status() == 303 && location.is_some_and(|url| url.starts_with(&server.url)), "{sent:?}");
 
     // The server crashes while the user consents.
     let location = server.consent(&begin(&hw).await).await;
