@@ -83,6 +83,16 @@ test('progress of server-everything is shown while the call runs', async () => {
   assert.deepEqual(steps, [[1, 3], [2, 3], [3, 3]]);
 });
 
+test('server-everything asks in the middle of a call over HTTP and is told the answer', async () => {
+  const { task } = await play('elicit');
+  assert.equal(task.pending[0]?.kind, 'question', JSON.stringify(task));
+  const answer = { decision: 'approve', arguments: { name: 'Ann', check: true, integer: 7 } };
+  await server.post(`/v1/tasks/${task.task_id}/approvals/${task.pending[0].key}`, answer);
+  await events(server.url, task.task_id);
+  const ended = await server.get(`/v1/tasks/${task.task_id}`);
+  assert.match(text({ result: ended.output.find(({ type }) => type === 'tool_result') }), /Name: Ann/, JSON.stringify(ended));
+});
+
 test('an approved call runs after a kill -9 of Headwater and a restart of the server', async () => {
   const { task } = await play('sum');
   assert.equal(task.status, 'paused', JSON.stringify(task));

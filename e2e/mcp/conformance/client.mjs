@@ -14,6 +14,7 @@ const ROUNDS_MAX = 10;
 /** Authorizations of one scenario. */
 const AUTHORIZATIONS_MAX = 3;
 const usesOAuth = scenario.startsWith('auth/');
+const SAMPLES = { string: 'text', boolean: true, integer: 1, number: 1, array: [] };
 
 const CALLS = {
   tools_call: [['add_numbers', { a: 5, b: 3 }]],
@@ -97,11 +98,13 @@ function script(calls) {
   return `[[scenario]]\n${[...steps, '{ text = ["Done."] }'].map(turn).join('')}`;
 }
 
-/** Answers what the server asks with the defaults of its schema, and waits for the run. */
+/** Fills in the forms of the server as a person would who changes nothing, and waits for the run. */
 async function answer(task) {
-  for (const { key, kind } of task.pending) {
-    if (kind === 'client_tool') throw new Error(`${task.task_id} waits for a tool of the client`);
-    await server.post(`/v1/tasks/${task.task_id}/approvals/${key}`, { decision: 'approve' });
+  const { data } = await server.get('/v1/approvals');
+  for (const { key, question } of data.filter(({ key }) => task.pending.some((pending) => pending.key === key))) {
+    const fields = Object.entries(question?.schema?.properties ?? {});
+    const args = Object.fromEntries(fields.map(([name, field]) => [name, field.default ?? SAMPLES[field.type]]));
+    await server.post(`/v1/tasks/${task.task_id}/approvals/${key}`, { decision: 'approve', arguments: args });
   }
   const response = await fetch(`${server.url}/v1/tasks/${task.task_id}/events?until=pause`);
   await response.text();

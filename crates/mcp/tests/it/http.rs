@@ -4,7 +4,8 @@ use crate::fixtures::{SECRET, call_request, error, find_tool, text, wait_until};
 use crate::http_server::HttpTest;
 use futures_util::StreamExt as _;
 use model::ports::ToolRunner as _;
-use model::tool::{ProgressUpdate, ToolEvent};
+use model::question::QuestionAnswer;
+use model::tool::{ProgressUpdate, ToolEvent, ToolRequest};
 use serde_json::{Value, json};
 
 const GENERATIONS: [&str; 2] = ["sessions", "stateless"];
@@ -155,13 +156,21 @@ async fn a_session_is_ended_when_nobody_uses_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_of_a_server_is_refused_in_a_message_of_its_own() {
+async fn a_question_is_asked_by_the_call_in_whose_response_it_came() {
     let (test, run) = HttpTest::run("sessions").await;
-    assert_eq!(text(&test.servers.call(&run, "ask", "{}").await), "asked");
-    wait_until("the answer arrives", || test.host.notes("notifications").iter().any(|note| note["id"] == 1000)).await;
-    let notes = test.host.notes("notifications");
-    let answer = notes.iter().find(|note| note["id"] == 1000).unwrap();
-    assert_eq!(answer["error"]["code"], -32601);
+    let calls = ["call_R1", "call_R2"].map(|id| ToolRequest { call_id: id.into(), ..call_request(&run, "ask", "{}") });
+    let mut streams = calls.map(|call| (call.call_id.clone(), test.servers.tools.call_tool(call)));
+    let mut questions = Vec::new();
+    for (_, events) in &mut streams {
+        let Some(ToolEvent::Question(asked)) = events.next().await else { panic!("no question") };
+        questions.push(asked.id);
+    }
+    for ((call, events), question) in streams.iter_mut().zip(questions) {
+        let answer = QuestionAnswer::Accepted(json!({"name": call.as_str()}).into());
+        test.servers.tools.answer_question(call, &question, answer);
+        let Some(ToolEvent::End(output)) = events.next().await else { panic!("no end") };
+        assert_eq!(text(&output), format!(r#"{{"action": "accept", "content": {{"name": "{call}"}}}}"#));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

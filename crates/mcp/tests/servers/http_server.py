@@ -15,6 +15,7 @@ IS_MODERN = MODE == "stateless"
 LOCK = threading.Lock()
 SESSIONS = {}
 RESUMED = {}
+ANSWERS = {}
 CHANGED = threading.Event()
 TOOLS = [
     "echo", "stream", "progress", "headers", "arguments", "expire", "expire_all", "change", "resume", "refuse", "ask", "slow",
@@ -157,6 +158,7 @@ class Handler(BaseHTTPRequestHandler):
             return None
         if method is None or "id" not in request:
             note("notifications", request)
+            ANSWERS[request.get("id")] = request.get("result")
             return self.answer(202)
         if method == "server/discover" and IS_MODERN:
             return self.result(request, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, "ttlMs": 0, "cacheScope": "private"})
@@ -221,8 +223,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def tool_ask(self, request):
         self.begin_events()
-        self.event({"id": 1000, "method": "elicitation/create", "params": {"message": "Who are you?", "requestedSchema": {"type": "object", "properties": {}}}})
-        self.event_result(request, text("asked"))
+        params = {"message": "Who are you?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+        number = 1000 + request["id"]
+        self.event({"id": number, "method": "elicitation/create", "params": params})
+        while number not in ANSWERS:
+            time.sleep(0.01)
+        self.event_result(request, text(json.dumps(ANSWERS[number])))
 
     def tool_slow(self, request):
         time.sleep(0.3)
