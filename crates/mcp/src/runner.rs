@@ -5,8 +5,8 @@ use crate::limits::McpLimits;
 use crate::run_credentials::RunCredentials;
 use crate::servers::McpServers;
 use crate::token_source::TokenSource;
-use crate::{call, catalog};
-use model::definition::{Definitions, ToolExecutor};
+use crate::{authorization_question, authorize_tool, call, catalog};
+use model::definition::{Definitions, McpTool, ToolExecutor};
 use model::error::ErrorInfo;
 use model::mcp_credentials::McpCredentials;
 use model::ports::{BoxFuture, BoxStream, Clock, DefinitionResolver, ResolveRequest, ToolRunner};
@@ -25,6 +25,7 @@ pub struct McpTools {
     credentials: RunCredentials,
     clock: Arc<dyn Clock>,
     limits: McpLimits,
+    tokens: Option<Arc<dyn TokenSource>>,
     desk: AnswerDesk,
 }
 
@@ -34,14 +35,29 @@ impl McpTools {
     pub fn new(toolbox: Toolbox, limits: McpLimits) -> Self {
         let (servers, clock) = (McpServers::new(toolbox.clone(), limits, None), toolbox.clock());
         let (credentials, desk) = (RunCredentials::default(), AnswerDesk::default());
-        Self { toolbox, servers, credentials, clock, limits, desk }
+        Self { toolbox, servers, credentials, clock, limits, tokens: None, desk }
     }
 
     /// Gets the tokens of users who have authorized this server from here.
     #[must_use]
     pub fn with_tokens(self, tokens: Arc<dyn TokenSource>) -> Self {
-        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(tokens));
-        Self { servers, ..self }
+        let servers = McpServers::new(self.toolbox.clone(), self.limits, Some(Arc::clone(&tokens)));
+        Self { servers, tokens: Some(tokens), ..self }
+    }
+}
+
+impl McpTools {
+    fn call_mcp_tool(&self, tool: McpTool, mut request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+        let has_asked = authorization_question::take_answer(&mut request);
+        let may_ask = self.tokens.is_some() && !has_asked && authorization_question::uses_oauth(&tool);
+        let (label, servers) = (tool.server.clone(), self.servers.clone());
+        let events = if authorize_tool::is_stand_in(&tool) {
+            authorize_tool::call(servers, tool, request)
+        } else {
+            let (credentials, clock) = (self.credentials.clone(), Arc::clone(&self.clock));
+            call::call_tool(servers, credentials, tool, request, clock, self.desk.clone())
+        };
+        if may_ask { authorization_question::ask_for_authorization(events, label) } else { events }
     }
 }
 
@@ -56,8 +72,7 @@ impl ToolRunner for McpTools {
         match request.executor.as_ref() {
             ToolExecutor::Mcp(tool) => {
                 let tool = tool.clone();
-                let (servers, credentials) = (self.servers.clone(), self.credentials.clone());
-                call::call_tool(servers, credentials, tool, request, Arc::clone(&self.clock), self.desk.clone())
+                self.call_mcp_tool(tool, request)
             }
             _ => self.toolbox.call_tool(request),
         }
@@ -70,8 +85,11 @@ impl ToolRunner for McpTools {
 
 impl DefinitionResolver for McpTools {
     fn resolve_definitions(&self, request: ResolveRequest) -> BoxFuture<'static, Result<Arc<Definitions>, ErrorInfo>> {
-        let (servers, credentials) = (self.servers.clone(), self.credentials.clone());
-        Box::pin(async move { catalog::resolve(servers, credentials, request).await })
+        let (servers, credentials, tokens) = (self.servers.clone(), self.credentials.clone(), self.tokens.clone());
+        Box::pin(async move {
+            let resolved = catalog::resolve(servers, credentials, request.clone()).await?;
+            Ok(authorize_tool::add_stand_ins(tokens, &request, resolved).await)
+        })
     }
 
     fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {

@@ -1,4 +1,5 @@
-//! The laws of the store's ports ([`model::ports::Journal`], [`model::ports::Directory`], [`model::ports::Accounts`]) as tests
+//! The laws of the store's ports ([`model::ports::Journal`], [`model::ports::Directory`], [`model::ports::Accounts`],
+//! [`model::ports::UserSecrets`]) as tests
 //! that every backend runs.
 //!
 //! One module per trait, one public function per rule of its law; numbers in comments are those of the rules.
@@ -31,13 +32,14 @@ pub mod retention;
 pub mod shares;
 pub mod space;
 pub mod threads;
+pub mod user_secrets;
 
-use model::ports::{Accounts, Directory, DirectoryWriter};
+use model::ports::{Accounts, Directory, DirectoryWriter, UserSecrets};
 
 /// The traits that a backend implements in addition to [`model::ports::Journal`].
-pub trait TestStore: Directory + DirectoryWriter + Accounts {}
+pub trait TestStore: Directory + DirectoryWriter + Accounts + UserSecrets {}
 
-impl<T: Directory + DirectoryWriter + Accounts> TestStore for T {}
+impl<T: Directory + DirectoryWriter + Accounts + UserSecrets> TestStore for T {}
 
 /// Generates a test per rule. Takes an expression for a pair: a new backend, and a guard that must outlive it.
 ///
@@ -156,6 +158,14 @@ macro_rules! conformance {
                 a_thread_that_is_used_again_is_not_deleted,
                 only_files_that_no_thread_uses_are_unused,
                 the_retention_time_is_kept;
+            user_secrets:
+                a_secret_belongs_to_its_owner_kind_and_name,
+                a_secret_is_replaced_by_those_who_read_the_newest,
+                a_claim_is_granted_to_one_caller,
+                a_secret_is_taken_once,
+                an_expired_secret_does_not_exist,
+                the_oldest_secrets_make_room,
+                the_secrets_of_an_owner_are_deleted_together;
         }
     };
     (@each $make:expr; $($module:ident: $($law:ident),+;)+) => {

@@ -46,6 +46,7 @@ mod submission;
 mod threads;
 mod tickets;
 mod tls;
+mod user_secrets;
 mod verify;
 mod writer;
 

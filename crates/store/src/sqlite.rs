@@ -42,6 +42,7 @@ mod shares;
 mod spend;
 mod threads;
 mod transaction;
+mod user_secrets;
 mod write_task;
 mod writer;
 mod writer_maintenance;

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod auth_server;
 mod calls;
 mod catalog;
 mod fixtures;
@@ -11,5 +12,6 @@ mod http_credentials;
 mod http_hostile;
 mod http_server;
 mod http_tokens;
+mod oauth;
 mod pool;
 mod questions;

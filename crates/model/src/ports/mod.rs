@@ -20,6 +20,7 @@ mod retention;
 mod shares;
 mod space;
 mod threads;
+mod user_secrets;
 pub mod validation;
 
 pub use accounts::*;
@@ -39,6 +40,7 @@ pub use retention::*;
 pub use shares::*;
 pub use space::*;
 pub use threads::*;
+pub use user_secrets::*;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -17,8 +17,10 @@ const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bu
 pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
-pub(crate) const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10];
+pub(crate) const MIGRATIONS: &[&str] = &[
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10,
+    VERSION_11,
+];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version with aliases.
@@ -200,6 +202,17 @@ CREATE TABLE condensed (
     thread INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, run INTEGER NOT NULL,
     data BLOB NOT NULL, PRIMARY KEY (thread, first_seq)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Secrets of users. The version of a row is its number, which is never used again.
+const VERSION_11: &str = "
+CREATE TABLE user_secrets (
+    version INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+    body BLOB NOT NULL, updated_at INTEGER NOT NULL, expires_at INTEGER, claimed_until INTEGER,
+    UNIQUE (owner, kind, name)
+) STRICT;
+CREATE INDEX user_secrets_by_name ON user_secrets (kind, name);
+CREATE INDEX user_secrets_expiring ON user_secrets (expires_at) WHERE expires_at IS NOT NULL;
 ";
 
 #[derive(Debug, thiserror::Error)]
