@@ -38,7 +38,7 @@ pub(crate) fn on_live_question(writer: &mut RunWriter<'_>, call: &CallId, asked:
     let ToolQuestion { id, question } = asked;
     match checked {
         Ok(round) => {
-            ask(writer, call, question, QuestionContext { id, round, live: true, ..QuestionContext::default() })
+            ask(writer, call, question, QuestionContext { id, round, live: true, ..QuestionContext::default() });
         }
         Err(error) => {
             if let Some(effect) = outstanding::started_tool(writer.run, call) {

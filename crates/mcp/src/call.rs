@@ -2,14 +2,12 @@
 
 use crate::connection::ConnectionUse;
 use crate::content;
-use crate::elicitation::{
-    AnswerDesk, ElicitationSender, ElicitationStep, OpenElicitations, input_responses, read_input_required,
-};
+use crate::elicitation::{AnswerDesk, ElicitationStep, OpenElicitations, input_responses, read_input_required};
 use crate::limits::{
     CALLS_PER_CONNECTION_MAX, ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX, REPEATED_CALL_DELAY,
     REPEATED_CALLS_MAX,
 };
-use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
+use crate::link::{CallRoute, ElicitationSender, FailureSlot, ProgressSender, RequestFate, lost_call_error};
 use crate::param_headers::ArgumentHeaders;
 use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};

@@ -17,6 +17,8 @@
 //! Invariant: a server never decides whether it is called, and what it says about its tools decides nothing but what the
 //! model reads.
 
+mod authorization_question;
+mod authorize_tool;
 mod call;
 mod catalog;
 mod client_config;
@@ -33,6 +35,7 @@ mod line_buffer;
 mod link;
 mod message;
 mod message_rate;
+mod oauth;
 mod param_headers;
 mod run_credentials;
 mod runner;
@@ -43,7 +46,12 @@ mod targets;
 mod token_source;
 mod tool_list;
 
+pub use authorization_question::authorize_path;
 pub use catalog::ToolDescription;
 pub use limits::McpLimits;
+pub use oauth::{
+    AnswerSource, AuthorizationAnswer, AuthorizationError, AuthorizationParts, AuthorizationStart, ClientAddresses,
+    FinishedAuthorization, McpAuthorizations, SealingKey, SecretLookup,
+};
 pub use runner::McpTools;
 pub use token_source::{BearerToken, TokenRefusal, TokenSource, TokenUser};

@@ -73,7 +73,7 @@ const CRATE_FLOORS: &[CrateFloor] = &[
     CrateFloor {
         name: "mcp",
         floor: 3,
-        depends_on: &["model", "sse", "schema", "tools"],
+        depends_on: &["model", "sse", "schema", "tools", "fetch"],
         tests_depend_on: &["memory-store"],
     },
     CrateFloor { name: "gateway", floor: 4, depends_on: GATEWAY_DEPENDENCIES, tests_depend_on: &["store"] },

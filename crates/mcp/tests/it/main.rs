@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod auth_server;
 mod calls;
 mod catalog;
 mod content;
@@ -12,6 +13,7 @@ mod http_credentials;
 mod http_hostile;
 mod http_server;
 mod http_tokens;
+mod oauth;
 mod pins;
 mod pool;
 mod questions;

@@ -162,7 +162,7 @@ impl GenTask {
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
             expires_at: ctx.now.saturating_add(300_000),
-            question: Some(Question { message, schema }),
+            question: Some(Question { message, schema, url: None }),
         };
         let private = PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() };
         ctx.emit_with_private(Event::ApprovalRequested(request), Some(private));

@@ -33,6 +33,9 @@ pub struct Question {
     /// The JSON Schema of the answer, which is an object.
     #[serde(default)]
     pub schema: Option<serde_json::Value>,
+    /// Where the user goes before answering, such as `/v1/mcp/NAME/authorize`.
+    #[serde(default)]
+    pub url: Option<String>,
 }
 
 /// A tool call to review.

@@ -121,6 +121,8 @@ pub(super) enum PendingHint<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         schema: Option<&'a serde_json::Value>,
         timeout_seconds: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        url: Option<&'a str>,
     },
     ClientTool {
         arguments: &'a str,

@@ -2,20 +2,23 @@
 
 use super::headers::read_headers;
 use super::limits::DURATION_MS_MAX;
+use super::mcp_auth::read_auth;
 use super::names::check_name;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::tools::{ON_CRASH, read_approval, read_command_tool};
 use super::urls::check_http_url;
-use model::definition::{ApprovalPolicy, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport};
+use model::definition::{ApprovalPolicy, McpAuth, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "command",
     "dir",
     "env_pass",
     "env",
     "url",
     "headers",
+    "auth",
     "allow",
     "deny",
     "approval",
@@ -33,7 +36,7 @@ const KEYS: [&str; 19] = [
 /// Keys of a server that is a program.
 const PROGRAM_KEYS: [&str; 4] = ["command", "dir", "env_pass", "env"];
 /// Keys of a server with a URL.
-const ENDPOINT_KEYS: [&str; 1] = ["headers"];
+const ENDPOINT_KEYS: [&str; 2] = ["headers", "auth"];
 /// Besides those that begin with `Mcp-`.
 const PROTOCOL_HEADERS: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "last-event-id", "transfer-encoding"];
@@ -64,6 +67,12 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
         (table.number("timeout_ms", 1..=DURATION_MS_MAX), table.size("output_bytes_max"));
     let required = table.flag("required").unwrap_or(false);
     let program = McpProgram { transport: read_transport(&table)?, scope, start_timeout_ms };
+    if let (Some(item), McpTransport::Endpoint(endpoint)) = (table.get("scope"), &program.transport)
+        && scope == McpScope::Shared
+        && matches!(endpoint.auth.as_deref(), Some(McpAuth::User | McpAuth::OAuth(_)))
+    {
+        item.report_error("a server that gets credentials of users cannot be shared by them");
+    }
     let idempotent = table.get("idempotent").map(|item| read_patterns(&item)).unwrap_or_default();
     let on_crash = table.get("on_crash").and_then(|item| item.one_of(&ON_CRASH)).unwrap_or_default();
     let (resources, prompts) = (table.flag("resources").unwrap_or(false), table.flag("prompts").unwrap_or(false));
@@ -103,7 +112,13 @@ fn read_transport(table: &ConfigTable<'_>) -> Option<McpTransport> {
         }
     }
     let url = check_http_url(&url, url.text()?)?;
-    Some(McpTransport::Endpoint(McpEndpoint { url, headers, auth: None }))
+    let auth = table.get("auth").and_then(|item| {
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            item.report_error("the header `Authorization` is written above; use one of both");
+        }
+        read_auth(&item).map(Arc::new)
+    });
+    Some(McpTransport::Endpoint(McpEndpoint { url, headers, auth }))
 }
 
 fn report_keys_of_other(table: &ConfigTable<'_>, keys: &[&str], written: &str) {

@@ -69,6 +69,11 @@ impl UserSecrets for PostgresStore {
     }
 
     async fn take_secret(&self, kind: SecretKind, name: &str, now: Millis) -> StoreResult<Option<StoredSecret>> {
+        // Strangers come with names that do not exist.
+        let exists = "SELECT 1 FROM headwater.user_secrets WHERE kind = $1 AND name = $2";
+        if self.pool.query_opt(exists, &[(&kind.as_str(), Type::TEXT), (&name, Type::TEXT)]).await?.is_none() {
+            return Ok(None);
+        }
         let sql = "DELETE FROM headwater.user_secrets WHERE version =
                        (SELECT version FROM headwater.user_secrets WHERE kind = $1 AND name = $2 LIMIT 1 FOR UPDATE)
                    RETURNING owner, kind, name, version, body, updated_at, expires_at";

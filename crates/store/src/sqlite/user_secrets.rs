@@ -71,10 +71,13 @@ impl UserSecrets for SqliteStore {
 
     async fn take_secret(&self, kind: SecretKind, name: &str, now: Millis) -> StoreResult<Option<StoredSecret>> {
         let name = name.to_owned();
+        // Strangers come with names that do not exist, and must not keep the writer busy.
+        let wanted = name.clone();
+        if self.query(move |conn| find_by_name(conn, kind, &wanted)).await?.is_none() {
+            return Ok(None);
+        }
         let taken = self.call_writer_for_relief(move |tx| {
-            let sql = format!("{SELECT} WHERE kind = ?1 AND name = ?2 LIMIT 1");
-            let found = tx.conn.prepare_cached(&sql)?.query_row((kind.as_str(), &name), secret_row).optional()?;
-            let Some(secret) = found.flatten() else { return Ok(Ok(None)) };
+            let Some(secret) = find_by_name(tx.conn, kind, &name)? else { return Ok(Ok(None)) };
             delete_secret(tx.conn, &secret.key)?;
             tx.effects.has_deleted_content = true;
             Ok(Ok(Some(secret)))
@@ -107,6 +110,11 @@ fn find_secret(conn: &Connection, key: &SecretKey) -> rusqlite::Result<Option<St
     let sql = format!("{SELECT} WHERE owner = ?1 AND kind = ?2 AND name = ?3");
     let params = (key.owner.as_str(), key.kind.as_str(), &key.name);
     Ok(conn.prepare_cached(&sql)?.query_row(params, secret_row).optional()?.flatten())
+}
+
+fn find_by_name(conn: &Connection, kind: SecretKind, name: &str) -> rusqlite::Result<Option<StoredSecret>> {
+    let sql = format!("{SELECT} WHERE kind = ?1 AND name = ?2 LIMIT 1");
+    Ok(conn.prepare_cached(&sql)?.query_row((kind.as_str(), name), secret_row).optional()?.flatten())
 }
 
 fn delete_secret(conn: &Connection, key: &SecretKey) -> rusqlite::Result<bool> {
