@@ -196,7 +196,7 @@ fn new_request(
 ) -> (ClientRequest, ProgressReceiver) {
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
-    if let Some(call) = target_request(tool.target, &request.arguments) {
+    if let Some(call) = target_request(tool.target, &request.arguments, failure) {
         return (call, updates);
     }
     let mut params = CallToolRequestParams::new(tool.tool.clone());

@@ -1,6 +1,7 @@
 //! Resources and prompts of a server, as tools: the requests that their calls are, and what comes back.
 
 use crate::content::{bounded_output, link_json, read_block, read_resource};
+use crate::link::FailureSlot;
 use model::content::ContentPart;
 use model::definition::{McpServer, McpTarget, ToolSpec, mcp_tool_name};
 use model::error::{ErrorCode, ErrorInfo};
@@ -68,22 +69,33 @@ impl TargetTool {
 }
 
 /// The request of a call whose arguments fit the schema. `None` for a tool of the server.
-pub(crate) fn target_request(target: McpTarget, arguments: &str) -> Option<ClientRequest> {
+pub(crate) fn target_request(target: McpTarget, arguments: &str, failure: &FailureSlot) -> Option<ClientRequest> {
     let arguments: JsonObject = serde_json::from_str(arguments).unwrap_or_default();
     let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
     let page = || PaginatedRequestParams::default().with_cursor(text("cursor"));
     Some(match target {
         McpTarget::Tool => return None,
-        McpTarget::ListResources => ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(page())),
-        McpTarget::ListPrompts => ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(page())),
+        McpTarget::ListResources => {
+            let mut request = ListResourcesRequest::with_param(page());
+            request.extensions.insert(failure.clone());
+            ClientRequest::ListResourcesRequest(request)
+        }
+        McpTarget::ListPrompts => {
+            let mut request = ListPromptsRequest::with_param(page());
+            request.extensions.insert(failure.clone());
+            ClientRequest::ListPromptsRequest(request)
+        }
         McpTarget::ReadResource => {
-            let params = ReadResourceRequestParams::new(text("uri").unwrap_or_default());
-            ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            let mut request = ReadResourceRequest::new(ReadResourceRequestParams::new(text("uri").unwrap_or_default()));
+            request.extensions.insert(failure.clone());
+            ClientRequest::ReadResourceRequest(request)
         }
         McpTarget::GetPrompt => {
             let mut params = GetPromptRequestParams::new(text("name").unwrap_or_default());
             params.arguments = arguments.get("arguments").and_then(Value::as_object).cloned();
-            ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            let mut request = GetPromptRequest::new(params);
+            request.extensions.insert(failure.clone());
+            ClientRequest::GetPromptRequest(request)
         }
     })
 }
