@@ -24,6 +24,7 @@ mod file_processing;
 mod handoff;
 mod history;
 mod input;
+mod mcp_lists;
 mod model_call;
 mod model_turn;
 mod open_results;

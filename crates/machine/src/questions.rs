@@ -8,7 +8,7 @@ use crate::calls;
 use crate::effect::Effect;
 use crate::output::{RunWriter, json_size};
 use crate::state::RunState;
-use crate::{outstanding, pending, tool_lookup, tool_result};
+use crate::{outstanding, pending, tool_execution, tool_lookup, tool_result};
 use model::CallId;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Initiator, Question};
@@ -65,6 +65,10 @@ pub(crate) fn on_event_while_asking(writer: &mut RunWriter<'_>, call: &CallId, e
         ToolEvent::End(output) => {
             withdraw_live_question(writer, call);
             tool_result::finish_call(writer, call, output);
+        }
+        ToolEvent::Lost(error) => {
+            withdraw_live_question(writer, call);
+            tool_execution::on_lost_call(writer, call, &error);
         }
     }
 }

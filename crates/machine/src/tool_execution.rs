@@ -5,14 +5,18 @@ use crate::effect::{Effect, EffectId};
 use crate::output::{RunWriter, json_size};
 use crate::state::RunState;
 use crate::tool_stream::ResultRoom;
-use crate::{open_results, questions, tool_result, tool_stream};
+use crate::{open_results, questions, recovery, tool_result, tool_stream};
 use model::definition::{DeclaredParameters, Tool};
+use model::error::ErrorInfo;
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::limits::{RECORD_BYTES_MAX, STATE_BYTES_MAX};
 use model::record::PrivatePayload;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolRequest};
 use model::{CallId, TaskId};
 use std::sync::Arc;
+
+/// What a model is told of a call whose tool was lost.
+const LOST_CALL: &str = "It may or may not have done its work: find out before it is run again.";
 
 /// Starts a tool with validated arguments. The tool does not run before this record is durable (law 10).
 pub(crate) fn start_tool(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: String) {
@@ -121,7 +125,14 @@ pub(crate) fn on_tool_event(writer: &mut RunWriter<'_>, id: &EffectId, event: To
             questions::on_input_required(writer, call, input);
         }
         ToolEvent::End(output) => tool_result::finish_call(writer, call, output),
+        ToolEvent::Lost(error) => on_lost_call(writer, call, &error),
     }
+}
+
+/// Nobody knows what the tool did: its rule for a crash decides.
+pub(crate) fn on_lost_call(writer: &mut RunWriter<'_>, call: &CallId, error: &ErrorInfo) {
+    let message = format!("{} {LOST_CALL}", error.message);
+    recovery::recover_call(writer, call, calls::outcome_unknown_error(Some(&message)));
 }
 
 /// Applies a change of the shared state. One that cannot be applied is a mistake of the tool: it must not reach the log,
