@@ -107,7 +107,7 @@ async fn a_get_follows_redirects_within_its_origin_and_a_post_none() {
 
 #[tokio::test]
 async fn a_body_has_a_limit_in_bytes_and_time() {
-    let large = Site::with_response(answer("text/plain", &"x".repeat(1025))).await;
+    let large = Site::with_response(answer("text/plain", "x".repeat(1025))).await;
     assert_eq!(client_for(&large.url("/")).send(get(large.url("/"))).await.unwrap_err(), FetchError::TooLarge);
     // Never answers.
     let silent = Site::with_handler(|_, socket| async move {

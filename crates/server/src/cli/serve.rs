@@ -163,13 +163,7 @@ async fn build_app(
     };
     // Deadlines of tools are times of the storage's clock.
     let toolbox = Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock));
-    let mcp_authorizations = McpAuthorizations::new(AuthorizationParts {
-        store: Arc::clone(&store) as _,
-        key: load_sealing_key(&config, storage).await?,
-        rules: rules.clone(),
-        clock: Arc::clone(&storage.clock),
-        secrets: Arc::new(|reference| Box::pin(config::resolve_secret(reference))),
-    });
+    let mcp_authorizations = open_authorizations(&config, storage, &rules).await?;
     let tools = McpTools::new(toolbox.clone(), McpLimits::default())
         .with_tokens(Arc::new(mcp_authorizations.clone()))
         .with_pins(Arc::clone(&store) as _);
@@ -221,6 +215,20 @@ async fn build_app(
         metrics,
         metrics_token_digest: config.metrics_token_digest,
         shutting_down: AtomicBool::new(false),
+    }))
+}
+
+async fn open_authorizations(
+    config: &Config,
+    storage: &Storage,
+    rules: &UrlRules,
+) -> anyhow::Result<McpAuthorizations> {
+    Ok(McpAuthorizations::new(AuthorizationParts {
+        store: Arc::clone(&storage.store) as _,
+        key: load_sealing_key(config, storage).await?,
+        rules: rules.clone(),
+        clock: Arc::clone(&storage.clock),
+        secrets: Arc::new(|reference| Box::pin(config::resolve_secret(reference))),
     }))
 }
 
