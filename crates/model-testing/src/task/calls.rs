@@ -346,9 +346,9 @@ impl GenTask {
             ctx.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         } else if chance <= 30 {
             ctx.emit_side_event(&self.id);
-        } else if chance <= 36 && !is_streaming {
+        } else if chance <= 36 && ctx.options.questions && !is_streaming {
             self.ask_question(ctx, index);
-        } else if chance <= 44 {
+        } else if chance <= if ctx.options.questions { 44 } else { 38 } {
             let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut ctx.rng, 0, 5));
             self.finish_call(ctx, index, ResultStatus::Failed, Some(error));
         } else {
