@@ -406,7 +406,10 @@ impl RandomWorld {
 fn random_question(rng: &mut Rng, number: u32) -> ToolQuestion {
     let kind = rng.choose(None, &[Some("object"), Some("object"), Some("string")]);
     let schema = kind.map(|kind| json!({"type": kind}));
-    ToolQuestion { id: format!("q{number}"), question: Question { message: "Which one?".to_owned(), schema } }
+    ToolQuestion {
+        id: format!("q{number}"),
+        question: Question { message: "Which one?".to_owned(), schema, url: None },
+    }
 }
 
 /// Files in the input: perhaps one twice, or one that was read before.
