@@ -55,8 +55,9 @@ async fn every_request_carries_the_token_of_its_user() {
 async fn a_refused_token_is_replaced_once_and_never_in_a_loop() {
     let (test, tokens, server) = start("sessions");
     let run = test.servers.resolve(server).await.unwrap();
-    let output = test.servers.call(&run, "unauthorized", "{}").await;
-    assert_eq!(error(&output).0, "mcp_unauthorized");
+    let events = test.servers.events(&run, "unauthorized", "{}").await;
+    let [ToolEvent::InputRequired(asked)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(asked.questions[0].question.url.as_deref(), Some("/v1/mcp/s/authorize"));
     let sent: Vec<_> =
         test.host.requests("tools/call").iter().map(|call| call["headers"]["authorization"].clone()).collect();
     assert_eq!(sent, ["Bearer token-of-alice", "Bearer fresh-token"]);
