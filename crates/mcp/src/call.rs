@@ -5,12 +5,12 @@ use crate::content;
 use crate::elicitation::{
     AnswerDesk, ElicitationSender, ElicitationStep, OpenElicitations, input_responses, read_input_required,
 };
-use crate::http_transport::ArgumentHeaders;
 use crate::limits::{
     CALLS_PER_CONNECTION_MAX, ERROR_TEXT_BYTES_MAX, PROGRESS_INTERVAL, PROGRESS_UPDATES_MAX, REPEATED_CALL_DELAY,
     REPEATED_CALLS_MAX,
 };
 use crate::link::{CallRoute, FailureSlot, ProgressSender, RequestFate, lost_call_error};
+use crate::param_headers::ArgumentHeaders;
 use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
 use crate::tool_list::{ListedTool, ToolList, clean_text};

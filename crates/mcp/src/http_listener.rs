@@ -1,16 +1,17 @@
-//! Hears from a server that its tools have changed, outside of any call.
+//! Hears from a server outside of any call: that its tools have changed, or a question.
 //!
-//! A server of 2025-11-25 says so in a stream of its session; one of 2026-07-28 in the response to `subscriptions/listen`.
-//! Without either, a list is asked for again when it is old.
+//! A server of 2025-11-25 has a stream of its session; one of 2026-07-28 the response to `subscriptions/listen`. Without
+//! either, a list is asked for again when it is old.
 
+use crate::client_config::client_config;
 use crate::http_body::EventReader;
+use crate::http_client::HttpClient;
 use crate::http_session::{SessionRequest, SessionResponse, media_type};
-use crate::http_transport::HttpClient;
 use crate::limits::{LISTEN_DELAY_MAX, RESUME_DELAY};
 use crate::link::{RequestFailure, RequestFate};
 use crate::message::encode_message;
 use crate::param_headers::request_headers;
-use crate::start::client_config;
+use crate::token_source::BearerToken;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId, RequestMetaObject,
     SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
@@ -34,11 +35,8 @@ pub(crate) async fn listen(client: Arc<HttpClient>) {
         match opened {
             Ok(opened) => {
                 let mut events = EventReader::new(opened.response);
-                let has_heard = match read_events(&client, &mut events, &opened.token).await {
-                    Ok(has_heard) => has_heard,
-                    // A flood, or nonsense.
-                    Err(()) => return,
-                };
+                // A flood, or nonsense, is not listened to any more.
+                let Ok(has_heard) = read_events(&client, &mut events, opened.token.as_ref()).await else { return };
                 last_event_id = events.last_event_id().map(str::to_owned).or(last_event_id);
                 delay = match (events.retry_ms(), has_heard) {
                     (Some(retry_ms), _) => Duration::from_millis(retry_ms).max(RESUME_DELAY),
@@ -61,22 +59,17 @@ pub(crate) async fn listen(client: Arc<HttpClient>) {
 }
 
 /// Handles events until the stream ends; whether there were any.
-async fn read_events(
-    client: &HttpClient,
-    events: &mut EventReader,
-    token: &Option<crate::token_source::BearerToken>,
-) -> Result<bool, ()> {
+async fn read_events(client: &HttpClient, events: &mut EventReader, token: Option<&BearerToken>) -> Result<bool, ()> {
     let mut has_heard = false;
     while let Some(data) = events.next_data().await.map_err(|_| ())? {
         if data.trim().is_empty() {
             continue;
         }
-        let message = client.parse(data, token.as_ref()).await.ok_or(())?;
+        let message = client.parse(data, token).await.ok_or(())?;
         has_heard = true;
-        match client.handle_message(message, None).await {
-            // The subscription was refused or has ended.
-            Some(JsonRpcMessage::Error(_)) => return Err(()),
-            Some(_) | None => {}
+        // The subscription was refused, or has ended.
+        if let Some(JsonRpcMessage::Error(_)) = client.handle_message(message, None).await {
+            return Err(());
         }
     }
     Ok(has_heard)

@@ -1,4 +1,4 @@
-//! A client of MCP servers: programs that offer tools, spoken to over their stdin and stdout.
+//! A client of MCP servers, which offer tools: programs, spoken to over their stdin and stdout, and URLs.
 //!
 //! - [`McpTools`] is the implementation of the ports: it runs calls of MCP tools itself and gives all others to the toolbox,
 //!   and it completes the definitions of a run (`catalog`).
@@ -6,6 +6,9 @@
 //! - `start` starts a program and shakes hands in either generation of the protocol; `connection` is the result.
 //! - `stdio_transport` carries messages, and lets through what is bounded and awaited: `line_buffer` cuts lines,
 //!   `message_rate` counts, `message` sorts, `link` is what the transport and the calls share.
+//! - `http_transport` does the same over HTTP: `http_client` is one exchange, `http_session` the headers and the statuses,
+//!   `http_body` bounds what is read, `http_listener` hears of changed tools. `token_source` and `run_credentials` have what
+//!   proves who asks; `param_headers` are headers that repeat parts of a request.
 //! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result.
 //!
 //! Invariant: types of `rmcp` are in no public signature. The library has the types of the protocol, its handshakes and the
@@ -17,10 +20,12 @@ mod authorization_question;
 mod authorize_tool;
 mod call;
 mod catalog;
+mod client_config;
 mod connection;
 mod content;
 mod elicitation;
 mod http_body;
+mod http_client;
 mod http_listener;
 mod http_session;
 mod http_transport;

@@ -11,8 +11,20 @@ const PARAM_PREFIX: &str = "Mcp-Param-";
 /// Properties within properties that are looked at.
 const DEPTH_MAX: usize = 16;
 
+/// Headers that a tool's schema asks for, besides those of every request. Travels with the request.
+#[derive(Clone)]
+pub(crate) struct ArgumentHeaders(pub(crate) Vec<(String, String)>);
+
+impl ArgumentHeaders {
+    /// None for arguments that are not JSON, which the server is left to refuse.
+    pub(crate) fn new(parameters: &Value, arguments: &str) -> Self {
+        let arguments = serde_json::from_str(arguments).unwrap_or_default();
+        Self(argument_headers(parameters, &arguments))
+    }
+}
+
 /// The headers of the arguments that a schema marks.
-pub(crate) fn argument_headers(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
+fn argument_headers(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
     let mut headers = Vec::new();
     visit_properties(schema, 0, &mut Vec::new(), &mut |path, property| {
         let Some(name) = property.get(ANNOTATION).and_then(Value::as_str) else { return };
@@ -69,13 +81,11 @@ pub(crate) fn request_headers(method: &str, params: Option<&Value>) -> Vec<(Stri
     [("Mcp-Method".to_owned(), method.to_owned())].into_iter().chain(name).collect()
 }
 
+/// Gets the path to a property, and its schema.
+type PropertyVisitor<'a, 'b> = dyn FnMut(&[&str], &'a Map<String, Value>) + 'b;
+
 /// Every property that is reached through `properties` alone, with the path to its value.
-fn visit_properties<'a>(
-    schema: &'a Value,
-    depth: usize,
-    path: &mut Vec<&'a str>,
-    visit: &mut dyn FnMut(&[&str], &'a Map<String, Value>),
-) {
+fn visit_properties<'a>(schema: &'a Value, depth: usize, path: &mut Vec<&'a str>, visit: &mut PropertyVisitor<'a, '_>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     for (name, property) in properties {
         path.push(name);

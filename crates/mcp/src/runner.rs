@@ -93,7 +93,7 @@ impl DefinitionResolver for McpTools {
     }
 
     fn keep_credentials(&self, run: &TaskId, credentials: McpCredentials) {
-        self.credentials.keep(run, credentials);
+        self.credentials.keep(run, &credentials);
     }
 
     fn forget_credentials(&self, run: &TaskId) {

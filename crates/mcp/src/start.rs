@@ -4,6 +4,7 @@
 //! process or in the same conversation. One that neither answers nor refuses is started a second time, and initialized at
 //! once.
 
+use crate::client_config::client_config;
 use crate::connection::ServerConnection;
 use crate::http_session::{EndpointCredential, HttpSession};
 use crate::http_transport::HttpTransport;
@@ -14,9 +15,7 @@ use crate::tool_list::clean_text;
 use model::definition::{McpProgram, McpScope, McpTransport};
 use model::error::{ErrorCode, ErrorInfo};
 use rmcp::RoleClient;
-use rmcp::model::{
-    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability, Implementation, ProtocolVersion,
-};
+use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle};
 use rmcp::transport::Transport;
 use std::sync::Arc;
@@ -151,15 +150,6 @@ fn lifecycle(handshake: Handshake) -> ClientLifecycleMode {
         },
         Handshake::Initialize => ClientLifecycleMode::Initialize,
     }
-}
-
-/// A server may ask people to fill in forms, if at all, and for nothing else.
-pub(crate) fn client_config(may_ask: bool) -> ClientConfig {
-    let name = Implementation::new("headwater", env!("CARGO_PKG_VERSION"));
-    let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
-    let mut capabilities = ClientCapabilities::default();
-    capabilities.elicitation = may_ask.then_some(forms);
-    ClientConfig::new(capabilities, name).with_protocol_version(ProtocolVersion::V_2025_11_25)
 }
 
 /// The library's own texts quote whole messages.

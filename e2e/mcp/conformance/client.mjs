@@ -5,12 +5,14 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startServer } from '../../lib/server.mjs';
+import { setTimeout } from 'node:timers/promises';
 
 const url = process.argv.at(-1);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? 'initialize';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 /** Answers to questions of one scenario. */
 const ROUNDS_MAX = 10;
+const ENDS = ['completed', 'failed', 'cancelled'];
 /** Authorizations of one scenario. */
 const AUTHORIZATIONS_MAX = 3;
 const usesOAuth = scenario.startsWith('auth/');
@@ -106,7 +108,12 @@ async function answer(task) {
     const args = Object.fromEntries(fields.map(([name, field]) => [name, field.default ?? SAMPLES[field.type]]));
     await server.post(`/v1/tasks/${task.task_id}/approvals/${key}`, { decision: 'approve', arguments: args });
   }
-  const response = await fetch(`${server.url}/v1/tasks/${task.task_id}/events?until=pause`);
-  await response.text();
-  return server.get(`/v1/tasks/${task.task_id}`);
+  const answered = new Set(task.pending.map(({ key }) => key));
+  const isOpen = ({ status, pending }) => !ENDS.includes(status) && !(status === 'paused' && pending.some(({ key }) => !answered.has(key)));
+  let next = task;
+  while (isOpen(next)) {
+    await setTimeout(50);
+    next = await server.get(`/v1/tasks/${task.task_id}`);
+  }
+  return next;
 }

@@ -1,11 +1,12 @@
 //! Tokens of a source: asked before every request, replaced once when the server refuses one.
 
-use crate::fixtures::{error, text};
+use crate::fixtures::text;
 use crate::http_server::HttpTest;
 use mcp::{BearerToken, TokenRefusal, TokenSource, TokenUser};
 use model::definition::{McpAuth, McpServer, McpTransport, OAuthClient};
 use model::error::ErrorInfo;
 use model::ports::BoxFuture;
+use model::tool::ToolEvent;
 use std::sync::{Arc, Mutex};
 
 /// Gives each user a token, and a fresh one for one that was refused.
