@@ -5,11 +5,12 @@
 
 use crate::servers::{McpServers, ServerUser};
 use crate::token_source::{TokenSource, TokenUser};
-use crate::tool_list::{model_tool_name, sha256_hex};
+use crate::tool_list::sha256_hex;
 use futures_util::stream;
 use model::content::ContentPart;
 use model::definition::{
-    ApprovalPolicy, Definitions, McpAuth, McpServer, McpTool, McpToolRef, McpTransport, Tool, ToolExecutor, ToolSpec,
+    ApprovalPolicy, Definitions, McpAuth, McpServer, McpTarget, McpTool, McpToolRef, McpTransport, Tool, ToolExecutor,
+    ToolSpec, mcp_tool_name,
 };
 use model::error::ErrorCode;
 use model::ports::{BoxStream, ResolveRequest};
@@ -61,7 +62,7 @@ fn is_tool_of(tool: &Tool, label: &str) -> bool {
 }
 
 fn add_stand_in(definitions: &Definitions, root: &str, label: &str, server: &McpServer, completed: &mut Definitions) {
-    let name = model_tool_name(label, TOOL);
+    let name = mcp_tool_name(label, TOOL);
     if completed.tools.contains_key(&name) || completed.agents.contains_key(&name) {
         return;
     }
@@ -83,6 +84,8 @@ fn add_stand_in(definitions: &Definitions, root: &str, label: &str, server: &Mcp
         tool: TOOL.to_owned(),
         spec_digest: DIGEST.to_owned(),
         has_user_credential: false,
+        target: McpTarget::Tool,
+        is_changed: false,
         program: Arc::new(server.program.clone()),
     });
     completed.tools.insert(name, Tool { approval: ApprovalPolicy::Never, ..Tool::new(spec, executor) });

@@ -5,7 +5,7 @@
 //! is what a call has to do with those, and [`AnswerDesk`] brings it the answers.
 
 use crate::limits::{ELICITATIONS_WAITING_MAX, LIVE_QUESTIONS_PER_USER_MAX, QUESTION_MESSAGE_BYTES_MAX};
-use crate::link::{ConnectionLink, lock};
+use crate::link::{ConnectionLink, Elicitation, ElicitationEvent, ElicitationSender, lock};
 use crate::tool_list::clean_text;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::Question;
@@ -18,21 +18,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-
-/// What a server says about its questions in the middle of a call.
-pub(crate) enum ElicitationEvent {
-    Asked(Elicitation),
-    /// The server does not wait for the answer any more.
-    Withdrawn(RequestId),
-}
-
-pub(crate) type ElicitationSender = mpsc::Sender<ElicitationEvent>;
-
-/// A question that the server waits for.
-pub(crate) struct Elicitation {
-    pub(crate) id: RequestId,
-    pub(crate) question: Question,
-}
 
 /// The questions of a call that ended with them; none if the server only wants to be called again.
 pub(crate) fn read_input_required(server: &str, result: InputRequiredResult) -> Result<InputRequired, ErrorInfo> {

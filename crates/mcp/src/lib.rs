@@ -9,7 +9,8 @@
 //! - `http_transport` does the same over HTTP: `http_client` is one exchange, `http_session` the headers and the statuses,
 //!   `http_body` bounds what is read, `http_listener` hears of changed tools. `token_source` and `run_credentials` have what
 //!   proves who asks; `param_headers` are headers that repeat parts of a request.
-//! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result.
+//! - `tool_list` reads what a server says about its tools; `call` is one call; `content` reads its result; `targets` are the
+//!   tools that read resources and get prompts.
 //!
 //! Invariant: types of `rmcp` are in no public signature. The library has the types of the protocol, its handshakes and the
 //! matching of responses; everything that a hostile server could use to exhaust this process is kept below it.
@@ -41,10 +42,12 @@ mod runner;
 mod servers;
 mod start;
 mod stdio_transport;
+mod targets;
 mod token_source;
 mod tool_list;
 
 pub use authorization_question::authorize_path;
+pub use catalog::ToolDescription;
 pub use limits::McpLimits;
 pub use oauth::{
     AnswerSource, AuthorizationAnswer, AuthorizationError, AuthorizationParts, AuthorizationStart, ClientAddresses,

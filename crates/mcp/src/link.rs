@@ -1,7 +1,7 @@
 //! What a connection's transport and its calls share.
 
-use crate::elicitation::{Elicitation, ElicitationEvent, ElicitationSender};
 use model::error::ErrorInfo;
+use model::event::Question;
 use model::tool::ProgressUpdate;
 use rmcp::model::{ProgressToken, RequestId};
 use serde_json::{Value, json};
@@ -76,6 +76,21 @@ pub(crate) fn lost_call_error(reason: ErrorInfo) -> ErrorInfo {
     let end = if reason.message.ends_with(['.', '!', '?']) { "" } else { "." };
     let message = format!("{}{end} The call may have taken effect.", reason.message);
     ErrorInfo { message, ..reason }
+}
+
+/// What a server says about its questions in the middle of a call.
+pub(crate) enum ElicitationEvent {
+    Asked(Elicitation),
+    /// The server does not wait for the answer any more.
+    Withdrawn(RequestId),
+}
+
+pub(crate) type ElicitationSender = mpsc::Sender<ElicitationEvent>;
+
+/// A question that the server waits for.
+pub(crate) struct Elicitation {
+    pub(crate) id: RequestId,
+    pub(crate) question: Question,
 }
 
 pub(crate) struct ConnectionLink {

@@ -1,8 +1,8 @@
 //! What every transport does with messages, however they travel.
 
-use crate::elicitation::{Elicitation, read_question};
+use crate::elicitation::read_question;
 use crate::limits::PROGRESS_MESSAGE_BYTES_MAX;
-use crate::link::{CallRoute, ConnectionLink};
+use crate::link::{CallRoute, ConnectionLink, Elicitation};
 use crate::tool_list::clean_text;
 use model::tool::ProgressUpdate;
 use rmcp::model::{

@@ -5,6 +5,7 @@ mod accounts;
 mod attachments;
 mod definitions;
 mod inbox;
+mod mcp_pins;
 mod questions;
 mod retention;
 mod shares;
@@ -58,6 +59,8 @@ struct MemoryTables {
     /// By digest.
     definitions: HashMap<String, String>,
     retention_time: Option<Millis>,
+    /// By owner and server.
+    mcp_pins: BTreeMap<(UserId, String), BTreeMap<String, String>>,
     secrets: BTreeMap<SecretKey, MemorySecret>,
     last_secret_version: u64,
     last_epoch: u64,

@@ -52,6 +52,8 @@ pub struct LogOptions {
     pub tool_searches: bool,
     /// Whether tools show pieces of their results while they run. The same holds.
     pub streamed_results: bool,
+    /// Whether tools ask people. The same holds.
+    pub questions: bool,
 }
 
 impl Default for LogOptions {
@@ -66,6 +68,7 @@ impl Default for LogOptions {
             hosted_approvals: true,
             tool_searches: true,
             streamed_results: true,
+            questions: true,
         }
     }
 }
@@ -84,13 +87,14 @@ impl LogOptions {
             hosted_approvals: true,
             tool_searches: true,
             streamed_results: true,
+            questions: true,
         }
     }
 
     /// Logs that earlier versions could have written.
     #[must_use]
     pub const fn without_hosted_approvals(self) -> Self {
-        Self { hosted_approvals: false, tool_searches: false, streamed_results: false, ..self }
+        Self { hosted_approvals: false, tool_searches: false, streamed_results: false, questions: false, ..self }
     }
 }
 

@@ -29,6 +29,7 @@ mod free_pages;
 mod inbox;
 mod log_size;
 mod logged_runs;
+mod mcp_pins;
 mod page;
 mod questions;
 mod reader_pool;

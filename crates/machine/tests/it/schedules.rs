@@ -294,7 +294,7 @@ impl RandomWorld {
 
     fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
-        match self.rng.below(if self.no_faults { 6 } else { 13 }) {
+        match self.rng.below(if self.no_faults { 6 } else { 14 }) {
             0 => ToolEvent::End(ToolOutput::from_error(ErrorInfo::external("broken", "It broke."))),
             1 => ToolEvent::End(ToolOutput::default()),
             2 => ToolEvent::End(weather_output()),
@@ -315,6 +315,7 @@ impl RandomWorld {
             }
             10 => ToolEvent::Question(random_question(&mut self.rng, 0)),
             11 => ToolEvent::QuestionWithdrawn,
+            12 => ToolEvent::Lost(ErrorInfo::external("gone", "It is gone.")),
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
     }

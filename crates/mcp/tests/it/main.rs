@@ -5,6 +5,7 @@
 mod auth_server;
 mod calls;
 mod catalog;
+mod content;
 mod fixtures;
 mod hostile;
 mod http;
@@ -13,5 +14,6 @@ mod http_hostile;
 mod http_server;
 mod http_tokens;
 mod oauth;
+mod pins;
 mod pool;
 mod questions;

@@ -120,6 +120,7 @@ impl GenTask {
                 args,
                 server_label: turn_plan::server_label(call.kind),
                 editable: (call.kind == CallKind::Hosted).then_some(false),
+                note: None,
             }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
@@ -156,6 +157,7 @@ impl GenTask {
                 args: ExactValue::parse(&call.arguments).unwrap_or_default(),
                 server_label: None,
                 editable: Some(false),
+                note: None,
             }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
@@ -344,9 +346,9 @@ impl GenTask {
             ctx.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         } else if chance <= 30 {
             ctx.emit_side_event(&self.id);
-        } else if chance <= 36 && !is_streaming {
+        } else if chance <= 36 && ctx.options.questions && !is_streaming {
             self.ask_question(ctx, index);
-        } else if chance <= 44 {
+        } else if chance <= if ctx.options.questions { 44 } else { 38 } {
             let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut ctx.rng, 0, 5));
             self.finish_call(ctx, index, ResultStatus::Failed, Some(error));
         } else {

@@ -49,6 +49,8 @@ pub struct ActionRequest {
     pub server_label: Option<String>,
     /// `false` if the decision cannot be `edit`: the provider runs the call as it asked for it.
     pub editable: Option<bool>,
+    /// What people should know before they decide, such as that the tool has changed.
+    pub note: Option<String>,
 }
 
 /// How an action request is to be reviewed.

@@ -77,7 +77,7 @@ pub struct ToolAgentOutput {
     pub tool_call_args: Option<ExactObject>,
     pub status: ToolStatus,
     pub result_summary: String,
-    /// For a call that waits, a [`PendingHint`].
+    /// Those of the tool, and the `server_label` of an MCP server's tool. For a call that waits, a [`PendingHint`].
     pub ui_hints: Option<ExactObject>,
     pub error: Option<OutputError>,
 }

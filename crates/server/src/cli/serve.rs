@@ -170,7 +170,9 @@ async fn build_app(
         clock: Arc::clone(&storage.clock),
         secrets: Arc::new(|reference| Box::pin(config::resolve_secret(reference))),
     });
-    let tools = McpTools::new(toolbox.clone(), McpLimits::default()).with_tokens(Arc::new(mcp_authorizations.clone()));
+    let tools = McpTools::new(toolbox.clone(), McpLimits::default())
+        .with_tokens(Arc::new(mcp_authorizations.clone()))
+        .with_pins(Arc::clone(&store) as _);
     let tools = Arc::new(tools);
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,

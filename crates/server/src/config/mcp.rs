@@ -5,13 +5,13 @@ use super::limits::DURATION_MS_MAX;
 use super::mcp_auth::read_auth;
 use super::names::check_name;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use super::tools::{read_approval, read_command_tool};
+use super::tools::{ON_CRASH, read_approval, read_command_tool};
 use super::urls::check_http_url;
-use model::definition::{ApprovalPolicy, McpAuth, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
+use model::definition::{ApprovalPolicy, McpAuth, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 20] = [
     "command",
     "dir",
     "env_pass",
@@ -27,6 +27,11 @@ const KEYS: [&str; 15] = [
     "output_bytes_max",
     "required",
     "scope",
+    "idempotent",
+    "on_crash",
+    "resources",
+    "prompts",
+    "pin",
 ];
 /// Keys of a server that is a program.
 const PROGRAM_KEYS: [&str; 4] = ["command", "dir", "env_pass", "env"];
@@ -68,7 +73,23 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
     {
         item.report_error("a server that gets credentials of users cannot be shared by them");
     }
-    Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required })
+    let idempotent = table.get("idempotent").map(|item| read_patterns(&item)).unwrap_or_default();
+    let on_crash = table.get("on_crash").and_then(|item| item.one_of(&ON_CRASH)).unwrap_or_default();
+    let (resources, prompts) = (table.flag("resources").unwrap_or(false), table.flag("prompts").unwrap_or(false));
+    Some(McpServer {
+        program,
+        allow,
+        deny,
+        approval,
+        timeout_ms,
+        output_bytes_max,
+        required,
+        idempotent,
+        on_crash,
+        resources,
+        prompts,
+        pin: table.get("pin").and_then(|item| read_pin(&item)).unwrap_or_default(),
+    })
 }
 
 /// A program or a URL.
@@ -122,6 +143,25 @@ fn check_pattern(item: &ConfigValue<'_>, pattern: &str) {
     if pattern.is_empty() || beginning.contains(ANY_TOOL) {
         item.report_error(format!("{} is not a tool's name; `*` may only be its end", quote_text(pattern)));
     }
+}
+
+/// A word, or a table of hashes by tool.
+fn read_pin(item: &ConfigValue<'_>) -> Option<McpPin> {
+    if !item.is_table() {
+        let is_off = item.one_of(&[("ask", false), ("off", true)])?;
+        return Some(if is_off { McpPin::Off } else { McpPin::Ask });
+    }
+    let pins = item.free_table()?;
+    let hashes = pins.items().filter_map(|(tool, item)| {
+        let hash = item.text()?;
+        let digest = hash.strip_prefix("sha256:").unwrap_or_default();
+        let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hash {
+            item.report_error("expected `sha256:` and 64 hexadecimal digits, as `headwater mcp pin NAME` prints them");
+        }
+        is_hash.then(|| (tool.to_owned(), hash.to_owned()))
+    });
+    Some(McpPin::Tools(hashes.collect()))
 }
 
 /// One policy for all tools, or a table of them.

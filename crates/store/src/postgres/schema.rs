@@ -16,7 +16,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 /// One migration per version, all in one transaction.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 /// The oldest version whose nodes can use the newest schema.
 const COMPATIBLE_SINCE: usize = 1;
 /// The key of the advisory lock: `HWTR` in ASCII.
@@ -192,6 +192,14 @@ CREATE TABLE headwater.user_secrets (
 );
 CREATE INDEX user_secrets_by_name ON headwater.user_secrets (kind, name);
 CREATE INDEX user_secrets_expiring ON headwater.user_secrets (expires_at) WHERE expires_at IS NOT NULL;
+"#;
+
+/// What users have seen of the tools of MCP servers.
+const VERSION_3: &str = r#"
+CREATE TABLE headwater.mcp_pins (
+    owner text COLLATE "C" NOT NULL, server text COLLATE "C" NOT NULL, tool text COLLATE "C" NOT NULL,
+    digest text NOT NULL, at bigint NOT NULL, PRIMARY KEY (owner, server, tool)
+);
 "#;
 
 /// Creates the schema, or migrates it to the newest version.

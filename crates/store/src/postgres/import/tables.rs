@@ -30,7 +30,7 @@ pub(crate) static THREADS: ImportTable = ImportTable {
 };
 
 /// The tables that are copied row by row.
-pub(crate) static PLAIN_TABLES: [ImportTable; 16] = [
+pub(crate) static PLAIN_TABLES: [ImportTable; 17] = [
     ImportTable {
         name: "runs",
         columns: &[
@@ -195,6 +195,13 @@ pub(crate) static PLAIN_TABLES: [ImportTable; 16] = [
         select: "SELECT owner, kind, name, body, updated_at, expires_at FROM user_secrets
                  WHERE kind <> 'mcp_authorization' ORDER BY version",
         since: 11,
+        on_conflict: "",
+    },
+    ImportTable {
+        name: "mcp_pins",
+        columns: &[("owner", Text), ("server", Text), ("tool", Text), ("digest", Text), ("at", Bigint)],
+        select: "SELECT owner, server, tool, digest, at FROM mcp_pins",
+        since: 12,
         on_conflict: "",
     },
     ImportTable {
