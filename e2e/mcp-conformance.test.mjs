@@ -13,8 +13,8 @@ import { EXPECTED_FAILURES } from './mcp/conformance/expected-failures.mjs';
 const here = (path) => new URL(path, import.meta.url).pathname;
 const SUITE = ['--import', here('mcp/conformance/node20.mjs'), here('node_modules/@modelcontextprotocol/conformance/dist/index.js')];
 const QUICK = {
-  '2025-11-25': ['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry'],
-  '2026-07-28': ['tools_call', 'request-metadata', 'sep-2322-client-request-state', 'http-standard-headers', 'http-custom-headers', 'http-invalid-tool-headers', 'json-schema-ref-no-deref'],
+  '2025-11-25': ['initialize', 'tools_call', 'elicitation-sep1034-client-defaults', 'sse-retry', 'auth/metadata-var3', 'auth/scope-step-up'],
+  '2026-07-28': ['tools_call', 'request-metadata', 'sep-2322-client-request-state', 'http-standard-headers', 'http-custom-headers', 'http-invalid-tool-headers', 'json-schema-ref-no-deref', 'auth/metadata-default', 'auth/iss-wrong-issuer'],
 };
 
 async function run(args) {

@@ -5,6 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
+import { startWorker } from './lib/python.mjs';
 import { events, startServer } from './lib/server.mjs';
 
 let [folder, server] = [];
@@ -97,6 +98,33 @@ test('mcp-server-time is called, and its error is one', async () => {
   assert.equal(result.status, 'failed');
   assert.equal(result.error.code, 'tool_failed');
   assert.match(result.error.message, /Middle\/Earth|timezone/i);
+});
+
+test('the agents SDK sees the lists, is asked with the label of the server, and sees the call', async () => {
+  const agents = startWorker('responses/agents_sdk.py', server.url);
+  try {
+    for (const [decide, asks, output] of [['approve', 'at_once', /\b5\b/], ['approve', 'afterwards', /\b5\b/], ['reject', 'at_once', null]]) {
+      const result = await agents.ask('run', { input: 'sum', tools: ['everything', 'time'], model: 'guide', decide, asks });
+      assert.deepEqual(result.asked, ['get-sum']);
+      const told = ['mcp_list_tools', 'mcp_list_tools', 'mcp_approval_requested', 'mcp_approval_response', 'tool_called', 'message_output_created'];
+      assert.deepEqual(result.names, told, `${decide}, ${asks}`);
+      const [first, second] = result.items.filter(({ type }) => type === 'mcp_list_tools_item');
+      assert.deepEqual([first.label, second.label], ['everything', 'time']);
+      assert.ok(first.tools.includes('get-sum') && second.tools.includes('convert_time'), JSON.stringify(first.tools));
+      const asked = result.items.find(({ type }) => type === 'mcp_approval_request_item');
+      assert.deepEqual([asked.name, asked.label], ['get-sum', 'everything']);
+      const call = result.items.find(({ raw }) => raw === 'mcp_call');
+      assert.deepEqual([call.name, call.label], ['get-sum', 'everything']);
+      if (output) assert.match(call.output, output);
+      else assert.equal(call.output, null);
+    }
+    const again = await agents.ask('run', { input: 'echo', tools: ['everything', 'time'], model: 'guide', streamed: false });
+    const more = [...again.resent, { role: 'user', content: 'echo' }];
+    const second = await agents.ask('run', { input: more, tools: ['everything', 'time'], model: 'guide', streamed: false });
+    assert.deepEqual(second.items.map(({ raw }) => raw), ['mcp_call', 'message'], 'a list is shown once in a thread');
+  } finally {
+    await agents.stop();
+  }
 });
 
 test('server-filesystem reads a file of its folder and no other', async () => {

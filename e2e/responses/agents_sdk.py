@@ -24,9 +24,9 @@ def pick() -> str:
     return "red"
 
 
-def hosted(on_approval: Any = None) -> HostedMCPTool:
+def hosted(on_approval: Any = None, label: str = "headwater") -> HostedMCPTool:
     """How a caller of this SDK says that it will answer for tools that the server runs."""
-    config: Any = {"type": "mcp", "server_label": "headwater", "server_url": URL, "require_approval": "always"}
+    config: Any = {"type": "mcp", "server_label": label, "server_url": URL, "require_approval": "always"}
     return HostedMCPTool(tool_config=config, on_approval_request=on_approval)
 
 
@@ -47,10 +47,13 @@ async def run(
         asked.append(request.data.name)
         return {"approve": True} if decide == "approve" else {"approve": False, "reason": "too risky"}
 
-    own: dict[str, Any] = {"pick": pick, "headwater": hosted(answer if asks == "at_once" else None)}
+    def own(name: str) -> Any:
+        """A tool of the caller's, or an MCP server of the config by its label."""
+        return pick if name == "pick" else hosted(answer if asks == "at_once" else None, name)
+
     async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
         responses = OpenAIResponsesModel(model=model, openai_client=client)
-        agent = Agent(name="caller", model=responses, tools=[own[name] for name in tools])
+        agent = Agent(name="caller", model=responses, tools=[own(name) for name in tools])
         options: dict[str, Any] = {"max_turns": TURNS_MAX, "auto_previous_response_id": chained}
         if conversation:
             options["session"] = OpenAIConversationsSession(conversation_id=conversation, openai_client=client)
@@ -123,6 +126,10 @@ def shown(item: Any) -> dict[str, Any]:
     raw = item.raw_item
     read = raw.get if isinstance(raw, dict) else lambda name, default=None: getattr(raw, name, default)
     told = {"type": item.type, "raw": read("type"), "name": read("name"), "output": read("output")}
+    if read("server_label"):
+        told["label"] = read("server_label")
+    if item.type == "mcp_list_tools_item":
+        told["tools"] = [tool.name for tool in read("tools")]
     if item.type == "message_output_item":
         told["text"] = ItemHelpers.text_message_output(item)
     return told

@@ -4,6 +4,7 @@ mod clock_jumps;
 mod crashes;
 mod half_open;
 mod heavy_files;
+mod hostile_mcp;
 mod hostile_requests;
 mod long_threads;
 mod open_connections;
@@ -216,6 +217,7 @@ pub(crate) const ATTACKS: &[&dyn Attack] = &[
     &long_threads::LargeReads,
     &long_threads::LiveRuns,
     &heavy_files::HeavyFiles,
+    &hostile_mcp::HostileMcp,
     &crashes::PausedServer,
     &crashes::StopWithStreams,
     &crashes::Kills,

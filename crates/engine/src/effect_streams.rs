@@ -88,7 +88,7 @@ const fn is_final_input(input: &MachineInput) -> bool {
     matches!(
         input,
         MachineInput::Model { event: ModelEvent::End(_) | ModelEvent::Failed(_), .. }
-            | MachineInput::Tool { event: ToolEvent::End(_) | ToolEvent::InputRequired(_), .. }
+            | MachineInput::Tool { event: ToolEvent::End(_) | ToolEvent::InputRequired(_) | ToolEvent::Lost(_), .. }
             | MachineInput::File { .. }
     )
 }

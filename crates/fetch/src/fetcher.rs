@@ -15,7 +15,7 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,85 +149,106 @@ impl Fetcher {
     }
 
     async fn send_request(&self, target: &CheckedUrl) -> Result<Response, FetchError> {
-        let builder = || {
-            Client::builder()
-                .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
-                .redirect(reqwest::redirect::Policy::none())
-                .retry(reqwest::retry::never())
-                .no_proxy()
-                .referer(false)
-                .http1_only()
-                .http1_max_headers(HEADERS_MAX)
-                .pool_max_idle_per_host(0)
-                .connect_timeout(self.limits.connect_timeout)
-                .dns_resolver(Arc::new(PinnedResolver(target.addresses.clone())))
-        };
-        // Plain HTTP still works on a system without root certificates.
-        let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
-        let client = client.map_err(|_| FetchError::Unreachable)?;
+        let client = build_client(target, &self.limits)?;
         let request = client.get(target.url.clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "gzip, br");
-        match timeout(self.limits.first_byte_timeout, request.send()).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) if error.is_timeout() => Err(FetchError::TimedOut),
-            Ok(Err(error)) if error.is_connect() => Err(FetchError::Unreachable),
-            Ok(Err(_)) => Err(FetchError::InvalidResponse),
-            Err(_) => Err(FetchError::TimedOut),
-        }
+        await_response(request, &self.limits).await
     }
 
     async fn read_response(
         &self,
         url: Url,
         name: String,
-        mut response: Response,
+        response: Response,
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<FetchedFile, FetchError> {
-        let bytes_max = self.limits.bytes_max;
-        let fits = |length: u64| usize::try_from(length).is_ok_and(|length| length <= bytes_max);
-        if response.content_length().is_some_and(|length| !fits(length)) {
-            return Err(FetchError::TooLarge);
-        }
         let declared = header_text(response.headers(), &CONTENT_TYPE);
-        let encoding = header_text(response.headers(), &CONTENT_ENCODING);
-        let mut body = BodyDecoder::new(encoding.as_deref(), bytes_max)?;
-        let mut so_far = 0_u64;
-        loop {
-            let chunk = timeout(self.limits.idle_timeout, response.chunk()).await.map_err(|_| FetchError::TimedOut)?;
-            let Some(chunk) = chunk.map_err(|_| FetchError::InvalidResponse)? else { break };
-            so_far = so_far.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-            if !fits(so_far) {
-                return Err(FetchError::TooLarge);
-            }
-            body.push(&chunk)?;
-            progress(so_far);
-        }
-        let bytes = Bytes::from(body.finish()?);
+        let bytes = read_body(response, &self.limits, progress).await?;
         let declared = declared.as_deref().unwrap_or_default();
         let format = DocumentFormat::sniff(&bytes, declared, &name)?;
         Ok(FetchedFile { url, name, format, charset: charset_of_content_type(declared), bytes })
     }
 }
 
+/// A client that connects to the addresses that the guard has checked, and to no other.
+pub(crate) fn build_client(target: &CheckedUrl, limits: &FetchLimits) -> Result<Client, FetchError> {
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .referer(false)
+            .http1_only()
+            .http1_max_headers(HEADERS_MAX)
+            .pool_max_idle_per_host(0)
+            .connect_timeout(limits.connect_timeout)
+            .dns_resolver(Arc::new(PinnedResolver(target.addresses.clone())))
+    };
+    // Plain HTTP still works on a system without root certificates.
+    let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+    client.map_err(|_| FetchError::Unreachable)
+}
+
+/// Sends a request and waits for the head of its response.
+pub(crate) async fn await_response(request: RequestBuilder, limits: &FetchLimits) -> Result<Response, FetchError> {
+    match timeout(limits.first_byte_timeout, request.send()).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) if error.is_timeout() => Err(FetchError::TimedOut),
+        Ok(Err(error)) if error.is_connect() => Err(FetchError::Unreachable),
+        Ok(Err(_)) => Err(FetchError::InvalidResponse),
+        Err(_) => Err(FetchError::TimedOut),
+    }
+}
+
+/// Reads and decodes a body, and reports the bytes received so far.
+pub(crate) async fn read_body(
+    mut response: Response,
+    limits: &FetchLimits,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Bytes, FetchError> {
+    let fits = |length: u64| usize::try_from(length).is_ok_and(|length| length <= limits.bytes_max);
+    if response.content_length().is_some_and(|length| !fits(length)) {
+        return Err(FetchError::TooLarge);
+    }
+    let encoding = header_text(response.headers(), &CONTENT_ENCODING);
+    let mut body = BodyDecoder::new(encoding.as_deref(), limits.bytes_max)?;
+    let mut so_far = 0_u64;
+    loop {
+        let chunk = timeout(limits.idle_timeout, response.chunk()).await.map_err(|_| FetchError::TimedOut)?;
+        let Some(chunk) = chunk.map_err(|_| FetchError::InvalidResponse)? else { break };
+        so_far = so_far.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+        if !fits(so_far) {
+            return Err(FetchError::TooLarge);
+        }
+        body.push(&chunk)?;
+        progress(so_far);
+    }
+    Ok(Bytes::from(body.finish()?))
+}
+
 /// The target of a redirect; an error for a response that is neither a file nor a redirect.
 fn redirect_location(response: &Response) -> Result<Option<String>, FetchError> {
     let status = response.status();
-    let is_redirect = matches!(
+    match header_text(response.headers(), &LOCATION) {
+        Some(location) if is_redirect(status) => Ok(Some(location)),
+        _ if status == StatusCode::OK || status == StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(None),
+        _ => Err(FetchError::Status(status.as_u16())),
+    }
+}
+
+pub(crate) fn is_redirect(status: StatusCode) -> bool {
+    matches!(
         status,
         StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
             | StatusCode::SEE_OTHER
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT
-    );
-    match header_text(response.headers(), &LOCATION) {
-        Some(location) if is_redirect => Ok(Some(location)),
-        _ if status == StatusCode::OK || status == StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(None),
-        _ => Err(FetchError::Status(status.as_u16())),
-    }
+    )
 }
 
 /// Lossy, because many servers send unencoded UTF-8.
-fn header_text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+pub(crate) fn header_text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 

@@ -70,6 +70,7 @@ pub struct CheckedUrl {
 pub struct UrlGuard {
     rules: UrlRules,
     resolver: Arc<dyn Resolver>,
+    trusted_url: Option<Url>,
 }
 
 impl fmt::Debug for UrlGuard {
@@ -85,7 +86,15 @@ impl UrlGuard {
     }
 
     pub fn with_resolver(rules: UrlRules, resolver: Arc<dyn Resolver>) -> Self {
-        Self { rules, resolver }
+        Self { rules, resolver, trusted_url: None }
+    }
+
+    /// Allows the origin of a URL that the operator wrote, whatever its address and port are; if that is this machine, all of
+    /// its ports. The server's own addresses stay forbidden.
+    #[must_use]
+    pub fn with_trusted_url(mut self, url: Url) -> Self {
+        self.trusted_url = Some(url);
+        self
     }
 
     /// Checks a URL. The error is the same for all reasons.
@@ -109,7 +118,8 @@ impl UrlGuard {
     }
 
     async fn check_url(&self, mut url: Url) -> Result<CheckedUrl, FetchError> {
-        self.check_url_syntax(&url)?;
+        let trust = self.trust_of(&url);
+        self.check_url_syntax(&url, trust)?;
         let port = url.port_or_known_default().ok_or(FetchError::NotAllowed)?;
         let ips = match url.host() {
             Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
@@ -120,7 +130,7 @@ impl UrlGuard {
         };
         let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         if !(1..=ADDRESSES_MAX).contains(&addresses.len())
-            || !addresses.iter().all(|address| self.is_allowed_address(*address))
+            || !addresses.iter().all(|address| self.is_allowed_address(*address, trust))
         {
             return Err(FetchError::NotAllowed);
         }
@@ -129,16 +139,27 @@ impl UrlGuard {
     }
 
     /// The checks that need no resolution.
-    fn check_url_syntax(&self, url: &Url) -> Result<(), FetchError> {
-        let port = url.port_or_known_default().filter(|port| self.rules.ports.contains(port));
+    fn check_url_syntax(&self, url: &Url, trust: UrlTrust) -> Result<(), FetchError> {
+        let is_trusted = trust != UrlTrust::None;
+        let port = url.port_or_known_default().filter(|port| is_trusted || self.rules.ports.contains(port));
         let allowed = matches!(url.scheme(), "http" | "https")
             && url.username().is_empty()
             && url.password().is_none()
             && match (url.host(), port) {
-                (Some(Host::Domain(name)), Some(port)) => !self.is_own_name(name, port) && !self.is_local_name(name),
+                (Some(Host::Domain(name)), Some(port)) => {
+                    !self.is_own_name(name, port) && (is_trusted || !self.is_local_name(name))
+                }
                 (host, port) => host.is_some() && port.is_some(),
             };
         if allowed { Ok(()) } else { Err(FetchError::NotAllowed) }
+    }
+
+    fn trust_of(&self, url: &Url) -> UrlTrust {
+        match &self.trusted_url {
+            Some(trusted) if trusted.origin() == url.origin() => UrlTrust::Origin,
+            Some(trusted) if is_loopback_host(trusted) && is_loopback_host(url) => UrlTrust::Loopback,
+            Some(_) | None => UrlTrust::None,
+        }
     }
 
     fn is_own_name(&self, name: &str, port: u16) -> bool {
@@ -152,11 +173,16 @@ impl UrlGuard {
             && (!name.contains('.') || LOCAL_NAMES.into_iter().any(under))
     }
 
-    fn is_allowed_address(&self, address: SocketAddr) -> bool {
+    fn is_allowed_address(&self, address: SocketAddr, trust: UrlTrust) -> bool {
         let address = SocketAddr::new(canonical_ip(address.ip()), address.port());
         // The unspecified address is another name for this machine.
         if address.ip().is_unspecified() || self.rules.own_addresses.iter().any(|own| own.matches_address(address)) {
             return false;
+        }
+        match trust {
+            UrlTrust::Origin => return true,
+            UrlTrust::Loopback => return address.ip().is_loopback(),
+            UrlTrust::None => {}
         }
         is_global_ip(address.ip())
             || match &self.rules.private_addresses {
@@ -164,5 +190,24 @@ impl UrlGuard {
                 PrivateAddresses::AllowListed(allowed) => allowed.iter().any(|ip| canonical_ip(*ip) == address.ip()),
                 PrivateAddresses::AllowAll => true,
             }
+    }
+}
+
+/// How far a URL is trusted because of the operator's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UrlTrust {
+    None,
+    /// It has the same origin.
+    Origin,
+    /// Both are of this machine.
+    Loopback,
+}
+
+fn is_loopback_host(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => normalize_host(name) == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => canonical_ip(IpAddr::V6(address)).is_loopback(),
+        None => false,
     }
 }

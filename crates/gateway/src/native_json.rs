@@ -125,6 +125,9 @@ pub struct ApprovalObject<'a> {
     key: &'a ApprovalKey,
     /// The tool.
     name: &'a str,
+    /// What people should know before they decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
     /// What the tool asks. `approve` answers it, with `arguments` that fit its schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     question: Option<&'a Question>,
@@ -167,6 +170,7 @@ impl<'a> From<&'a ApprovalRow> for ApprovalObject<'a> {
             expires_at: row.expires_at,
             key: &row.key,
             name: &row.action.name,
+            note: row.action.note.as_deref(),
             question: row.question.as_ref(),
             requested_at: row.requested_at,
             run_id: &row.run_id,

@@ -9,7 +9,7 @@
 //! Layers, each importing only those before it: `effect`, `input`, `turn_state`; `state`; `budget`, `output`, `positions`;
 //! queries (`task_tree`, `history`, `tool_lookup`, `calls`, `outstanding`); writers (`close_items`, `step`, `tool_result`,
 //! `tool_execution`, `file_processing`, `sub_agent`, `handoff`, `pending`, `questions`); `task_end`; `model_call`, `model_turn`;
-//! `recovery`, `drive`.
+//! `recovery`, `tool_events`, `drive`.
 //!
 //! Invariant: no clock, no randomness, no I/O. Time enters through [`MachineOutput::new`]; ids are numbered from the log.
 
@@ -24,6 +24,7 @@ mod file_processing;
 mod handoff;
 mod history;
 mod input;
+mod mcp_lists;
 mod model_call;
 mod model_turn;
 mod open_results;
@@ -39,6 +40,7 @@ mod sub_agent;
 mod task_end;
 mod task_tools;
 mod task_tree;
+mod tool_events;
 mod tool_execution;
 mod tool_lookup;
 mod tool_result;
@@ -71,7 +73,7 @@ pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOut
                 return;
             }
         }
-        MachineInput::Tool { id, event } => tool_execution::on_tool_event(writer, &id, event),
+        MachineInput::Tool { id, event } => tool_events::on_tool_event(writer, &id, event),
         MachineInput::File { id, answer } => file_processing::on_file_event(writer, &id, answer),
         MachineInput::Steer(steer) => drive::add_steering_input(writer, steer),
         MachineInput::Cancel(cancel) => task_end::cancel_task(writer, cancel),

@@ -9,7 +9,7 @@ use crate::effect::{Effect, EffectId};
 use crate::output::{MachineOutput, RunWriter};
 use crate::state::RunState;
 use crate::tool_search::TurnTools;
-use crate::{history, task_end, tool_search};
+use crate::{history, mcp_lists, task_end, tool_search};
 use model::definition::{Agent, ClientInstructions};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
@@ -40,6 +40,7 @@ fn is_provider_unusable(error: &ErrorInfo) -> bool {
 
 /// Starts the next step, or one that was lost once more.
 pub(crate) fn begin_step(writer: &mut RunWriter<'_>, id: &TaskId) {
+    mcp_lists::write_new_lists(writer, id);
     let Some(task) = writer.run.fold.task(id) else { return };
     let (step, attempt) = match task.steps.last() {
         Some(lost) if lost.stop_reason == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),

@@ -11,7 +11,7 @@ use crate::positions::{BlockPosition, next_output_index, to_output_index};
 use crate::turn_state::{ItemSlot, OpenPart, PartKind, SlotKind};
 use crate::{model_call, step, tool_lookup};
 use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
-use model::definition::Tool;
+use model::definition::{Tool, ToolExecutor};
 use model::event::{
     AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ItemEvent, ProviderEvent, StopReason,
     SummaryDelta, SummaryEvent, TaggedImageBlock,
@@ -202,8 +202,12 @@ impl DeltaWriter<'_, '_> {
             self.writer.run.fold.task(self.task).and_then(|task| tool_lookup::find_tool(self.writer.run, task, &name));
         let kind = Some(tool.as_ref().map_or(CallKind::Tool, Tool::call_kind));
         let gate = Some(tool.as_ref().map_or(ApprovalGate::Never, Tool::approval_gate));
+        let (server_label, server_tool) = match tool.as_ref().map(|tool| &tool.executor) {
+            Some(ToolExecutor::Mcp(tool)) => (Some(tool.server.clone()), Some(tool.tool.clone())),
+            _ => (None, None),
+        };
         let display_name = tool.and_then(|tool| tool.display_name);
-        ToolCall { kind, gate, display_name, ..new_call(call_id, name, agent) }
+        ToolCall { kind, gate, display_name, server_label, server_tool, ..new_call(call_id, name, agent) }
     }
 
     /// A call for the tool of this name. Without one, the client operates the computer.
@@ -373,6 +377,7 @@ fn new_call(call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
         reason: None,
         agent,
         server_label: None,
+        server_tool: None,
     }
 }
 

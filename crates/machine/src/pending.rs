@@ -10,7 +10,7 @@ use crate::state::RunState;
 use crate::task_tree::{ancestors_and_self, open_tasks};
 use crate::{outstanding, tool_lookup, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
-use model::definition::{ApprovalOnTimeout, Tool};
+use model::definition::{ApprovalOnTimeout, Tool, ToolExecutor};
 use model::event::{
     ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
     Initiator, PendingKind, PendingRequest, Question, ReviewConfig, TaskPaused, TaskResumed,
@@ -55,13 +55,19 @@ fn emit_request(
     // Every question has a key of its own: a late answer to one must not answer the next.
     let key = if asked.is_some() { call.question_key(count_questions(task, call) + 1) } else { call.approval_key() };
     let (question, context) = asked.unzip();
+    let note = match &tool.executor {
+        ToolExecutor::Mcp(changed) if changed.is_changed && question.is_none() => {
+            Some(changed_tool_note(&changed.server))
+        }
+        _ => None,
+    };
     let args = ExactValue::parse(arguments).unwrap_or_default();
     let expires_at = writer.out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
     let request = ApprovalRequested {
         task_id,
         key: key.clone(),
         call_id: call.clone(),
-        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args, server_label, editable }],
+        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args, server_label, editable, note }],
         review_configs: vec![ReviewConfig { require_approval: true }],
         timeout_seconds: tool.approval_timeout_seconds,
         expires_at,
@@ -71,6 +77,12 @@ fn emit_request(
         context.map(|context| PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() });
     writer.emit_with_private(Event::ApprovalRequested(request), private);
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
+}
+
+fn changed_tool_note(server: &str) -> String {
+    format!(
+        "The MCP server `{server}` describes this tool in another way than before. To approve the call accepts the change."
+    )
 }
 
 fn count_questions(task: &TaskFold, call: &CallId) -> usize {

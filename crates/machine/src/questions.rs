@@ -15,7 +15,6 @@ use model::event::{Initiator, Question};
 use model::item::ResultStatus;
 use model::limits::{QUESTION_BYTES_MAX, QUESTION_ROUNDS_MAX, QUESTIONS_PER_ROUND_MAX};
 use model::question::{InputRequired, QuestionContext, ToolQuestion};
-use model::tool::ToolEvent;
 use schema::SchemaCache;
 use serde_json::Value;
 
@@ -45,26 +44,6 @@ pub(crate) fn on_live_question(writer: &mut RunWriter<'_>, call: &CallId, asked:
                 writer.out.push_effect(Effect::Abort(effect));
             }
             tool_result::finish_call(writer, call, calls::error_output(error));
-        }
-    }
-}
-
-/// Handles an event of a tool whose question is open. What the tool reports meanwhile is not shown.
-pub(crate) fn on_event_while_asking(writer: &mut RunWriter<'_>, call: &CallId, event: ToolEvent) {
-    match event {
-        ToolEvent::Progress(_)
-        | ToolEvent::State(_)
-        | ToolEvent::Custom { .. }
-        | ToolEvent::Piece { .. }
-        | ToolEvent::Question(_) => {}
-        ToolEvent::QuestionWithdrawn => withdraw_live_question(writer, call),
-        ToolEvent::InputRequired(input) => {
-            withdraw_live_question(writer, call);
-            on_input_required(writer, call, input);
-        }
-        ToolEvent::End(output) => {
-            withdraw_live_question(writer, call);
-            tool_result::finish_call(writer, call, output);
         }
     }
 }

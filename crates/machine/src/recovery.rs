@@ -65,7 +65,7 @@ fn recover_task(writer: &mut RunWriter<'_>, task: &TaskId) {
             writer.emit(Event::Recovered(TaskRecovered { task_id, step, attempt, cut: Vec::new() }));
         }
         for call in running {
-            recover_call(writer, &call);
+            recover_call(writer, &call, calls::outcome_unknown_error(None));
         }
         return;
     };
@@ -93,14 +93,16 @@ fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {
     running.map(|(_, call)| call.call_id.clone()).collect()
 }
 
-fn recover_call(writer: &mut RunWriter<'_>, call: &CallId) {
+/// The process or the tool's connection was lost in the middle of a call: the rule of its tool decides.
+pub(crate) fn recover_call(writer: &mut RunWriter<'_>, call: &CallId, unknown: ErrorInfo) {
     open_results::close_open_block(writer, call);
     let Some(task) = writer.run.task_of_call(call) else { return };
     let Some((fold, item)) = task.call(call) else { return };
     let Some(started) = fold.started.clone() else { return };
-    let tool = tool_lookup::find_tool(writer.run, task, &item.name);
+    // A task that stops after its turn starts nothing more.
+    let may_start = !writer.run.is_cancelling(task);
+    let tool = tool_lookup::find_tool(writer.run, task, &item.name).filter(|_| may_start);
     let again = started.idempotent && (started.attempt as usize) < CRASH_ATTEMPTS_MAX;
-    let unknown = calls::outcome_unknown_error(None);
     match (tool, started.on_crash) {
         (Some(tool), _) if again => tool_execution::start_tool(writer, call, &tool, started.arguments),
         (Some(tool), OnCrash::Ask) => pending::request_approval(writer, call, &tool, &started.arguments),

@@ -5,7 +5,7 @@ use crate::output::{RunWriter, json_size, split_delta};
 use crate::positions::{BlockPosition, next_output_index, to_output_index};
 use crate::state::RunState;
 use crate::{calls, tool_lookup};
-use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::content::{ContentPart, FileRef, ImageBlock, ImageUrl, TextBlock, UrlKind};
 use model::definition::ReferencePolicy;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, ItemEvent};
@@ -259,8 +259,16 @@ fn part_to_block(part: &ContentPart) -> Option<Block> {
         ContentPart::ImageUrl { image_url, id } => {
             Some(Block::Image(ImageBlock { image_url: image_url.clone(), id: *id }))
         }
-        ContentPart::File { .. } => None,
+        ContentPart::File { file } => file_link(file).map(|text| Block::Text(TextBlock::new(text))),
     }
+}
+
+/// How people see a file that has an address.
+fn file_link(file: &FileRef) -> Option<String> {
+    let url = file.url.as_deref().filter(|url| UrlKind::of(url) != UrlKind::Data)?;
+    // In a link these would end its text.
+    let name = file.display_name().unwrap_or("file").replace(['[', ']', '\n'], " ");
+    Some(format!("[{name}]({url})"))
 }
 
 /// Replaces an image that fits no record.

@@ -11,16 +11,19 @@ use crate::link::{CallRoute, ElicitationSender, FailureSlot, ProgressSender, Req
 use crate::param_headers::ArgumentHeaders;
 use crate::run_credentials::RunCredentials;
 use crate::servers::{McpServers, ServerUser};
+use crate::targets::{read_target_result, target_request};
 use crate::tool_list::{ListedTool, ToolList, clean_text};
 use futures_util::stream;
-use model::definition::McpTool;
+use model::Millis;
+use model::definition::{McpTarget, McpTool};
 use model::error::{ErrorCode, ErrorInfo};
-use model::ports::{BoxStream, Clock};
+use model::ports::{BoxStream, Clock, McpPins};
 use model::question::ToolAnswers;
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolRequest};
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
+use schema::ToolSchema;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -31,36 +34,27 @@ const BACKOFF_PATIENCE: Duration = Duration::from_secs(60);
 /// tokio's timers end somewhere; no call is that long.
 const TIMEOUT_MS_MAX: u64 = 365 * 24 * 60 * 60 * 1000;
 
+/// What calls need of others.
+#[derive(Clone)]
+pub(crate) struct CallPorts {
+    pub(crate) servers: McpServers,
+    pub(crate) credentials: RunCredentials,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) pins: Option<Arc<dyn McpPins>>,
+    pub(crate) desk: AnswerDesk,
+}
+
 /// Nothing happens before the stream is polled, and dropping it cancels the call.
-pub(crate) fn call_tool(
-    servers: McpServers,
-    credentials: RunCredentials,
-    tool: McpTool,
-    request: ToolRequest,
-    clock: Arc<dyn Clock>,
-    desk: AnswerDesk,
-) -> BoxStream<'static, ToolEvent> {
-    let state = CallPhase::New(Box::new(NewCall {
-        servers,
-        credentials,
-        tool,
-        request,
-        clock,
-        desk,
-        repeats: 0,
-        is_sent_again: false,
-    }));
+pub(crate) fn call_tool(ports: CallPorts, tool: McpTool, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+    let state = CallPhase::New(Box::new(NewCall { ports, tool, request, repeats: 0, is_sent_again: false }));
     Box::pin(stream::unfold(state, next_event))
 }
 
 #[derive(Clone)]
 struct NewCall {
-    servers: McpServers,
-    credentials: RunCredentials,
+    ports: CallPorts,
     tool: McpTool,
     request: ToolRequest,
-    clock: Arc<dyn Clock>,
-    desk: AnswerDesk,
     /// How often the server has asked to be called again.
     repeats: u32,
     /// Whether the server has refused it once because its session had ended.
@@ -85,7 +79,10 @@ async fn next_event(mut state: CallPhase) -> Option<(ToolEvent, CallPhase)> {
         };
         match running.next_step().await {
             CallStep::Event(event) => return Some((event, CallPhase::Running(running))),
-            CallStep::End(event) => return Some((event, CallPhase::Ended)),
+            CallStep::End(event) => {
+                running.count_outcome(&event);
+                return Some((event, CallPhase::Ended));
+            }
             CallStep::Continue => state = CallPhase::Running(running),
             CallStep::SendAgain => {
                 let call = NewCall { is_sent_again: true, ..running.call.clone() };
@@ -121,7 +118,7 @@ enum CallStep {
 }
 
 async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
-    let NewCall { servers, credentials, tool, request, clock, desk, .. } = call.clone();
+    let NewCall { ports: CallPorts { servers, credentials, clock, pins, desk }, tool, request, .. } = call.clone();
     let timeout_ms = request.deadline.saturating_sub(clock.now()).min(TIMEOUT_MS_MAX);
     let deadline = McpCallDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
     let (elicitations, open_elicitations) = OpenElicitations::new(&request.call_id, &request.user, desk);
@@ -140,10 +137,12 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
         let permit = Arc::clone(&connection.calls).acquire_many_owned(permits).await;
         let permit = permit.map_err(|_| stopped(&tool.server))?;
         let listed = check_spec(&list, &tool)?;
+        accept_change(pins.as_deref(), &tool, &request, clock.now()).await;
         let message = new_request(&tool, &request, listed, elicitations, &failure);
-        send_call(connection, permit, &tool.server, message).await
+        let promised = listed.and_then(|listed| listed.output_schema.clone());
+        Ok::<_, ErrorInfo>((send_call(connection, permit, &tool.server, message).await?, promised))
     };
-    let (pending, progress) = timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
+    let ((pending, progress), promised) = timeout_at(deadline.at, starting).await.map_err(|_| deadline.error())??;
     Ok(RunningCall {
         pending: Some(pending),
         progress,
@@ -152,16 +151,31 @@ async fn start_call(call: NewCall) -> Result<RunningCall, ErrorInfo> {
         updates: 0,
         elicitations: open_elicitations,
         server: tool.server,
+        target: tool.target,
+        promised,
         output_bytes_max: request.output_bytes_max,
         deadline,
         call,
     })
 }
 
-/// The tool must be the one that the run was started with, and that people may have approved.
-fn check_spec<'a>(list: &'a ToolList, tool: &McpTool) -> Result<&'a ListedTool, ErrorInfo> {
+/// A tool that has changed runs only if a person approved the call, and with it the change.
+async fn accept_change(pins: Option<&dyn McpPins>, tool: &McpTool, request: &ToolRequest, now: Millis) {
+    let Some(pins) = pins.filter(|_| tool.is_changed) else { return };
+    let replaced = pins.replace_pin(&request.user, &tool.server, &tool.tool, &tool.spec_digest, now).await;
+    if let Err(error) = replaced {
+        tracing::warn!(server = tool.server, %error, "the consent to a changed tool is not kept: people are asked again");
+    }
+}
+
+/// The tool must be the one that the run was started with, and that people may have approved. `None` for what no server
+/// lists.
+fn check_spec<'a>(list: &'a ToolList, tool: &McpTool) -> Result<Option<&'a ListedTool>, ErrorInfo> {
+    if tool.target != McpTarget::Tool {
+        return Ok(None);
+    }
     let what = match list.tools.get(&tool.tool) {
-        Some(listed) if listed.digest == tool.spec_digest => return Ok(listed),
+        Some(listed) if listed.digest == tool.spec_digest => return Ok(Some(listed)),
         Some(_) => "describes the tool in another way than when this run was started",
         None => "has this tool no more",
     };
@@ -176,12 +190,15 @@ type ProgressReceiver = watch::Receiver<Option<ProgressUpdate>>;
 fn new_request(
     tool: &McpTool,
     request: &ToolRequest,
-    listed: &ListedTool,
+    listed: Option<&ListedTool>,
     elicitations: ElicitationSender,
     failure: &FailureSlot,
-) -> (CallToolRequest, ProgressReceiver) {
+) -> (ClientRequest, ProgressReceiver) {
     let (progress, updates) = watch::channel(None);
     let progress: Arc<ProgressSender> = Arc::new(progress);
+    if let Some(call) = target_request(tool.target, &request.arguments, failure) {
+        return (call, updates);
+    }
     let mut params = CallToolRequestParams::new(tool.tool.clone());
     if let Some(answers) = &request.answers {
         params.input_responses = Some(input_responses(answers));
@@ -190,17 +207,18 @@ fn new_request(
     let mut call = CallToolRequest::new(params);
     call.extensions.insert(CallRoute { arguments: request.arguments.as_str().into(), progress, elicitations });
     call.extensions.insert(failure.clone());
-    call.extensions.insert(ArgumentHeaders::new(&listed.parameters, &request.arguments));
-    (call, updates)
+    if let Some(listed) = listed {
+        call.extensions.insert(ArgumentHeaders::new(&listed.parameters, &request.arguments));
+    }
+    (ClientRequest::CallToolRequest(call), updates)
 }
 
 async fn send_call(
     connection: ConnectionUse,
     permit: OwnedSemaphorePermit,
     server: &str,
-    (call, updates): (CallToolRequest, ProgressReceiver),
+    (call, updates): (ClientRequest, ProgressReceiver),
 ) -> Result<(PendingRequest, ProgressReceiver), ErrorInfo> {
-    let call = ClientRequest::CallToolRequest(call);
     let sent = connection.peer().send_request_with_option(call, PeerRequestOptions::no_options()).await;
     let handle = sent.map_err(|_| connection.link.close_reason().unwrap_or_else(|| stopped(server)))?;
     Ok((PendingRequest { handle: Some(handle), connection, _permit: permit }, updates))
@@ -228,6 +246,9 @@ struct RunningCall {
     updates: usize,
     elicitations: OpenElicitations,
     server: String,
+    target: McpTarget,
+    /// What results must be.
+    promised: Option<Arc<ToolSchema>>,
     output_bytes_max: usize,
     deadline: McpCallDeadline,
     /// To call the server once more.
@@ -261,6 +282,17 @@ impl Drop for PendingRequest {
 }
 
 impl RunningCall {
+    fn count_outcome(&self, event: &ToolEvent) {
+        let outcome = match event {
+            ToolEvent::End(ToolOutput { error: None, .. }) => "completed",
+            ToolEvent::End(_) => "failed",
+            ToolEvent::Lost(_) => "lost",
+            _ => return,
+        };
+        metrics::counter!("headwater_mcp_calls_total", "server" => self.server.clone(), "outcome" => outcome)
+            .increment(1);
+    }
+
     async fn next_step(&mut self) -> CallStep {
         let Some(pending) = &mut self.pending else { return self.fail(stopped(&self.server)) };
         let Some(handle) = &mut pending.handle else { return self.fail(stopped(&self.server)) };
@@ -292,12 +324,21 @@ impl RunningCall {
             return CallStep::SendAgain;
         }
         match response {
-            Ok(ServerResult::InputRequiredResult(result)) => match read_input_required(&self.server, result) {
-                Ok(input) if input.questions.is_empty() => CallStep::CallAgain(input.state),
-                Ok(input) => CallStep::End(ToolEvent::InputRequired(input)),
-                Err(error) => self.fail(error),
-            },
-            response => CallStep::End(ToolEvent::End(self.read_response(response, closed))),
+            Ok(ServerResult::CallToolResult(result)) if self.target == McpTarget::Tool => {
+                CallStep::End(ToolEvent::End(self.read_result(result).await))
+            }
+            Ok(result) if self.target != McpTarget::Tool && !is_request_for_input(&result) => {
+                let output = read_target_result(&self.server, self.target, result, self.output_bytes_max);
+                CallStep::End(ToolEvent::End(output))
+            }
+            Ok(ServerResult::InputRequiredResult(result)) if self.target == McpTarget::Tool => {
+                match read_input_required(&self.server, result) {
+                    Ok(input) if input.questions.is_empty() => CallStep::CallAgain(input.state),
+                    Ok(input) => CallStep::End(ToolEvent::InputRequired(input)),
+                    Err(error) => self.fail(error),
+                }
+            }
+            response => CallStep::End(self.read_failure(response, closed)),
         }
     }
 
@@ -331,15 +372,23 @@ impl RunningCall {
         Ok(NewCall { repeats, ..call })
     }
 
-    fn read_response(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolOutput {
+    /// Checks and reads a result beside the async workers: it may be large.
+    async fn read_result(&self, result: CallToolResult) -> ToolOutput {
+        let (promised, bytes_max) = (self.promised.clone(), self.output_bytes_max);
+        let reading = tokio::task::spawn_blocking(move || content::read_result(result, promised.as_deref(), bytes_max));
+        reading.await.unwrap_or_else(|_| ToolOutput::failed(ErrorCode::Internal, "The result cannot be read."))
+    }
+
+    fn read_failure(&self, response: Result<ServerResult, ServiceError>, closed: Option<ErrorInfo>) -> ToolEvent {
         let server = &self.server;
         if let Some(failure) = self.failure.get() {
-            return ToolOutput::from_error(failure.clone().into_call_error());
+            let is_lost = failure.fate == RequestFate::Unknown && failure.error.has_code(ErrorCode::McpUnavailable);
+            let error = failure.clone().into_call_error();
+            return if is_lost { ToolEvent::Lost(error) } else { ToolEvent::End(ToolOutput::from_error(error)) };
         }
         let error = match response {
-            Ok(ServerResult::CallToolResult(result)) => return content::read_result(result, self.output_bytes_max),
-            Ok(ServerResult::CreateTaskResult(_)) => {
-                let message = format!("The MCP server `{server}` started a task, which is not supported.");
+            Ok(ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_)) => {
+                let message = format!("The MCP server `{server}` asks for something that is not supported.");
                 ErrorInfo::new(ErrorCode::McpUnsupported, message)
             }
             Ok(_) => {
@@ -350,10 +399,21 @@ impl RunningCall {
                 let text = clean_text(&error.message, ERROR_TEXT_BYTES_MAX);
                 ErrorInfo::new(ErrorCode::ToolFailed, format!("The MCP server `{server}` refused the call: {text}"))
             }
-            Err(_) => lost_call_error(closed.unwrap_or_else(|| stopped(server))),
+            Err(_) => {
+                let reason = closed.unwrap_or_else(|| stopped(server));
+                // A server that was stopped for what it sent would send it again.
+                if reason.has_code(ErrorCode::McpUnavailable) {
+                    return ToolEvent::Lost(ErrorInfo { message: end_sentence(&reason.message), ..reason });
+                }
+                lost_call_error(reason)
+            }
         };
-        ToolOutput::from_error(error)
+        ToolEvent::End(ToolOutput::from_error(error))
     }
+}
+
+fn is_request_for_input(result: &ServerResult) -> bool {
+    matches!(result, ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_))
 }
 
 /// The newest update, not before `at`.
@@ -367,6 +427,10 @@ async fn next_update(progress: &mut ProgressReceiver, at: Instant) -> ProgressUp
             return update;
         }
     }
+}
+
+fn end_sentence(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
 fn stopped(server: &str) -> ErrorInfo {

@@ -202,8 +202,7 @@ impl ServerConnection {
                 break;
             }
         }
-        let label = self.label.clone();
-        let reading = tokio::task::spawn_blocking(move || ToolList::read(&label, listed));
+        let reading = tokio::task::spawn_blocking(move || ToolList::read(listed));
         let list = reading.await.map_err(|_| self.list_error("cannot be read"))?;
         Ok((Arc::new(list), age_max))
     }

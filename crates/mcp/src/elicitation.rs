@@ -40,7 +40,7 @@ pub(crate) fn read_input_required(server: &str, result: InputRequiredResult) -> 
 pub(crate) fn read_question(params: ElicitRequestParams) -> Option<Question> {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = params else { return None };
     let message = clean_text(&message, QUESTION_MESSAGE_BYTES_MAX);
-    Some(Question { message, schema: Some(serde_json::to_value(requested_schema).ok()?) })
+    Some(Question { message, schema: Some(serde_json::to_value(requested_schema).ok()?), url: None })
 }
 
 /// The answers, as the server expects them in its next call.

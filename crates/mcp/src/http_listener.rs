@@ -35,11 +35,8 @@ pub(crate) async fn listen(client: Arc<HttpClient>) {
         match opened {
             Ok(opened) => {
                 let mut events = EventReader::new(opened.response);
-                let has_heard = match read_events(&client, &mut events, opened.token.as_ref()).await {
-                    Ok(has_heard) => has_heard,
-                    // A flood, or nonsense.
-                    Err(()) => return,
-                };
+                // A flood, or nonsense, is not listened to any more.
+                let Ok(has_heard) = read_events(&client, &mut events, opened.token.as_ref()).await else { return };
                 last_event_id = events.last_event_id().map(str::to_owned).or(last_event_id);
                 delay = match (events.retry_ms(), has_heard) {
                     (Some(retry_ms), _) => Duration::from_millis(retry_ms).max(RESUME_DELAY),
@@ -70,10 +67,9 @@ async fn read_events(client: &HttpClient, events: &mut EventReader, token: Optio
         }
         let message = client.parse(data, token).await.ok_or(())?;
         has_heard = true;
-        match client.handle_message(message, None).await {
-            // The subscription was refused or has ended.
-            Some(JsonRpcMessage::Error(_)) => return Err(()),
-            Some(_) | None => {}
+        // The subscription was refused, or has ended.
+        if let Some(JsonRpcMessage::Error(_)) = client.handle_message(message, None).await {
+            return Err(());
         }
     }
     Ok(has_heard)

@@ -99,7 +99,7 @@ impl HttpSession {
         let mut may_replace = true;
         loop {
             let built = self.build(request, &state, token.as_ref());
-            let mut response = self.endpoint.send(built).await.map_err(|error| self.unreachable(error))?;
+            let mut response = self.endpoint.send(built).await.map_err(|error| self.unreachable(&error))?;
             let status = response.status();
             match status {
                 200..=299 => return Ok(SessionResponse { response, token }),
@@ -190,7 +190,7 @@ impl HttpSession {
         failure(ErrorCode::McpUnavailable, message, RequestFate::SessionEnded)
     }
 
-    fn unreachable(&self, error: ErrorInfo) -> SessionError {
+    fn unreachable(&self, error: &ErrorInfo) -> SessionError {
         let fate = if error.has_code(ErrorCode::Unreachable) { RequestFate::Refused } else { RequestFate::Unknown };
         let message = format!("The MCP server `{}` does not answer: {}.", self.label, error.message);
         failure(ErrorCode::McpUnavailable, message, fate)

@@ -40,8 +40,6 @@ pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4 * 1024;
 pub(crate) const TITLE_BYTES_MAX: usize = 256;
 /// The longest name of a tool, as the server knows it.
 pub(crate) const SERVER_TOOL_NAME_BYTES_MAX: usize = 256;
-/// The longest name of a tool that providers accept.
-pub(crate) const TOOL_NAME_BYTES_MAX: usize = 64;
 /// How long a list is believed of a server that does not say when it changes.
 pub(crate) const LIST_AGE_MAX: Duration = Duration::from_secs(300);
 /// Different lists of one server that are stored with runs, per hour.
@@ -54,6 +52,8 @@ pub(crate) const PROGRESS_UPDATES_MAX: usize = 1000;
 /// The time between two of them.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const PROGRESS_MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Structured content and links of a result; the record that ends a result has room for twice as much.
+pub(crate) const ARTIFACT_BYTES_MAX: usize = 32 * 1024;
 /// Questions of one call that wait until the one before them is answered.
 pub(crate) const ELICITATIONS_WAITING_MAX: usize = 8;
 /// Questions of one user whose calls wait for the answer while they run.

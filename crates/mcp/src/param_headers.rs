@@ -81,13 +81,11 @@ pub(crate) fn request_headers(method: &str, params: Option<&Value>) -> Vec<(Stri
     [("Mcp-Method".to_owned(), method.to_owned())].into_iter().chain(name).collect()
 }
 
+/// Gets the path to a property, and its schema.
+type PropertyVisitor<'a, 'b> = dyn FnMut(&[&str], &'a Map<String, Value>) + 'b;
+
 /// Every property that is reached through `properties` alone, with the path to its value.
-fn visit_properties<'a>(
-    schema: &'a Value,
-    depth: usize,
-    path: &mut Vec<&'a str>,
-    visit: &mut dyn FnMut(&[&str], &'a Map<String, Value>),
-) {
+fn visit_properties<'a>(schema: &'a Value, depth: usize, path: &mut Vec<&'a str>, visit: &mut PropertyVisitor<'a, '_>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     for (name, property) in properties {
         path.push(name);

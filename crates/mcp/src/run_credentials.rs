@@ -16,7 +16,7 @@ pub(crate) struct RunCredentials(Arc<Mutex<BTreeMap<TaskId, McpCredentials>>>);
 
 impl RunCredentials {
     /// Those of a later request of the same run replace the earlier ones, server by server.
-    pub(crate) fn keep(&self, run: &TaskId, credentials: McpCredentials) {
+    pub(crate) fn keep(&self, run: &TaskId, credentials: &McpCredentials) {
         let mut runs = lock(&self.0);
         let kept = runs.entry(run.clone()).or_default();
         for server in credentials.servers() {
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn credentials_are_those_of_their_run_until_it_ends() {
         let (kept, run) = (RunCredentials::default(), TaskId::from("task_1"));
-        kept.keep(&run, credentials("one"));
-        kept.keep(&run, credentials("two"));
+        kept.keep(&run, &credentials("one"));
+        kept.keep(&run, &credentials("two"));
         assert_eq!(kept.find(&run, "wiki", true).unwrap().unwrap().as_str(), "two");
         assert_eq!(kept.find(&run, "files", false), Ok(None));
         assert_eq!(kept.find(&TaskId::from("task_2"), "wiki", false), Ok(None));
@@ -73,7 +73,7 @@ mod tests {
     fn the_oldest_make_room() {
         let kept = RunCredentials::default();
         for number in 0..=RUNS_WITH_CREDENTIALS_MAX {
-            kept.keep(&TaskId::from(format!("task_{number:09}").as_str()), credentials("token"));
+            kept.keep(&TaskId::from(format!("task_{number:09}").as_str()), &credentials("token"));
         }
         assert_eq!(lock(&kept.0).len(), RUNS_WITH_CREDENTIALS_MAX);
         assert!(kept.find(&TaskId::from("task_000000000"), "wiki", true).is_err());

@@ -239,20 +239,34 @@ impl McpServers {
 
     /// Counts the different lists of a server: each is stored with its runs, and kept.
     pub(crate) fn check_list_rate(&self, label: &str, list: &ToolList) -> Result<(), ErrorInfo> {
+        if self.count_list(label, &list.digest) {
+            return Ok(());
+        }
+        let message =
+            format!("The MCP server `{label}` changes its tools more than {LISTS_PER_HOUR_MAX} times an hour.");
+        Err(ErrorInfo::new(ErrorCode::McpUnavailable, message))
+    }
+
+    /// The reason why a server has no list is stored with runs, too. One that always has another gets a general one.
+    pub(crate) fn limit_list_errors(&self, label: &str, error: ErrorInfo) -> ErrorInfo {
+        if self.count_list(label, &error.message) {
+            return error;
+        }
+        ErrorInfo { message: format!("The MCP server `{label}` cannot be used."), ..error }
+    }
+
+    /// Whether there were not too many different ones in the last hour.
+    fn count_list(&self, label: &str, digest: &str) -> bool {
         let now = Instant::now();
         let mut recent = lock(&self.0.recent_lists);
         let lists = recent.entry(label.to_owned()).or_default();
         lists.retain(|(_, at)| now.duration_since(*at) < HOUR);
-        if lists.iter().any(|(digest, _)| *digest == list.digest) {
-            return Ok(());
+        let is_known = lists.iter().any(|(known, _)| known == digest);
+        if !is_known && lists.len() < LISTS_PER_HOUR_MAX {
+            lists.push_back((digest.to_owned(), now));
+            return true;
         }
-        if lists.len() >= LISTS_PER_HOUR_MAX {
-            let message =
-                format!("The MCP server `{label}` changes its tools more than {LISTS_PER_HOUR_MAX} times an hour.");
-            return Err(ErrorInfo::new(ErrorCode::McpUnavailable, message));
-        }
-        lists.push_back((list.digest.clone(), now));
-        Ok(())
+        is_known
     }
 
     fn backoff(&self, failures: u32) -> Duration {
@@ -290,6 +304,24 @@ impl SlotKey {
     }
 }
 
+/// Counts a connection while it is open.
+struct OpenConnection(metrics::Gauge);
+
+impl OpenConnection {
+    fn count(label: &str) -> Self {
+        metrics::counter!("headwater_mcp_starts_total", "server" => label.to_owned()).increment(1);
+        let gauge = metrics::gauge!("headwater_mcp_connections_open", "server" => label.to_owned());
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
 /// The error of a call or a run that needs the user's credential and has none.
 pub(crate) fn missing_credential(label: &str) -> ErrorInfo {
     let message = format!(
@@ -316,6 +348,7 @@ async fn run_slot(servers: McpServers, start: SlotStart, slot: Arc<Slot>) {
     let known = lock(&servers.0.handshakes).get(&key.program).copied();
     let fail = |error: ErrorInfo, failures: u32| {
         tracing::warn!(server = key.label, failures, error = error.message, "an MCP server has failed");
+        metrics::counter!("headwater_mcp_failures_total", "server" => key.label.clone()).increment(1);
         // Whoever comes with another credential, or has authorized this server meanwhile, does not wait.
         let backoff = match error.has_code(ErrorCode::McpUnauthorized) {
             true => Duration::ZERO,
@@ -335,6 +368,7 @@ async fn run_slot(servers: McpServers, start: SlotStart, slot: Arc<Slot>) {
     let ready_at = Instant::now();
     slot.state.send_replace(SlotState::Ready(Arc::clone(&connection)));
     tracing::info!(server = key.label, "an MCP server is ready");
+    let _open = OpenConnection::count(&key.label);
     let idle = servers.0.limits.idle;
     loop {
         tokio::select! {

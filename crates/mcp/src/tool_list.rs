@@ -2,7 +2,7 @@
 
 use crate::limits::{
     DESCRIPTION_BYTES_MAX, LIST_BYTES_MAX, SCHEMA_BYTES_MAX, SERVER_TOOL_NAME_BYTES_MAX, TITLE_BYTES_MAX,
-    TOOL_NAME_BYTES_MAX, TOOLS_PER_SERVER_MAX,
+    TOOLS_PER_SERVER_MAX,
 };
 use crate::param_headers::check_annotations;
 use rmcp::model::Tool as RmcpTool;
@@ -10,32 +10,35 @@ use schema::ToolSchema;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Hexadecimal digits of a digest that tell two long names apart.
-const NAME_DIGEST_CHARS: usize = 8;
-/// Reasons for leaving out a tool that are logged.
-const LOGGED_REASONS_MAX: usize = 8;
+/// Different reasons for leaving out tools that are kept.
+const LEFT_OUT_REASONS_MAX: usize = 16;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct ListedTool {
     pub(crate) title: Option<String>,
     pub(crate) description: String,
     pub(crate) parameters: Value,
+    /// What the server promises about results, where that can be checked.
+    pub(crate) output_schema: Option<Arc<ToolSchema>>,
     /// Of everything that the server said about the tool.
     pub(crate) digest: String,
 }
 
 /// The usable tools of a server, by the names that the server knows.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default)]
 pub(crate) struct ToolList {
     pub(crate) tools: BTreeMap<String, ListedTool>,
+    /// Why others are not among them.
+    pub(crate) left_out: Vec<String>,
     /// Equal for equal tools.
     pub(crate) digest: String,
 }
 
 impl ToolList {
     /// Checks what a server has listed. It compiles schemas, which takes a while.
-    pub(crate) fn read(label: &str, listed: Vec<Value>) -> Self {
+    pub(crate) fn read(listed: Vec<Value>) -> Self {
         let (mut tools, mut left_out, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
         for value in listed {
             let size = value.to_string().len();
@@ -55,24 +58,24 @@ impl ToolList {
                 Err(why) => left_out.push(why),
             }
         }
-        if !left_out.is_empty() {
-            let count = left_out.len();
-            left_out.truncate(LOGGED_REASONS_MAX);
-            tracing::warn!(
-                server = label,
-                tools = count,
-                reasons = left_out.join("; "),
-                "tools of an MCP server are left out"
-            );
+        // The same reason may hold for thousands.
+        left_out.dedup();
+        if left_out.len() > LEFT_OUT_REASONS_MAX {
+            let more = left_out.len() - LEFT_OUT_REASONS_MAX;
+            left_out.truncate(LEFT_OUT_REASONS_MAX);
+            left_out.push(format!("{more} more cannot be used"));
         }
         let digests: Vec<(&String, &String)> = tools.iter().map(|(name, tool)| (name, &tool.digest)).collect();
-        let digest = sha256_hex(json!(digests).to_string().as_bytes());
-        Self { tools, digest }
+        let digest = sha256_hex(json!([digests, left_out]).to_string().as_bytes());
+        Self { tools, left_out, digest }
     }
 }
 
 fn read_tool(value: Value) -> Result<(String, ListedTool), String> {
-    let shown = value.get("name").map(|name| clean_text(&name.to_string(), TITLE_BYTES_MAX)).unwrap_or_default();
+    let shown = match value.get("name").and_then(Value::as_str) {
+        Some(name) => format!("`{}`", clean_text(name, TITLE_BYTES_MAX)),
+        None => "one of the list".to_owned(),
+    };
     let tool: RmcpTool = serde_json::from_value(value).map_err(|error| format!("{shown} is not a tool: {error}"))?;
     let name = tool.name.to_string();
     if name.is_empty() || name.len() > SERVER_TOOL_NAME_BYTES_MAX || name.chars().any(char::is_control) {
@@ -92,7 +95,10 @@ fn read_tool(value: Value) -> Result<(String, ListedTool), String> {
     let title = tool.title.or_else(|| tool.annotations.and_then(|annotations| annotations.title));
     let title = title.map(|title| clean_text(&title, TITLE_BYTES_MAX)).filter(|title| !title.is_empty());
     let description = clean_text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES_MAX);
-    Ok((name, ListedTool { title, description, parameters, digest }))
+    let output_schema = tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone()));
+    let output_schema = output_schema.filter(|schema| schema.to_string().len() <= SCHEMA_BYTES_MAX);
+    let output_schema = output_schema.and_then(|schema| ToolSchema::compile(&schema).ok()).map(Arc::new);
+    Ok((name, ListedTool { title, description, parameters, output_schema, digest }))
 }
 
 /// A schema of an object within the bounds of the crate `schema`.
@@ -110,20 +116,6 @@ fn read_parameters(mut schema: Value) -> Result<Value, String> {
     check_annotations(&schema)?;
     ToolSchema::compile(&schema).map_err(|error| error.to_string())?;
     Ok(schema)
-}
-
-/// The name under which the model calls a tool.
-pub(crate) fn model_tool_name(server: &str, tool: &str) -> String {
-    let full = format!("{server}__{tool}");
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    let name: String = full.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect();
-    if name.len() <= TOOL_NAME_BYTES_MAX {
-        return name;
-    }
-    let digest = sha256_hex(full.as_bytes());
-    // All of both is ASCII.
-    let beginning = name.get(..TOOL_NAME_BYTES_MAX - NAME_DIGEST_CHARS - 1).unwrap_or_default();
-    format!("{beginning}_{}", digest.get(..NAME_DIGEST_CHARS).unwrap_or_default())
 }
 
 /// The beginning of a text, without characters that show it in another way than it is read.
@@ -186,13 +178,12 @@ mod tests {
             tool("read"),
         ];
         let list = ToolList::read(
-            "files",
             [vec![tool("read")], bad.to_vec(), vec![json!({"name": "bare", "inputSchema": {}})]].concat(),
         );
         assert_eq!(list.tools.keys().collect::<Vec<_>>(), ["bare", "read"]);
         assert_eq!(list.tools["bare"].parameters, json!({"type": "object", "properties": {}}));
         let many = (0..TOOLS_PER_SERVER_MAX + 5).map(|number| tool(&format!("t{number}"))).collect();
-        assert_eq!(ToolList::read("files", many).tools.len(), TOOLS_PER_SERVER_MAX);
+        assert_eq!(ToolList::read(many).tools.len(), TOOLS_PER_SERVER_MAX);
     }
 
     #[test]
@@ -211,15 +202,6 @@ mod tests {
         assert_ne!(changed("annotations", json!({"readOnlyHint": true})), base);
         assert_ne!(changed("inputSchema", json!({"type": "object"})), base);
         assert_ne!(changed("outputSchema", json!({"type": "object"})), base);
-    }
-
-    #[test]
-    fn names_are_those_that_providers_accept() {
-        assert_eq!(model_tool_name("files", "read"), "files__read");
-        assert_eq!(model_tool_name("files", "a.b/ü"), "files__a_b__");
-        let (long, other) = (model_tool_name("files", &"x".repeat(70)), model_tool_name("files", &"x".repeat(71)));
-        assert_eq!((long.len(), other.len()), (64, 64));
-        assert_ne!(long, other);
     }
 
     #[test]

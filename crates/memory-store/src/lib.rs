@@ -5,10 +5,12 @@ mod accounts;
 mod attachments;
 mod definitions;
 mod inbox;
+mod mcp_pins;
 mod questions;
 mod retention;
 mod shares;
 mod threads;
+mod user_secrets;
 
 use async_trait::async_trait;
 use model::command::Command;
@@ -17,7 +19,8 @@ use model::ports::validation;
 use model::ports::{
     AccessKeyRow, AliasKind, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow,
     BoxFuture, Checkpoint, ClaimOutcome, Day, DirectoryChange, DirectoryWriter, InboxRow, Journal, Lease, OnCommit,
-    PageLimit, RecordPage, RunRow, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult, WriteAccess,
+    PageLimit, RecordPage, RunRow, SecretKey, ShareRow, SpaceWatch, Spend, StorageSpace, StoreError, StoreResult,
+    WriteAccess,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -26,6 +29,7 @@ use model::{ApprovalKey, CallId, NodeId, TaskId, ThreadId, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::SpaceState;
+use user_secrets::MemorySecret;
 
 const INBOX_ROWS_MAX: usize = 1_000;
 
@@ -55,6 +59,10 @@ struct MemoryTables {
     /// By digest.
     definitions: HashMap<String, String>,
     retention_time: Option<Millis>,
+    /// By owner and server.
+    mcp_pins: BTreeMap<(UserId, String), BTreeMap<String, String>>,
+    secrets: BTreeMap<SecretKey, MemorySecret>,
+    last_secret_version: u64,
     last_epoch: u64,
     last_inbox_row: u64,
 }

@@ -312,6 +312,7 @@ impl GenTask {
                     reason,
                     agent,
                     server_label: turn_plan::server_label(kind),
+                    server_tool: None,
                 })
             }
         };

@@ -7,14 +7,16 @@ mod call_rules;
 mod mcp;
 mod mcp_auth;
 mod mcp_endpoint;
+mod mcp_list;
 mod parameters;
 mod tool;
 mod tool_search;
 
 pub use call_rules::{AllowedUsers, CallRules};
-pub use mcp::{McpProgram, McpScope, McpServer, McpTool, McpToolRef};
+pub use mcp::{McpPin, McpProgram, McpScope, McpServer, McpTarget, McpTool, McpToolRef, mcp_tool_name, tool_hash};
 pub use mcp_auth::{McpAuth, OAuthClient};
 pub use mcp_endpoint::{McpEndpoint, McpTransport};
+pub use mcp_list::{McpList, mcp_list_digest};
 pub use parameters::DeclaredParameters;
 pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 pub use tool_search::ToolSearchPolicy;
@@ -35,6 +37,9 @@ pub struct Definitions {
     /// Servers whose tools are added when a run starts. The definitions that a run keeps have their tools instead.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp: BTreeMap<String, McpServer>,
+    /// What these servers answered, in the definitions that a run keeps.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp_lists: BTreeMap<String, McpList>,
     /// The providers that a bare `provider/model` may name.
     pub providers: BTreeSet<String>,
     pub limits: RunLimits,

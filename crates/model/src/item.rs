@@ -108,8 +108,12 @@ pub struct ToolCall {
     pub agent: Option<String>,
     /// The MCP server that has the tool, by the name that it was declared with.
     pub server_label: Option<String>,
+    /// The name that this server knows the tool by, where `name` is another.
+    pub server_tool: Option<String>,
 }
 
+/// The name of the hosted calls that list the tools of an MCP server.
+pub const MCP_LIST_TOOLS: &str = "mcp_list_tools";
 /// The name of the calls with which a model operates a computer.
 pub const COMPUTER_TOOL: &str = "computer";
 
@@ -300,6 +304,12 @@ impl Item {
 }
 
 impl ToolCall {
+    /// The name of the tool where it comes from: on an MCP server, the server's own.
+    #[must_use]
+    pub fn own_tool_name(&self) -> &str {
+        self.server_tool.as_deref().unwrap_or(&self.name)
+    }
+
     /// The arguments as the model wrote them.
     #[must_use]
     pub fn written_arguments(&self) -> Option<&str> {

@@ -8,9 +8,9 @@ mod history;
 
 pub use history::{estimate_tokens, generated_images, history_entries, split_history_entries};
 
-use crate::definition::HistoryWindow;
+use crate::definition::{HistoryWindow, mcp_list_digest};
 use crate::event::{Event, HistoryCompacted};
-use crate::fold::RunFold;
+use crate::fold::{ItemFold, RunFold};
 use crate::history::HistoryEntry;
 use crate::id::TaskId;
 use crate::record::{RECORD_FORMAT, Record};
@@ -19,7 +19,7 @@ use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cell::LazyCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// What a thread keeps between runs. Stored as its checkpoint.
@@ -44,6 +44,9 @@ pub struct ThreadFold {
     pub agent: Option<String>,
     pub state: Value,
     pub usage: Usage,
+    /// The digests of the lists of MCP tools that its items show last, by the server's label.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp_lists: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacted: Option<CompactedHistory>,
     /// Records that could not be applied. A thread with any is not executed further.
@@ -87,12 +90,23 @@ impl ThreadFold {
         if let Some(state) = &run.state {
             self.state = state.clone();
         }
+        self.note_mcp_lists(run);
         let Some(root) = run.root() else { return };
         self.usage.add(run.total_usage(root));
         self.agent = Some(root.agent.clone());
         let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
         let entries = history::entries_with_prior_history(root).into_iter().map(Arc::new).collect();
         self.runs.push(Arc::new(PastRun { run: root.id.clone(), previous, last_seq: run.seq, entries }));
+    }
+
+    /// A server that did not answer is listed anew when it does.
+    fn note_mcp_lists(&mut self, run: &RunFold) {
+        for (label, call) in run.tasks.iter().flat_map(|task| &task.items).filter_map(ItemFold::mcp_list) {
+            match (&call.action, call.has_failed()) {
+                (Some(action), false) => drop(self.mcp_lists.insert(label.to_owned(), mcp_list_digest(action))),
+                _ => drop(self.mcp_lists.remove(label)),
+            }
+        }
     }
 
     /// The history of the chain of runs that ends with `previous`, or with the last run.

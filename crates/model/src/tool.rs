@@ -34,7 +34,7 @@ pub struct ToolRequest {
     pub answers: Option<ToolAnswers>,
 }
 
-/// An event of a tool's stream. The last one is `End` or `InputRequired`; a stream that ends without either has failed.
+/// An event of a tool's stream. The last one is `End`, `InputRequired` or `Lost`; a stream that ends without any has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEvent {
     Progress(ProgressUpdate),
@@ -56,6 +56,8 @@ pub enum ToolEvent {
     /// The call has ended with questions: the tool is called again with the answers.
     InputRequired(InputRequired),
     End(ToolOutput),
+    /// Whatever ran the tool was lost, and nobody knows what it did. The tool's rule for a crash decides.
+    Lost(ErrorInfo),
 }
 
 /// What a tool has produced of its result so far.

@@ -9,10 +9,12 @@ mod request;
 mod wire;
 
 pub use input_items::InputItems;
-pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseHead, ResponsesSink, approval_arguments, is_shown_whole};
+pub(crate) use project::{
+    ItemStyle, ResponseBuilder, ResponseHead, ResponsesSink, approval_arguments, approval_request_item, is_shown_whole,
+};
 pub use project::{PendingResponse, PendingStatus, ResponsesProjection};
 pub use request::{
     RequestedMcpServer, ResponsesRequest, check_metadata, parse_conversation_items, parse_responses_request,
 };
 pub use wire::SERVER_LABEL;
-pub(crate) use wire::{McpApprovalResponseItem, ResponsesEvent};
+pub(crate) use wire::{McpApprovalResponseItem, ResponsesEvent, SentItem};

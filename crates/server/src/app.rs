@@ -12,6 +12,7 @@ use gateway::Gateway;
 use gateway::request_limits::RequestLimits;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::stream_start::StreamEnd;
+use mcp::McpAuthorizations;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,7 @@ pub(crate) struct AppInner {
     pub(crate) credential_sync: Option<Arc<CredentialSync>>,
     pub(crate) tickets: TicketTable,
     pub(crate) abandoned_tasks: AbandonedTasks,
+    pub(crate) mcp_authorizations: McpAuthorizations,
     pub(crate) origin_policy: OriginPolicy,
     pub(crate) limits: HttpLimits,
     /// The origin under which clients reach the server, unless it is that of their request.

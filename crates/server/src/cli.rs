@@ -11,6 +11,7 @@ mod import;
 mod init;
 mod keys;
 mod man;
+mod mcp;
 mod openapi;
 mod read_pdf;
 mod replay;
@@ -56,6 +57,8 @@ enum CliCommand {
     Keys(keys::KeysArgs),
     /// Check a config file and list all errors. Exit code 0: valid, 1: invalid.
     CheckConfig(check_config::CheckConfigArgs),
+    /// Connect to an MCP server of the config and print its tools, with the hashes that pin them.
+    Mcp(mcp::McpArgs),
     /// Write a commented starter config.
     Init(init::InitArgs),
     /// Print the OpenAPI document.
@@ -136,6 +139,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Serve(args) => build_runtime()?.block_on(serve::run(args)),
         CliCommand::Verify(args) => Ok(build_runtime()?.block_on(verify::run(args))),
         CliCommand::Compact(args) => compact::run(args),
+        CliCommand::Mcp(args) => build_runtime()?.block_on(mcp::run(args)),
         CliCommand::Import(args) => build_runtime()?.block_on(import::run(args)),
         CliCommand::Keys(args) => build_runtime()?.block_on(keys::run(args)),
         CliCommand::CheckConfig(args) => Ok(check_config::run(&args)),

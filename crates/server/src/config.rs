@@ -24,6 +24,7 @@ mod http_tool;
 mod input_hook;
 mod limits;
 mod mcp;
+mod mcp_auth;
 mod names;
 mod program;
 mod providers;
@@ -41,7 +42,7 @@ pub(crate) use changes::{describe_changes, keys_that_need_restart};
 pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;
 pub(crate) use fetch::FetchConfig;
-pub(crate) use secrets::read_env;
+pub(crate) use secrets::{read_env, resolve_secret};
 pub(crate) use source::{ConfigSource, DEFAULT_FILE};
 
 use ::files::StorageLocation;

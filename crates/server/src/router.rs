@@ -13,7 +13,8 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use model::error::ErrorCode::{
-    InvalidHandshake, NotFound, Stopping, TooManyStreams, TooManyTickets, Unauthorized, UpgradeRequired,
+    AuthorizationUnavailable, InvalidAuthorization, InvalidHandshake, NotFound, Stopping, StorageUnavailable,
+    TooManyStreams, TooManyTickets, Unauthorized, UpgradeRequired,
 };
 use model::json::JsonObject;
 use std::any::Any;
@@ -34,6 +35,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route_layer(from_fn_with_state(app.clone(), middleware::require_caller))
         .merge(public)
         .merge(page::router())
+        .merge(mcp_callback::router())
         .method_not_allowed_fallback(async || middleware::method_not_allowed())
         .fallback(async || Problem::not_found())
         .layer(CatchPanicLayer::custom(panic_response))
@@ -47,6 +49,8 @@ fn api() -> Api {
     api.group("blocks", "A thread as content blocks over one socket.");
     add_socket_route(&mut api);
     compatible::add_routes(&mut api);
+    api.group("mcp", "MCP servers that act for a user.");
+    add_mcp_routes(&mut api);
     api.group("server", "Tickets, usage, health and metrics.");
     add_server_routes(&mut api);
     api
@@ -63,6 +67,46 @@ fn add_socket_route(api: &mut Api) {
         .blob_urls()
         .empty(101, "The socket is open.")
         .errors(&[InvalidHandshake, UpgradeRequired, TooManyStreams]);
+}
+
+fn add_mcp_routes(api: &mut Api) {
+    api.get("/v1/mcp", mcp_list::handle, "listMcpServers", "List the MCP servers of your agents")
+        .json::<mcp_list::McpServerList>(200, "The servers, and which of them you have authorized.")
+        .errors(&[StorageUnavailable]);
+    api.post("/v1/mcp/{server}/authorize", mcp_authorize::handle, "authorizeMcpServer", "Authorize an MCP server")
+        .description(
+            "Finds the authorization server, makes Headwater known there, and returns the URL that the user opens in a \
+             browser. The browser comes back to `GET /v1/mcp/callback`, which keeps the token and shows a page; with \
+             `redirect_url` in the config it comes back there instead, and the application passes the answer on.",
+        )
+        .optional_body::<mcp_authorize::NewMcpAuthorization>()
+        .json::<mcp_authorize::McpAuthorization>(201, "Where the user goes on.")
+        .errors(&[AuthorizationUnavailable, InvalidAuthorization, StorageUnavailable]);
+    api.get("/v1/mcp/{server}/authorize", mcp_authorize::redirect, "openMcpAuthorization", "Authorize in a browser")
+        .description(
+            "The `url` of a question for an authorization, for links on pages: sends the browser where `POST` says. With keys \
+             it needs a ticket.",
+        )
+        .ticket()
+        .empty(303, "To the authorization server.")
+        .response_header(303, "Location")
+        .errors(&[AuthorizationUnavailable, InvalidAuthorization, StorageUnavailable]);
+    api.post("/v1/mcp/callback", mcp_callback::handle, "finishMcpAuthorization", "Finish an authorization")
+        .description(
+            "For the page that `redirect_url` names: the parameters with which the browser came back, sent with the key of \
+             the user who started the authorization. An answer counts once, for ten minutes.",
+        )
+        .body::<mcp_callback::McpCallback>()
+        .json::<mcp_callback::FinishedMcpAuthorization>(200, "The server is authorized.")
+        .errors(&[AuthorizationUnavailable, InvalidAuthorization, StorageUnavailable]);
+    api.delete(
+        "/v1/mcp/{server}/authorization",
+        mcp_forget::handle,
+        "forgetMcpAuthorization",
+        "Delete your tokens for an MCP server",
+    )
+    .empty(204, "They are deleted.")
+    .errors(&[StorageUnavailable]);
 }
 
 fn add_server_routes(api: &mut Api) {

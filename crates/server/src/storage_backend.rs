@@ -1,12 +1,14 @@
 //! What a server needs of a store, whichever it is.
 
 use async_trait::async_trait;
-use model::ports::{Accounts, Directory, DirectoryWriter, Journal, StoreResult};
+use model::ports::{Accounts, Directory, DirectoryWriter, Journal, McpPins, StoreResult, UserSecrets};
 use store::{ArchiveStats, PostgresStore, SqliteStore, StorageUse, WriterStats};
 
 /// A store with all its ports.
 #[async_trait]
-pub(crate) trait StorageBackend: Journal + Directory + DirectoryWriter + Accounts {
+pub(crate) trait StorageBackend:
+    Journal + Directory + DirectoryWriter + Accounts + UserSecrets + McpPins
+{
     /// Counts since the store was opened.
     fn stats(&self) -> WriterStats;
 

@@ -3,8 +3,8 @@
 import { button, element, indented } from './elements.js';
 
 /** The fields and buttons for an answer to `question`. */
-export function answerParts({ message, schema }, countdown, mayDecide) {
-  const line = element('p', 'asks', element('span', 'message', message), ' ', countdown);
+export function answerParts({ message, schema, url }, countdown, mayDecide) {
+  const line = element('p', 'asks', element('span', 'message', message), ' ', ...link(url), countdown);
   if (!mayDecide) return [line];
   const fields = Object.entries(schema?.properties ?? {}).map(([name, property]) => field(name, property, schema));
   const isForm = fields.length > 0 && fields.every(Boolean);
@@ -16,6 +16,14 @@ export function answerParts({ message, schema }, countdown, mayDecide) {
     button('Decline', '', { decision: 'reject' }),
   );
   return [line, element('div', 'answer', ...parts), buttons];
+}
+
+/** To an address of this server alone: what it leads to opens beside the page. */
+function link(url) {
+  if (!url?.startsWith('/v1/')) return [];
+  const anchor = element('a', '', 'Open');
+  Object.assign(anchor, { href: url, target: '_blank', rel: 'noopener noreferrer' });
+  return [anchor, ' '];
 }
 
 const schemaIsEmpty = (schema) => schema?.type === 'object' && Object.keys(schema.properties ?? {}).length === 0;

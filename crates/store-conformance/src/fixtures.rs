@@ -69,6 +69,7 @@ pub fn start_command(run: &TaskId) -> Command {
         request_echo: None,
         rewritten_history: None,
         hook_error: None,
+        mcp_credentials: Vec::new(),
     }))
 }
 
@@ -108,6 +109,7 @@ pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow 
         question: n.is_multiple_of(2).then(|| Question {
             message: format!("Which {n}?"),
             schema: Some(serde_json::json!({"type": "object", "required": ["n"]})),
+            url: None,
         }),
         answer: None,
     }

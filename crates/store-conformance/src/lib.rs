@@ -1,4 +1,5 @@
-//! The laws of the store's ports ([`model::ports::Journal`], [`model::ports::Directory`], [`model::ports::Accounts`]) as tests
+//! The laws of the store's ports ([`model::ports::Journal`], [`model::ports::Directory`], [`model::ports::Accounts`],
+//! [`model::ports::UserSecrets`], [`model::ports::McpPins`]) as tests
 //! that every backend runs.
 //!
 //! One module per trait, one public function per rule of its law; numbers in comments are those of the rules.
@@ -22,6 +23,7 @@ pub mod fixtures;
 pub mod inbox;
 pub mod journal;
 pub mod log_quota;
+pub mod mcp_pins;
 pub mod questions;
 pub mod random_log;
 pub mod random_walk;
@@ -31,13 +33,14 @@ pub mod retention;
 pub mod shares;
 pub mod space;
 pub mod threads;
+pub mod user_secrets;
 
-use model::ports::{Accounts, Directory, DirectoryWriter};
+use model::ports::{Accounts, Directory, DirectoryWriter, McpPins, UserSecrets};
 
 /// The traits that a backend implements in addition to [`model::ports::Journal`].
-pub trait TestStore: Directory + DirectoryWriter + Accounts {}
+pub trait TestStore: Directory + DirectoryWriter + Accounts + UserSecrets + McpPins {}
 
-impl<T: Directory + DirectoryWriter + Accounts> TestStore for T {}
+impl<T: Directory + DirectoryWriter + Accounts + UserSecrets + McpPins> TestStore for T {}
 
 /// Generates a test per rule. Takes an expression for a pair: a new backend, and a guard that must outlive it.
 ///
@@ -156,6 +159,18 @@ macro_rules! conformance {
                 a_thread_that_is_used_again_is_not_deleted,
                 only_files_that_no_thread_uses_are_unused,
                 the_retention_time_is_kept;
+            mcp_pins:
+                the_first_pin_of_a_tool_stays,
+                a_pin_is_replaced,
+                pins_are_bounded;
+            user_secrets:
+                a_secret_belongs_to_its_owner_kind_and_name,
+                a_secret_is_replaced_by_those_who_read_the_newest,
+                a_claim_is_granted_to_one_caller,
+                a_secret_is_taken_once,
+                an_expired_secret_does_not_exist,
+                the_oldest_secrets_make_room,
+                the_secrets_of_an_owner_are_deleted_together;
         }
     };
     (@each $make:expr; $($module:ident: $($law:ident),+;)+) => {

@@ -30,6 +30,7 @@ mod group_write;
 pub mod import;
 mod inbox;
 mod logged_runs;
+mod mcp_pins;
 mod nodes;
 mod open_error;
 mod orphaned_links;
@@ -46,6 +47,7 @@ mod submission;
 mod threads;
 mod tickets;
 mod tls;
+mod user_secrets;
 mod verify;
 mod writer;
 

@@ -25,7 +25,7 @@ pub(crate) struct QuestionLine {
 
 impl QuestionLine {
     pub(crate) fn into_input_required(self) -> InputRequired {
-        let question = Question { message: self.message, schema: self.schema };
+        let question = Question { message: self.message, schema: self.schema, url: None };
         let questions = vec![ToolQuestion { id: QUESTION_ID.to_owned(), question }];
         InputRequired { questions, state: self.state, on_decline: OnDecline::CallAgain }
     }

@@ -4,16 +4,18 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout } from 'node:timers/promises';
 import { startServer } from '../../lib/server.mjs';
+import { setTimeout } from 'node:timers/promises';
 
 const url = process.argv.at(-1);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? 'initialize';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 /** Answers to questions of one scenario. */
 const ROUNDS_MAX = 10;
-const AUTHORIZATIONS_MAX = 3;
 const ENDS = ['completed', 'failed', 'cancelled'];
+/** Authorizations of one scenario. */
+const AUTHORIZATIONS_MAX = 3;
+const usesOAuth = scenario.startsWith('auth/');
 const SAMPLES = { string: 'text', boolean: true, integer: 1, number: 1, array: [] };
 
 const CALLS = {
@@ -28,19 +30,18 @@ const CALLS = {
 // The suite wants a `null` where the schema of its tool allows none. Headwater does not call a tool with arguments that its schema
 // refuses, and a model leaves such an argument out.
 const withoutNulls = (args) => Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null));
-const calls = context.toolCalls?.map((call) => [call.name, withoutNulls(call.arguments)]) ?? CALLS[scenario] ?? (scenario.startsWith('auth/') ? [['test-tool', {}]] : []);
+const calls = context.toolCalls?.map((call) => [call.name, withoutNulls(call.arguments)]) ?? CALLS[scenario] ?? (usesOAuth ? [['test-tool', {}]] : []);
 const folder = await mkdtemp(join(tmpdir(), 'headwater-conformance-'));
 await writeFile(join(folder, 'headwater.toml'), config());
 await writeFile(join(folder, 'scenarios.toml'), script(calls));
-const env = { CLIENT_SECRET: context.client_secret ?? 'unused-secret' };
+const env = { HEADWATER_CREDENTIALS_KEY: '0123456789abcdef'.repeat(4), CLIENT_SECRET: context.client_secret ?? 'not used here' };
 const server = await startServer({ config: join(folder, 'headwater.toml'), env });
 try {
-  let task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
-  for (let round = 0; isUnauthorized(task) && round < AUTHORIZATIONS_MAX; round += 1) {
-    await authorize();
-    task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
+  let task = await run();
+  for (let round = 0; usesOAuth && hasFailed(task) && round < AUTHORIZATIONS_MAX; round += 1) {
+    if (!(await authorize())) break;
+    task = await run();
   }
-  for (let round = 0; task.status === 'paused' && round < ROUNDS_MAX; round += 1) task = await answer(task);
   console.log(JSON.stringify(task));
 } finally {
   await server.stop();
@@ -55,32 +56,40 @@ function config() {
     [mcp.suite]
     url = ${JSON.stringify(url)}
     approval = "never"
-    ${scenario.startsWith('auth/') ? `auth = ${auth()}` : ''}
+    ${usesOAuth ? `auth = ${auth()}` : ''}
     [providers.script]
     kind = "scripted"
     file = "scenarios.toml"
   `;
 }
 
-/** What the scenario has registered, if anything. */
 function auth() {
-  const cimd = 'https://conformance-test.local/client-metadata.json';
-  const id = scenario === 'auth/basic-cimd' ? cimd : context.client_id;
-  const kind = scenario.includes('client-credentials') ? 'client_credentials' : 'oauth';
-  const secret = context.client_secret ? ', client_secret = "env:CLIENT_SECRET"' : '';
-  return `{ kind = "${kind}"${id ? `, client_id = ${JSON.stringify(id)}${secret}` : ''} }`;
+  const id = scenario === 'auth/basic-cimd' ? 'https://conformance-test.local/client-metadata.json' : context.client_id;
+  const kind = scenario.startsWith('auth/client-credentials') ? 'client_credentials' : 'oauth';
+  const known = id ? `, client_id = ${JSON.stringify(id)}` : '';
+  return `{ kind = "${kind}"${known}${context.client_secret ? ', client_secret = "env:CLIENT_SECRET"' : ''} }`;
 }
 
-function isUnauthorized({ output }) {
-  const result = output.find(({ type }) => type === 'tool_result');
-  return scenario.startsWith('auth/') && (!result || result.error?.code === 'mcp_unauthorized');
+async function run() {
+  let task = await server.post('/v1/tasks', { model: 'client', input: 'go', wait: true });
+  for (let round = 0; task.status === 'paused' && round < ROUNDS_MAX; round += 1) task = await answer(task);
+  return task;
 }
 
-/** Does what a person does in a browser. */
+function hasFailed(task) {
+  return task.output.some(({ type, error }) => type === 'tool_result' && error);
+}
+
+/** The user opens the URL and consents; the browser comes back. Says whether that has authorized anything. */
 async function authorize() {
-  const { authorization_url } = await server.post('/v1/mcp/suite/authorize', {});
-  const { headers } = await fetch(authorization_url, { redirect: 'manual' });
-  await fetch(headers.get('location')).then((page) => page.text());
+  const response = await fetch(`${server.url}/v1/mcp/suite/authorize`, { method: 'POST' });
+  const { authorization_url, detail } = await response.json();
+  if (!authorization_url) console.log(detail);
+  if (!authorization_url) return false;
+  const consent = await fetch(authorization_url, { redirect: 'manual' });
+  const page = await fetch(consent.headers.get('location'));
+  console.log(await page.text());
+  return page.ok;
 }
 
 /** One turn for each call, and a last one. */

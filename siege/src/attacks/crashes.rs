@@ -173,7 +173,7 @@ impl Attack for KillWithTools {
     }
 }
 
-fn read_pids(file: &std::path::Path) -> Vec<u32> {
+pub(super) fn read_pids(file: &std::path::Path) -> Vec<u32> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
@@ -190,7 +190,7 @@ async fn wait_for_pids(file: &std::path::Path, count: usize) -> anyhow::Result<V
     }
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(super) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')

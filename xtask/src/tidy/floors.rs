@@ -70,7 +70,12 @@ const CRATE_FLOORS: &[CrateFloor] = &[
         depends_on: &["model", "schema", "machine", "heavy-work"],
         tests_depend_on: REAL_BACKENDS,
     },
-    CrateFloor { name: "mcp", floor: 3, depends_on: &["model", "sse", "schema", "tools"], tests_depend_on: &[] },
+    CrateFloor {
+        name: "mcp",
+        floor: 3,
+        depends_on: &["model", "sse", "schema", "tools", "fetch"],
+        tests_depend_on: &["memory-store"],
+    },
     CrateFloor { name: "gateway", floor: 4, depends_on: GATEWAY_DEPENDENCIES, tests_depend_on: &["store"] },
     CrateFloor { name: "server", floor: 5, depends_on: LIBRARIES, tests_depend_on: &[] },
     CrateFloor { name: "postgres-testing", floor: 0, depends_on: &[], tests_depend_on: &[] },

@@ -12,7 +12,7 @@ use model::json::ExactObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::mcp_credentials::McpCredentials;
 use model::model_settings::ModelSettings;
-use model::ports::{IdempotencyKey, InboxRow, StoreError, SubmitError, Submitted, ThreadMode};
+use model::ports::{IdempotencyKey, InboxRow, StoreError, Submission, SubmitError, Submitted, ThreadMode};
 use model::{TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -144,12 +144,7 @@ impl Engine {
         let command = Command::Start(Box::new(start));
         let submission = self.new_submission(thread.clone(), thread_mode, command.clone(), new.idempotency);
         let at = submission.at;
-        // Before the run can start.
-        self.keep_credentials(&task, new.mcp_credentials);
-        let written = self.write_submission(user, submission).await;
-        if !matches!(written, Ok(Submitted::Queued | Submitted::ThreadCreated { .. })) {
-            self.ports().resolver.forget_credentials(&task);
-        }
+        let written = self.write_start(user, &task, submission, new.mcp_credentials).await;
         let submitted = match (written, retry) {
             // Another request has created the thread meanwhile.
             (Err(SubmitError::ThreadExists), Some(retry)) => return Box::pin(self.start(user, retry)).await,
@@ -173,6 +168,22 @@ impl Engine {
             self.submit(user, &thread, cancel, None).await?;
         }
         Ok(StartedRun { task, thread })
+    }
+
+    /// Keeps the credentials before the run can start, and forgets them if it does not.
+    async fn write_start(
+        &self,
+        user: &UserId,
+        task: &TaskId,
+        submission: Submission,
+        credentials: McpCredentials,
+    ) -> Result<Submitted, SubmitError> {
+        self.keep_credentials(task, credentials);
+        let written = self.write_submission(user, submission).await;
+        if !matches!(written, Ok(Submitted::Queued | Submitted::ThreadCreated { .. })) {
+            self.ports().resolver.forget_credentials(task);
+        }
+        written
     }
 
     /// Keeps the user's credentials for MCP servers until the run ends. The caller knows that it is the user's run.

@@ -81,7 +81,8 @@ async fn a_checkpoint_of_an_older_version_is_read_and_divided_once() {
     old["runs"] = serde_json::to_value(&kept.runs).expect("JSON");
     let folder = database(env.folder.path());
     assert_eq!(folder.execute("UPDATE checkpoints SET body = ?1", [old.to_string()]).expect("SQL"), 1);
-    folder.execute_batch("DROP TABLE checkpoint_runs; DROP TABLE condensed; PRAGMA user_version = 8;").expect("SQL");
+    let newer = "DROP TABLE checkpoint_runs; DROP TABLE condensed; DROP TABLE user_secrets; DROP TABLE mcp_pins; PRAGMA user_version = 8;";
+    folder.execute_batch(newer).expect("SQL");
     drop(folder);
 
     let test_engine = TestEngine::start_in(env, Default::default()).await;

@@ -19,6 +19,11 @@ fn definitions_with_server() -> Definitions {
         timeout_ms: None,
         output_bytes_max: None,
         required: true,
+        idempotent: Vec::new(),
+        on_crash: Default::default(),
+        resources: false,
+        prompts: false,
+        pin: Default::default(),
     };
     let mut definitions = with_agent(definitions(), "demo", |demo| demo.tools.push("mcp:s".to_owned()));
     definitions.mcp.insert("s".to_owned(), server);

@@ -6,6 +6,7 @@ mod canary;
 mod corpus;
 mod fetched_files;
 mod guard;
+mod guarded;
 mod limits;
 mod names;
 mod namespace;

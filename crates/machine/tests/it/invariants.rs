@@ -38,7 +38,7 @@ impl InvariantChecker {
     pub(crate) fn before_input(&mut self, input: &MachineInput) {
         match input {
             MachineInput::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
-            | MachineInput::Tool { id, event: ToolEvent::End(_) | ToolEvent::InputRequired(_) }
+            | MachineInput::Tool { id, event: ToolEvent::End(_) | ToolEvent::InputRequired(_) | ToolEvent::Lost(_) }
             | MachineInput::File { id, .. } => {
                 self.outstanding.remove(id);
             }

@@ -294,7 +294,7 @@ impl RandomWorld {
 
     fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
-        match self.rng.below(if self.no_faults { 6 } else { 13 }) {
+        match self.rng.below(if self.no_faults { 6 } else { 14 }) {
             0 => ToolEvent::End(ToolOutput::from_error(ErrorInfo::external("broken", "It broke."))),
             1 => ToolEvent::End(ToolOutput::default()),
             2 => ToolEvent::End(weather_output()),
@@ -315,6 +315,7 @@ impl RandomWorld {
             }
             10 => ToolEvent::Question(random_question(&mut self.rng, 0)),
             11 => ToolEvent::QuestionWithdrawn,
+            12 => ToolEvent::Lost(ErrorInfo::external("gone", "It is gone.")),
             _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
     }
@@ -405,7 +406,10 @@ impl RandomWorld {
 fn random_question(rng: &mut Rng, number: u32) -> ToolQuestion {
     let kind = rng.choose(None, &[Some("object"), Some("object"), Some("string")]);
     let schema = kind.map(|kind| json!({"type": kind}));
-    ToolQuestion { id: format!("q{number}"), question: Question { message: "Which one?".to_owned(), schema } }
+    ToolQuestion {
+        id: format!("q{number}"),
+        question: Question { message: "Which one?".to_owned(), schema, url: None },
+    }
 }
 
 /// Files in the input: perhaps one twice, or one that was read before.

@@ -12,6 +12,7 @@ mod handoffs;
 mod hosted;
 mod limits;
 mod live_questions;
+mod mcp;
 mod questions;
 mod results;
 mod retries;

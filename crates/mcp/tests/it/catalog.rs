@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-async fn resolve(servers: &TestServers, definitions: Definitions) -> Result<Arc<Definitions>, ErrorInfo> {
+pub(crate) async fn resolve(servers: &TestServers, definitions: Definitions) -> Result<Arc<Definitions>, ErrorInfo> {
     let request = ResolveRequest {
         user: "alice".into(),
         thread: "thr_1".into(),
@@ -51,7 +51,7 @@ async fn an_agent_has_the_tools_that_it_names() {
     let error = resolve(&servers, missing).await.unwrap_err();
     assert_eq!(
         (error.code.as_str(), error.message.as_str()),
-        ("mcp_unavailable", "The MCP server `s` does not offer the tool `nothing`.")
+        ("mcp_unavailable", "A tool of the MCP server `s` is missing: `nothing` is not offered.")
     );
     let optional = McpServer { required: false, ..servers.server("friendly") };
     let run = resolve(&servers, definitions(optional, &["mcp:s/nothing", "mcp:s/echo"])).await.unwrap();
@@ -76,6 +76,25 @@ async fn a_server_that_is_not_required_may_be_missing() {
     let server = McpServer { required: false, ..servers.server("exit") };
     let run = resolve(&servers, definitions(server, &["lookup", "mcp:s"])).await.unwrap();
     assert_eq!((run.agents["helper"].tools.as_slice(), run.tools.len()), (&["lookup".to_owned()][..], 0));
+    let list = &run.mcp_lists["s"];
+    let error = Some("The MCP server `s` exited with status 2: no configuration");
+    assert_eq!((list.error.as_deref(), &list.digest, list.agents.len()), (error, &None, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_says_which_tools_are_left_out() {
+    let servers = TestServers::new();
+    let run = servers.run_with("schemas").await;
+    let list = &run.mcp_lists["s"];
+    assert_eq!(list.digest, Some(model::definition::mcp_list_digest(&run.mcp_list_action("s"))));
+    let error = list.error.as_deref().unwrap();
+    assert!(error.starts_with("Tools are left out: "), "{error}");
+    for words in ["`echo` is listed twice", "`text` has an input schema", "one of the list is not a tool"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    assert_eq!(servers.run_with("schemas").await.digest, run.digest);
+    let friendly = TestServers::new();
+    assert_eq!(friendly.run_with("friendly").await.mcp_lists["s"].error, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use mcp::{McpLimits, McpTools};
 use model::content::ContentPart;
 use model::definition::{
     Agent, ApprovalPolicy, CommandTool, DeclaredParameters, Definitions, McpProgram, McpScope, McpServer, McpTransport,
-    Tool,
+    OnCrash, Tool,
 };
 use model::error::ErrorInfo;
 use model::ports::{Clock, DefinitionResolver as _, ResolveRequest, ToolRunner as _};
@@ -91,6 +91,11 @@ impl TestServers {
             timeout_ms: None,
             output_bytes_max: None,
             required: true,
+            idempotent: Vec::new(),
+            on_crash: OnCrash::Unknown,
+            resources: false,
+            prompts: false,
+            pin: Default::default(),
         }
     }
 
@@ -155,6 +160,7 @@ pub(crate) fn definitions(server: McpServer, tools: &[&str]) -> Definitions {
 fn end_of(events: Vec<ToolEvent>) -> ToolOutput {
     match events.into_iter().next_back() {
         Some(ToolEvent::End(output)) => output,
+        Some(ToolEvent::Lost(error)) => ToolOutput::from_error(error),
         other => panic!("the last event is {other:?}"),
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::fixtures::{TestServers, error, find_tool, text, wait_gone, wait_until};
 use mcp::McpLimits;
-use model::definition::{McpServer, McpTransport};
+use model::definition::{McpServer, McpTransport, OnCrash};
+use model::tool::ToolEvent;
 use std::time::Duration;
 
 /// Calls a tool that breaks its connection, and expects an error with these words, and another server after it.
@@ -21,7 +22,22 @@ async fn check_broken_call(tool: &str, code: &str, words: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_in_a_call_is_reported_and_started_again() {
-    check_broken_call("die", "mcp_unavailable", "exited with status 3: the disk is on fire. The call may have").await;
+    check_broken_call("die", "mcp_unavailable", "exited with status 3: the disk is on fire.").await;
+}
+
+/// Whether the call is made again is not for the connection to decide.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_lost_with_a_server_that_dies_and_failed_with_one_that_is_stopped() {
+    let servers = TestServers::new();
+    let server = McpServer { idempotent: vec!["d*".to_owned()], on_crash: OnCrash::Ask, ..servers.server("friendly") };
+    let run = servers.resolve(server).await.unwrap();
+    let rules = |name: &str| (find_tool(&run, name).idempotent, find_tool(&run, name).on_crash);
+    assert_eq!((rules("die"), rules("flood")), ((true, OnCrash::Ask), (false, OnCrash::Ask)));
+    let died = servers.events(&run, "die", "{}").await;
+    assert!(matches!(died.as_slice(), [ToolEvent::Lost(error)] if error.code == "mcp_unavailable"), "{died:?}");
+    let flooded = servers.events(&run, "flood", "{}").await;
+    let [ToolEvent::End(output)] = flooded.as_slice() else { panic!("{flooded:?}") };
+    assert!(error(output).1.ends_with("The call may have taken effect."), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,6 +186,6 @@ async fn other_users_do_not_notice() {
     let slow = model::tool::ToolRequest { user: "bob".into(), thread: "thr_2".into(), ..slow };
     let (broken, slow) = tokio::join!(servers.call(&run, "flood", "{}"), servers.events_of(slow));
     assert_eq!(error(&broken).0, "mcp_flood");
-    let [model::tool::ToolEvent::End(slow)] = slow.as_slice() else { panic!("{slow:?}") };
+    let [ToolEvent::End(slow)] = slow.as_slice() else { panic!("{slow:?}") };
     assert_eq!(text(slow), "at last");
 }

@@ -74,7 +74,7 @@ async fn progress_is_shown_while_the_call_runs() {
                 _ => None,
             })
             .collect();
-        let wanted = [1.0, 2.0, 3.0].map(|step| Some(step));
+        let wanted = [1.0, 2.0, 3.0].map(Some);
         assert_eq!(progress.iter().map(|update| update.progress).collect::<Vec<_>>(), wanted, "{mode}");
     }
 }

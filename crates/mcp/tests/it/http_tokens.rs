@@ -1,11 +1,12 @@
 //! Tokens of a source: asked before every request, replaced once when the server refuses one.
 
-use crate::fixtures::{error, text};
+use crate::fixtures::text;
 use crate::http_server::HttpTest;
 use mcp::{BearerToken, TokenRefusal, TokenSource, TokenUser};
 use model::definition::{McpAuth, McpServer, McpTransport, OAuthClient};
 use model::error::ErrorInfo;
 use model::ports::BoxFuture;
+use model::tool::ToolEvent;
 use std::sync::{Arc, Mutex};
 
 /// Gives each user a token, and a fresh one for one that was refused.
@@ -55,8 +56,9 @@ async fn every_request_carries_the_token_of_its_user() {
 async fn a_refused_token_is_replaced_once_and_never_in_a_loop() {
     let (test, tokens, server) = start("sessions");
     let run = test.servers.resolve(server).await.unwrap();
-    let output = test.servers.call(&run, "unauthorized", "{}").await;
-    assert_eq!(error(&output).0, "mcp_unauthorized");
+    let events = test.servers.events(&run, "unauthorized", "{}").await;
+    let [ToolEvent::InputRequired(asked)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(asked.questions[0].question.url.as_deref(), Some("/v1/mcp/s/authorize"));
     let sent: Vec<_> =
         test.host.requests("tools/call").iter().map(|call| call["headers"]["authorization"].clone()).collect();
     assert_eq!(sent, ["Bearer token-of-alice", "Bearer fresh-token"]);

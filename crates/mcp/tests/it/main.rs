@@ -2,8 +2,10 @@
 
 #![cfg(test)]
 
+mod auth_server;
 mod calls;
 mod catalog;
+mod content;
 mod fixtures;
 mod hostile;
 mod http;
@@ -11,5 +13,7 @@ mod http_credentials;
 mod http_hostile;
 mod http_server;
 mod http_tokens;
+mod oauth;
+mod pins;
 mod pool;
 mod questions;

@@ -121,7 +121,7 @@ async fn a_question_ends_with_its_server_or_when_it_is_withdrawn() {
     wait_until("it has asked", || !servers.lines("asked").is_empty()).await;
     std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
     let lost = next(&mut events).await;
-    assert!(matches!(lost, ToolEvent::End(ToolOutput { error: Some(_), .. })), "{lost:?}");
+    assert!(matches!(lost, ToolEvent::Lost(_)), "{lost:?}");
 }
 
 /// Nothing on the wire says which call asks.

@@ -60,6 +60,10 @@ def list_tools(request):
     hostile = ["hang", "die", "flood", "endless", "nonsense", "huge", "chatter", "fork", "ask", "wrong", "refuse"]
     tools = [tool(name) for name in names + hostile]
     tools[0] = tool("echo", "Repeats the text.", {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})
+    if MODE == "content":
+        promise = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+        tools = [tool("audio"), tool("file"), tool("links")]
+        tools += [{**tool(name), "outputSchema": promise} for name in ("typed", "liar", "silent")]
     if MODE == "many":
         tools = [tool(f"tool_{number}") for number in range(10_000)]
     if MODE == "schemas":
@@ -108,6 +112,19 @@ def call(request):
         reply(request, text(json.dumps(request)))
     elif name == "structured":
         reply(request, {"content": [], "structuredContent": {"a": 1}})
+    elif name == "audio":
+        reply(request, {"content": [{"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}]})
+    elif name == "file":
+        blob = {"uri": "file:///reports/may.pdf", "mimeType": "application/pdf", "blob": "JVBERg=="}
+        reply(request, {"content": [{"type": "text", "text": "See:"}, {"type": "resource", "resource": blob}]})
+    elif name == "links":
+        reply(request, {"content": [{"type": "resource_link", "uri": "file:///a.txt", "name": "a", "title": "A"}]})
+    elif name == "typed":
+        reply(request, text("a is 1", structuredContent={"a": 1}))
+    elif name == "liar":
+        reply(request, text("a is 1", structuredContent={"a": "one"}))
+    elif name == "silent":
+        reply(request, text("a is 1"))
     elif name == "slow":
         time.sleep(0.3)
         reply(request, text("at last"))
@@ -218,6 +235,21 @@ def handle(request):
         if MODE == "no_list":
             return
         list_tools(request)
+    elif method == "resources/list":
+        cursor = (request.get("params") or {}).get("cursor")
+        page = [{"uri": "file:///b.txt", "name": "b"}] if cursor else [{"uri": "file:///a.txt", "name": "a", "mimeType": "text/plain"}]
+        reply(request, {"resources": page, **({} if cursor else {"nextCursor": "2"})})
+    elif method == "resources/read":
+        uri = request["params"]["uri"]
+        if uri != "file:///a.txt":
+            refuse(request, -32002, "There is no such resource.")
+            return
+        reply(request, {"contents": [{"uri": uri, "text": "the text of a"}, {"uri": "file:///a.png", "mimeType": "image/png", "blob": PNG}]})
+    elif method == "prompts/list":
+        reply(request, {"prompts": [{"name": "review", "description": "Reviews.", "arguments": [{"name": "what", "required": True}]}]})
+    elif method == "prompts/get":
+        what = (request["params"].get("arguments") or {}).get("what")
+        reply(request, {"messages": [{"role": "user", "content": {"type": "text", "text": f"Review {what}."}}]})
     elif method == "tools/call":
         if MODE == "modern":
             note("meta", json.dumps(request["params"]["_meta"]))

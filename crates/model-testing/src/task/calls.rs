@@ -120,6 +120,7 @@ impl GenTask {
                 args,
                 server_label: turn_plan::server_label(call.kind),
                 editable: (call.kind == CallKind::Hosted).then_some(false),
+                note: None,
             }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
@@ -156,11 +157,12 @@ impl GenTask {
                 args: ExactValue::parse(&call.arguments).unwrap_or_default(),
                 server_label: None,
                 editable: Some(false),
+                note: None,
             }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
             expires_at: ctx.now.saturating_add(300_000),
-            question: Some(Question { message, schema }),
+            question: Some(Question { message, schema, url: None }),
         };
         let private = PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() };
         ctx.emit_with_private(Event::ApprovalRequested(request), Some(private));

@@ -1,8 +1,9 @@
 //! MCP servers: programs and URLs that offer tools. Which tools is known only when a server has been asked, so an agent names the
 //! server, and the definitions that a run keeps name the tools.
 
-use super::{Agent, ApprovalPolicy, Definitions, McpTransport, ToolExecutor};
+use super::{Agent, ApprovalPolicy, Definitions, McpTransport, OnCrash, ToolExecutor};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,6 +11,10 @@ use std::sync::Arc;
 const PREFIX: &str = "mcp:";
 /// Matches every tool.
 const ANY_TOOL: &str = "*";
+/// The longest name of a tool that providers accept.
+const TOOL_NAME_BYTES_MAX: usize = 64;
+/// Hexadecimal digits of a digest that tell two long names apart.
+const NAME_DIGEST_CHARS: usize = 8;
 
 /// A server as the operator declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +32,45 @@ pub struct McpServer {
     pub output_bytes_max: Option<usize>,
     /// Whether a run fails that would have to start without it.
     pub required: bool,
+    /// By the same patterns as `allow`: tools that may be called again when the server was lost in the middle of a call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idempotent: Vec<String>,
+    /// The result of a call that was lost, of all other tools.
+    #[serde(default, skip_serializing_if = "OnCrash::is_default")]
+    pub on_crash: OnCrash,
+    /// Whether tools read its resources.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resources: bool,
+    /// Whether tools get its prompts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prompts: bool,
+    #[serde(default, skip_serializing_if = "McpPin::is_default")]
+    pub pin: McpPin,
+}
+
+/// What happens when a server describes a tool in another way than before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpPin {
+    /// A person is asked before it is called.
+    #[default]
+    Ask,
+    /// Nothing, from one run to the next.
+    Off,
+    /// Tools are offered only with these hashes ([`tool_hash`]). Those that are not named may be anything.
+    Tools(BTreeMap<String, String>),
+}
+
+impl McpPin {
+    fn is_default(&self) -> bool {
+        *self == Self::Ask
+    }
+}
+
+/// The hash of a tool in the config, of the digest of its description.
+#[must_use]
+pub fn tool_hash(digest: &str) -> String {
+    format!("sha256:{digest}")
 }
 
 /// How a server is reached, and for whom.
@@ -62,9 +106,34 @@ pub struct McpTool {
     /// The digest of everything that the server said about the tool.
     pub spec_digest: String,
     pub program: Arc<McpProgram>,
+    #[serde(default, skip_serializing_if = "McpTarget::is_tool")]
+    pub target: McpTarget,
+    /// Whether its user knows another description of it: until a person approves a call, every call requires it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_changed: bool,
     /// The request of the run brought the user's credential for the server. Its calls carry that one and no other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_user_credential: bool,
+}
+
+/// What a call asks of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpTarget {
+    /// A tool that the server lists.
+    #[default]
+    Tool,
+    ListResources,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+impl McpTarget {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_tool(&self) -> bool {
+        *self == Self::Tool
+    }
 }
 
 /// An entry of an agent's tools: `mcp:SERVER` or `mcp:SERVER/TOOL`.
@@ -87,12 +156,38 @@ impl<'a> McpToolRef<'a> {
     }
 }
 
+/// The name under which the model calls a tool of a server.
+#[must_use]
+pub fn mcp_tool_name(server: &str, tool: &str) -> String {
+    let full = format!("{server}__{tool}");
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let name: String = full.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect();
+    if name.len() <= TOOL_NAME_BYTES_MAX {
+        return name;
+    }
+    let digest: String = Sha256::digest(&full).iter().map(|byte| format!("{byte:02x}")).collect();
+    // All of both is ASCII.
+    let beginning = name.get(..TOOL_NAME_BYTES_MAX - NAME_DIGEST_CHARS - 1).unwrap_or_default();
+    format!("{beginning}_{}", digest.get(..NAME_DIGEST_CHARS).unwrap_or_default())
+}
+
 impl McpServer {
     /// Whether the operator allows the tool.
     #[must_use]
     pub fn offers_tool(&self, tool: &str) -> bool {
         let matches = |pattern: &String| pattern_rank(pattern, tool).is_some();
-        self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches)) && !self.deny.iter().any(matches)
+        self.allow.as_ref().is_none_or(|allow| allow.iter().any(matches)) && !self.denies_tool(tool)
+    }
+
+    #[must_use]
+    pub fn denies_tool(&self, tool: &str) -> bool {
+        self.deny.iter().any(|pattern| pattern_rank(pattern, tool).is_some())
+    }
+
+    /// Whether a call of the tool may be repeated.
+    #[must_use]
+    pub fn is_idempotent(&self, tool: &str) -> bool {
+        self.idempotent.iter().any(|pattern| pattern_rank(pattern, tool).is_some())
     }
 
     /// When a person must approve a call of the tool: always, unless the operator says otherwise.
@@ -166,6 +261,11 @@ mod tests {
             timeout_ms: None,
             output_bytes_max: None,
             required: false,
+            idempotent: texts(&["list", "read_*"]),
+            on_crash: OnCrash::Unknown,
+            resources: false,
+            prompts: false,
+            pin: McpPin::Ask,
         }
     }
 
@@ -177,6 +277,7 @@ mod tests {
         let offered = ["read_file", "list", "read_secret", "read_secrets", "lists", "write"];
         assert_eq!(offered.map(|tool| some.offers_tool(tool)), [true, true, false, false, false, false]);
         assert!(!server(Some(&[]), &[], &[]).offers_tool("read"));
+        assert_eq!(["list", "read_x", "lists"].map(|tool| all.is_idempotent(tool)), [true, true, false]);
     }
 
     #[test]
@@ -216,6 +317,15 @@ mod tests {
         assert_eq!(needed("helper"), ["files"]);
         assert_eq!(needed("other"), ["clock"]);
         assert_eq!(needed("provider/model"), [""; 0]);
+    }
+
+    #[test]
+    fn names_are_those_that_providers_accept() {
+        assert_eq!(mcp_tool_name("files", "read"), "files__read");
+        assert_eq!(mcp_tool_name("files", "a.b/ü"), "files__a_b__");
+        let (long, other) = (mcp_tool_name("files", &"x".repeat(70)), mcp_tool_name("files", &"x".repeat(71)));
+        assert_eq!((long.len(), other.len()), (64, 64));
+        assert_ne!(long, other);
     }
 
     #[test]

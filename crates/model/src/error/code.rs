@@ -324,7 +324,7 @@ error_codes! {
         ClientError = "client_error" 500 permanent;
         /// The tool's output exceeds the size limit.
         OutputTooLarge = "output_too_large" 500 permanent;
-        /// The tool's output cannot be parsed.
+        /// The tool's output cannot be parsed, or is not what the output schema of its MCP server promises.
         InvalidOutput = "invalid_output" 500 permanent;
         /// The tool's configuration is not usable.
         InvalidTool = "invalid_tool" 500 permanent;

@@ -33,6 +33,9 @@ pub struct Question {
     /// The JSON Schema of the answer, which is an object.
     #[serde(default)]
     pub schema: Option<serde_json::Value>,
+    /// Where the user goes before answering, such as `/v1/mcp/NAME/authorize`.
+    #[serde(default)]
+    pub url: Option<String>,
 }
 
 /// A tool call to review.
@@ -46,6 +49,8 @@ pub struct ActionRequest {
     pub server_label: Option<String>,
     /// `false` if the decision cannot be `edit`: the provider runs the call as it asked for it.
     pub editable: Option<bool>,
+    /// What people should know before they decide, such as that the tool has changed.
+    pub note: Option<String>,
 }
 
 /// How an action request is to be reviewed.

@@ -135,6 +135,7 @@ fn restore_omitted_fields(done: &mut Item, before: Item) {
             fill_if_none(&mut done.gate, before.gate);
             fill_if_none(&mut done.agent, before.agent);
             fill_if_none(&mut done.server_label, before.server_label);
+            fill_if_none(&mut done.server_tool, before.server_tool);
         }
         (Item::ToolResult(done), Item::ToolResult(before)) => {
             fill_if_none(&mut done.block_list, before.block_list);

@@ -14,7 +14,7 @@ use crate::event::{
 };
 use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{CallId, ItemId, TaskId};
-use crate::item::{CallKind, Item, ToolCall};
+use crate::item::{CallKind, HostedCall, Item, ItemStatus, MCP_LIST_TOOLS, ToolCall};
 use crate::model_settings::ModelSettings;
 use crate::record::PrivatePayload;
 use crate::reference;
@@ -117,6 +117,16 @@ pub struct ItemFold {
 }
 
 impl ItemFold {
+    /// A whole list of an MCP server's tools that this server has written, with the server's label.
+    #[must_use]
+    pub fn mcp_list(&self) -> Option<(&str, &HostedCall)> {
+        let Item::HostedCall(call) = &self.item else { return None };
+        let is_whole = self.done && call.status != Some(ItemStatus::Incomplete);
+        // A provider lists the tools of its own servers in a turn.
+        let is_own = call.name == MCP_LIST_TOOLS && self.step_index.is_none();
+        call.server_label().filter(|_| is_own && is_whole).map(|label| (label, call))
+    }
+
     /// What the model reads of a result. Content that did not fit into the record's private half is rebuilt from the
     /// blocks.
     pub fn result_content(&self) -> Vec<ContentPart> {

@@ -32,7 +32,7 @@ pub trait ModelClient: Send + Sync {
 
 /// Runs tools.
 ///
-/// 1. The stream's last event is `End` or `InputRequired`; a stream that ends without either counts as failed.
+/// 1. The stream's last event is `End`, `InputRequired` or `Lost`; a stream that ends without any counts as failed.
 /// 2. Dropping the stream cancels the call.
 /// 3. The call starts with the first poll: the engine makes the start durable before it (law 10).
 /// 4. After `Question` the stream goes on when the answer was given with `answer_question`, or with `QuestionWithdrawn`. An

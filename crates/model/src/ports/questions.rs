@@ -98,20 +98,22 @@ pub struct StoredAction {
     server_label: Option<String>,
     editable: Option<bool>,
     #[serde(default)]
+    note: Option<String>,
+    #[serde(default)]
     question: Option<Question>,
 }
 
 impl StoredAction {
     /// What a row asks.
     pub fn from_row(row: &ApprovalRow) -> Self {
-        let ActionRequest { name, args, server_label, editable } = row.action.clone();
-        Self { name, args, server_label, editable, question: row.question.clone() }
+        let ActionRequest { name, args, server_label, editable, note } = row.action.clone();
+        Self { name, args, server_label, editable, note, question: row.question.clone() }
     }
 
     /// The columns of a row.
     pub fn into_parts(self) -> (ActionRequest, Option<Question>) {
-        let Self { name, args, server_label, editable, question } = self;
-        (ActionRequest { name, args, server_label, editable }, question)
+        let Self { name, args, server_label, editable, note, question } = self;
+        (ActionRequest { name, args, server_label, editable, note }, question)
     }
 }
 

@@ -111,7 +111,10 @@ impl ToolAgentOutput {
             // `partial` would promise that another result follows.
             status: if status == ResultStatus::Completed { ToolStatus::Success } else { ToolStatus::Failure },
             result_summary: truncate_summary(&summary),
-            ui_hints: result.ui_hints.clone().map(to_exact_object),
+            ui_hints: with_server_label(
+                result.ui_hints.clone().map(to_exact_object),
+                task.call(&result.call_id).and_then(|(_, call)| call.server_label.as_deref()),
+            ),
             error,
             ..Self::pending(task, &result.call_id)
         }
@@ -125,7 +128,7 @@ impl ToolAgentOutput {
             None => call.arguments.as_deref(),
         });
         Self {
-            tool_name: found.map(|(_, call)| call.name.clone()).unwrap_or_default(),
+            tool_name: found.map(|(_, call)| call.own_tool_name().to_owned()).unwrap_or_default(),
             tool_call_id: call.as_str().to_owned(),
             tool_call_args: arguments.and_then(parse_object),
             status: ToolStatus::Partial,
@@ -157,10 +160,18 @@ impl ToolAgentOutput {
             tool_call_args: Some(hosted_arguments(item)).filter(|arguments| !arguments.is_empty()),
             status: if succeeded { ToolStatus::Success } else { ToolStatus::Failure },
             result_summary: truncate_summary(&summary),
-            ui_hints: None,
+            ui_hints: with_server_label(None, item.server_label()),
             error,
         }
     }
+}
+
+/// The protocol has no other member for it.
+fn with_server_label(ui_hints: Option<ExactObject>, server_label: Option<&str>) -> Option<ExactObject> {
+    let Some(label) = server_label else { return ui_hints };
+    let mut ui_hints = ui_hints.unwrap_or_default();
+    ui_hints.insert("server_label".to_owned(), Value::from(label).into());
+    Some(ui_hints)
 }
 
 /// The result at this position of a sub-agent's output, if its call waited for a decision or for the client. Clients saw

@@ -158,9 +158,10 @@ impl<'a> EventProjector<'a, '_> {
     }
 
     fn on_approval_requested(&mut self, e: &ApprovalRequested) {
-        if let Some(Question { message, schema }) = &e.question {
+        if let Some(Question { message, schema, url }) = &e.question {
             let (key, expires_at, timeout_seconds) = (&e.key, e.expires_at, e.timeout_seconds);
-            let hint = PendingHint::Question { expires_at, key, message, schema: schema.as_ref(), timeout_seconds };
+            let (schema, url) = (schema.as_ref(), url.as_deref());
+            let hint = PendingHint::Question { expires_at, key, message, schema, timeout_seconds, url };
             return self.send_pending_result(&e.task_id, &e.call_id, "Waiting for an answer", &hint);
         }
         let hint = PendingHint::Approval {

@@ -77,7 +77,7 @@ pub struct ToolAgentOutput {
     pub tool_call_args: Option<ExactObject>,
     pub status: ToolStatus,
     pub result_summary: String,
-    /// For a call that waits, a [`PendingHint`].
+    /// Those of the tool, and the `server_label` of an MCP server's tool. For a call that waits, a [`PendingHint`].
     pub ui_hints: Option<ExactObject>,
     pub error: Option<OutputError>,
 }
@@ -121,6 +121,8 @@ pub(super) enum PendingHint<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         schema: Option<&'a serde_json::Value>,
         timeout_seconds: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        url: Option<&'a str>,
     },
     ClientTool {
         arguments: &'a str,

@@ -17,9 +17,10 @@ pub(super) fn tool_use_block<'a>(task: &'a TaskFold, call: &'a ToolCall) -> Cont
     let id = call.call_id.as_str();
     ContentBlock::ToolUse {
         id,
-        name: &call.name,
+        name: call.own_tool_name(),
         tool_use_id: id,
-        tool_content_message: call.display_name.as_deref().unwrap_or(&call.name),
+        tool_content_message: call.display_name.as_deref().unwrap_or_else(|| call.own_tool_name()),
+        server_label: call.server_label.as_deref(),
         input: parse_input(call.arguments.as_deref().unwrap_or_default()),
         owner: task.into(),
     }
@@ -33,6 +34,7 @@ pub(super) fn hosted_use_block<'a>(task: &'a TaskFold, call: &'a HostedCall) -> 
         name: call.tool_name(),
         tool_use_id: id,
         tool_content_message: call.tool_name(),
+        server_label: call.server_label(),
         input: hosted_arguments(call),
         owner: task.into(),
     }
@@ -57,7 +59,7 @@ pub(super) fn tool_result_block<'a>(
     let succeeded = matches!(result.status, None | Some(ResultStatus::Completed)) && result.error.is_none();
     Some(ContentBlock::ToolResult {
         tool_use_id: result.call_id.as_str(),
-        name: &call.name,
+        name: call.own_tool_name(),
         status: if succeeded { ToolUseStatus::Success } else { ToolUseStatus::Error },
         content,
         artifact,

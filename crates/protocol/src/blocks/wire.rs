@@ -119,6 +119,9 @@ pub(super) enum ContentBlock<'a> {
         tool_use_id: &'a str,
         /// The display name of the tool.
         tool_content_message: &'a str,
+        /// The MCP server that has the tool.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        server_label: Option<&'a str>,
         input: ExactObject,
         #[serde(flatten)]
         owner: BlockOwner<'a>,

@@ -14,7 +14,7 @@ mod object;
 
 pub(crate) use builder::{ItemStyle, ResponseBuilder, ResponsesSink};
 pub(crate) use calls::is_shown_whole;
-pub(crate) use item::approval_arguments;
+pub(crate) use item::{approval_arguments, approval_request_item};
 pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 

@@ -10,6 +10,7 @@ use crate::request_fields::{
     optional_up_to, parse_tool_choice_mode,
 };
 use items::{parse_items, text_input};
+use model::definition::mcp_tool_name;
 use model::event::ClientTool;
 use model::json::{ExactObject, JsonObject, to_exact_object};
 use model::model_settings::{Logprobs, ModelSettings, OutputFormat, ToolChoice};
@@ -175,7 +176,10 @@ fn parse_tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, InvalidFie
         Some("allowed_tools") => parse_mode(fields.get("mode").and_then(Value::as_str).or(Some("auto"))),
         // The server's own tools are always offered to the model.
         Some("mcp") => match fields.get("name").and_then(Value::as_str) {
-            Some(name) => Ok(Some(ToolChoice::Tool { name: name.to_owned() })),
+            Some(name) => {
+                let label = fields.get("server_label").and_then(Value::as_str);
+                Ok(Some(ToolChoice::Tool { name: tool_name_for_model(label, name) }))
+            }
             None => Ok(Some(ToolChoice::Required)),
         },
         Some(_) => Ok(None),
@@ -243,6 +247,14 @@ fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField
         }
     }
     Ok(tools)
+}
+
+/// The name under which the model calls a tool that a client names with its server.
+fn tool_name_for_model(server_label: Option<&str>, name: &str) -> String {
+    match server_label {
+        Some(label) if label != SERVER_LABEL => mcp_tool_name(label, name),
+        _ => name.to_owned(),
+    }
 }
 
 /// The names of a `tool_choice` of the type `allowed_tools`.

@@ -145,12 +145,12 @@ pub(crate) struct ResponseObject {
 pub(crate) struct SentItem(Box<RawValue>);
 
 impl SentItem {
-    pub(super) fn new(item: &impl Serialize) -> Arc<Self> {
+    pub(crate) fn new(item: &impl Serialize) -> Arc<Self> {
         // The keys are texts and the numbers finite, so this cannot fail.
         Arc::new(Self(to_raw_value(item).unwrap_or_else(|_| RawValue::NULL.to_owned())))
     }
 
-    pub(super) fn json(&self) -> &RawValue {
+    pub(crate) fn json(&self) -> &RawValue {
         &self.0
     }
 }

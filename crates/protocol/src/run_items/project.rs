@@ -7,8 +7,8 @@ use super::wire::{
 use crate::computer_calls::{Screenshot, computer_call_item, screenshot_url};
 use crate::record_frames::{FrameFormat, RecordFrames};
 use crate::responses::{
-    ItemStyle, McpApprovalResponseItem, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink,
-    approval_arguments, is_shown_whole,
+    ItemStyle, McpApprovalResponseItem, ResponseBuilder, ResponseHead, ResponsesEvent, ResponsesSink, SentItem,
+    approval_arguments, approval_request_item, is_shown_whole,
 };
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
@@ -17,12 +17,14 @@ use crate::tool_searches::{
     SEARCH_CALL_TYPE, SEARCH_OUTPUT_TYPE, hosted_search_type, is_tool_search, search_output_item,
 };
 use model::error::{ErrorCode, ErrorInfo};
-use model::event::{Event, PendingKind, PendingRequest, StepDone, StopReason};
+use model::event::{
+    ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event, PendingKind, PendingRequest, StepDone, StopReason,
+};
 use model::fold::{RunFold, TaskFold};
-use model::item::{COMPUTER_TOOL, CallKind, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
+use model::item::{COMPUTER_TOOL, CallKind, Item, ItemStatus, MCP_LIST_TOOLS, ResultStatus, ToolCall, ToolResult};
 use model::ports::{Frames, Projection};
 use model::task::TaskStatus;
-use model::{Record, TaskId, ThreadId};
+use model::{ApprovalKey, CallId, Record, TaskId, ThreadId};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -43,6 +45,8 @@ pub struct RunItemsProjection {
     reader: RunReader,
     /// The raw response of the current turn.
     response: Option<ResponseBuilder>,
+    /// Items of the root that preceded its last turn.
+    items_before_turn: usize,
     finished: bool,
 }
 
@@ -54,7 +58,14 @@ impl RunItemsProjection {
 
     /// All runs of a thread, one after the other. Never ends.
     pub fn for_thread(thread: &ThreadId) -> Self {
-        Self { run: None, thread: thread.clone(), reader: RunReader::default(), response: None, finished: false }
+        Self {
+            run: None,
+            thread: thread.clone(),
+            reader: RunReader::default(),
+            response: None,
+            items_before_turn: 0,
+            finished: false,
+        }
     }
 }
 
@@ -64,7 +75,9 @@ impl Projection for RunItemsProjection {
         if !self.finished && is_included {
             let frames = RecordFrames::new(record, FrameFormat::EventsWithIds(RUN_ITEMS_PROJECTION), out);
             let frames = RunItemFrames(frames);
-            let mut turn = TurnProjector { thread: &self.thread, response: &mut self.response, record, frames };
+            let (thread, response) = (&self.thread, &mut self.response);
+            let items_before_turn = &mut self.items_before_turn;
+            let mut turn = TurnProjector { thread, response, items_before_turn, record, frames };
             self.reader.read_record(record, |run, event| turn.on_event(run, event));
             self.finished = self.run.is_some() && self.reader.fold().has_ended();
         }
@@ -82,6 +95,7 @@ impl Projection for RunItemsProjection {
 struct TurnProjector<'a> {
     thread: &'a ThreadId,
     response: &'a mut Option<ResponseBuilder>,
+    items_before_turn: &'a mut usize,
     record: &'a Record,
     frames: RunItemFrames<'a>,
 }
@@ -110,11 +124,14 @@ impl TurnProjector<'_> {
         let Some(root) = run.root().filter(|root| event.task_id() == Some(&root.id)) else { return };
         match event {
             Event::Created(_) => {
-                *self.response = None;
+                (*self.response, *self.items_before_turn) = (None, 0);
                 self.push_agent_updated(root);
             }
             Event::Resumed(_) | Event::AgentUpdated(_) => self.push_agent_updated(root),
-            Event::StepStarted(_) => self.start_response(root),
+            Event::StepStarted(_) => {
+                self.start_response(root);
+                self.add_mcp_lists(run, root);
+            }
             Event::StepDone(e) => self.finish_response(run, e),
             Event::ItemAdded(e) => {
                 let style = match &e.item {
@@ -126,6 +143,8 @@ impl TurnProjector<'_> {
                 self.update_response(|response, out| response.add_item(run, e.output_index, style, out));
             }
             Event::ItemDone(e) => self.on_item_done(run, root, e.output_index),
+            Event::ApprovalRequested(e) => self.push_approval_request(root, e),
+            Event::ApprovalResolved(e) => self.push_approval_decision(root, e),
             Event::Paused(e) => self.push_run_paused(run, &e.pending),
             Event::Completed(_) | Event::Incomplete(_) | Event::Failed(_) | Event::Cancelled(_) => {
                 self.push_run_ended(root);
@@ -146,6 +165,16 @@ impl TurnProjector<'_> {
             previous_id: None,
         };
         *self.response = Some(ResponseBuilder::start(head, self.thread, &mut self.frames));
+    }
+
+    /// The lists of MCP tools that were written for this turn are the first items of its response.
+    fn add_mcp_lists(&mut self, run: &RunFold, root: &TaskFold) {
+        let before = std::mem::replace(self.items_before_turn, root.items.len());
+        let new = (0..).zip(&root.items).skip(before).filter(|(_, fold)| fold.mcp_list().is_some());
+        for (output_index, _) in new {
+            self.update_response(|response, out| response.add_item(run, output_index, ItemStyle::Plain, out));
+            self.on_item_done(run, root, output_index);
+        }
     }
 
     fn finish_response(&mut self, run: &RunFold, e: &StepDone) {
@@ -230,7 +259,7 @@ impl TurnProjector<'_> {
             Item::ToolCall(call) if is_tool_search(call) => SEARCH_CALLED,
             Item::HostedCall(call) if hosted_search_type(&call.name) == Some(SEARCH_CALL_TYPE) => SEARCH_CALLED,
             Item::HostedCall(call) if hosted_search_type(&call.name) == Some(SEARCH_OUTPUT_TYPE) => SEARCH_OUTPUT,
-            Item::HostedCall(call) if call.name == "mcp_list_tools" => ("mcp_list_tools", "mcp_list_tools_item"),
+            Item::HostedCall(call) if call.name == MCP_LIST_TOOLS => ("mcp_list_tools", "mcp_list_tools_item"),
             Item::ToolCall(_) | Item::HostedCall(_) | Item::ToolResult(_) | Item::FileProcessing(_) => {
                 ("tool_called", "tool_call_item")
             }
@@ -280,6 +309,26 @@ impl TurnProjector<'_> {
         self.push_run_item(name, RunItem { agent, arguments, output: Some(output), raw_item, item_type });
     }
 
+    /// Reports that people are asked about a call of an MCP server's tool. What a provider asks was its own item.
+    fn push_approval_request(&mut self, root: &TaskFold, request: &ApprovalRequested) {
+        let Some(call) = mcp_call_of_server(root, &request.call_id) else { return };
+        let raw_item = SentItem::new(&approval_request_item(request, call));
+        let agent = AgentName { name: call.agent.as_deref().unwrap_or(&root.agent) };
+        let (raw_item, item_type) = (RawItem::Response(raw_item.json()), "mcp_approval_request_item");
+        let item = RunItem { agent, arguments: None, output: None, raw_item, item_type };
+        self.push_run_item("mcp_approval_requested", item);
+    }
+
+    /// Reports the decision about a call of an MCP server's tool.
+    fn push_approval_decision(&mut self, root: &TaskFold, resolved: &ApprovalResolved) {
+        let request = root.approvals.iter().find(|(request, _)| request.key == resolved.key);
+        let Some(call) = request.and_then(|(request, _)| mcp_call_of_server(root, &request.call_id)) else { return };
+        let decision = resolved.decisions.first();
+        let approve = decision.is_some_and(|decision| decision.kind != ApprovalDecisionKind::Reject);
+        let reason = decision.and_then(|decision| decision.message.as_deref()).filter(|_| !approve);
+        self.push_approval_answer(root, call, &resolved.key, approve, reason);
+    }
+
     /// Reports the tools that a search found.
     fn push_search_output(&mut self, agent: &str, raw_item: RawItem<'_>) {
         let (agent, (name, item_type)) = (AgentName { name: agent }, SEARCH_OUTPUT);
@@ -289,12 +338,24 @@ impl TurnProjector<'_> {
     /// Reports the answer to a question of the provider: of a person, of an earlier decision, or of a time-out.
     fn push_approval_response(&mut self, root: &TaskFold, call: &ToolCall, result: &ToolResult, status: ResultStatus) {
         let (key, approve) = (call.call_id.approval_key(), status == ResultStatus::Completed);
+        let reason = result.error.as_ref().map(|error| error.message.as_str()).filter(|_| !approve);
+        self.push_approval_answer(root, call, &key, approve, reason);
+    }
+
+    fn push_approval_answer(
+        &mut self,
+        root: &TaskFold,
+        call: &ToolCall,
+        key: &ApprovalKey,
+        approve: bool,
+        reason: Option<&str>,
+    ) {
         let raw_item = RawItem::ApprovalResponse(McpApprovalResponseItem {
             approval_request_id: key.as_str(),
             approve,
             arguments: None,
             id: key.as_str().replacen("apr_", "aprr_", 1),
-            reason: result.error.as_ref().map(|error| error.message.as_str()).filter(|_| !approve),
+            reason,
             item_type: "mcp_approval_response",
         });
         let agent = AgentName { name: call.agent.as_deref().unwrap_or(&root.agent) };
@@ -329,6 +390,12 @@ impl TurnProjector<'_> {
     }
 }
 
+/// A call that this server makes of an MCP server's tool.
+fn mcp_call_of_server<'a>(root: &'a TaskFold, call_id: &CallId) -> Option<&'a ToolCall> {
+    let (_, call) = root.call(call_id)?;
+    (call.server_label.is_some() && call.kind != Some(CallKind::Hosted)).then_some(call)
+}
+
 /// The text of a result, or the reason why there is none.
 fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: ResultStatus) -> String {
     let reason = result.error.as_ref().map(|error| {
@@ -357,6 +424,6 @@ fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Int
         question: request.and_then(|request| request.question.as_ref()),
         server_label: call.server_label.as_deref(),
         task_id: task.id.as_str(),
-        tool_name: &call.name,
+        tool_name: call.own_tool_name(),
     })
 }

@@ -316,7 +316,7 @@ impl Segment {
             return;
         };
         let arguments = started_with.map_or_else(|| part_text::call_arguments(call), str::to_owned);
-        let (name, arguments) = (call.name.clone(), part_text::parse_arguments_object(&arguments));
+        let (name, arguments) = (call.own_tool_name().to_owned(), part_text::parse_arguments_object(&arguments));
         let server = call.server_label.clone();
         self.add_part(SegmentPart::ServerCall { id: call_id.to_string(), name, server, arguments });
     }

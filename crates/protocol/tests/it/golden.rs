@@ -66,6 +66,8 @@ fn logs() -> Vec<NamedLog> {
         ("computer", computer()),
         ("hosted-approval", scenario_logs::hosted_approval("approve")),
         ("hosted-rejection", scenario_logs::hosted_approval("reject")),
+        ("mcp-server", scenario_logs::mcp_server("approve")),
+        ("mcp-server-rejection", scenario_logs::mcp_server("reject")),
         ("client-computer", scenario_logs::client_computer(r#"{"action":{"type":"click"}}"#)),
     ];
     logs.extend(scenarios.into_iter().map(|(name, log)| NamedLog {

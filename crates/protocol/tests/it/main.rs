@@ -17,6 +17,8 @@ mod dialect;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod mcp_tools;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod responses;

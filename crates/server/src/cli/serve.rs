@@ -12,6 +12,7 @@ use crate::auth::Authenticator;
 use crate::config::{self, AuthMode, Config, Overrides};
 use crate::control_socket::ControlSocket;
 use crate::credential_sync::CredentialSync;
+use crate::credentials_key;
 use crate::listen;
 use crate::origin_policy::OriginPolicy;
 use crate::router::router;
@@ -29,7 +30,7 @@ use gateway::request_limits::RequestLimits;
 use gateway::retention::run_retention;
 use gateway::stream_limiter::StreamLimiter;
 use gateway::{Gateway, GatewayParts};
-use mcp::{McpLimits, McpTools};
+use mcp::{AuthorizationParts, McpAuthorizations, McpLimits, McpTools, SealingKey};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::definition::Definitions;
 use model::ports::{Accounts, Directory, StorageSpace, StoreError};
@@ -156,13 +157,17 @@ async fn build_app(
     // Before anything runs: a run that pauses today may resume under another config.
     put_definitions(&store, &config.definitions).await?;
     let rules = UrlRules {
-        ports: config.fetch.ports,
+        ports: config.fetch.ports.clone(),
         own_addresses: own_addresses(address, &config.hosts, config.public_url.as_deref()),
-        private_addresses: config.fetch.private_networks,
+        private_addresses: config.fetch.private_networks.clone(),
     };
     // Deadlines of tools are times of the storage's clock.
     let toolbox = Toolbox::clone(&config.tools).with_clock(Arc::clone(&storage.clock));
-    let tools = Arc::new(McpTools::new(toolbox.clone(), McpLimits::default()));
+    let mcp_authorizations = open_authorizations(&config, storage, &rules).await?;
+    let tools = McpTools::new(toolbox.clone(), McpLimits::default())
+        .with_tokens(Arc::new(mcp_authorizations.clone()))
+        .with_pins(Arc::clone(&store) as _);
+    let tools = Arc::new(tools);
     let gateway = Gateway::open(GatewayParts {
         journal: Arc::clone(&store) as _,
         directory,
@@ -196,6 +201,7 @@ async fn build_app(
         credential_sync,
         tickets,
         abandoned_tasks: AbandonedTasks::default(),
+        mcp_authorizations,
         origin_policy: OriginPolicy::new(config.listen, config.hosts, config.origins),
         stream_limiter: StreamLimiter::new(config.http_limits.streams_per_user_max),
         request_limits: RequestLimits::new(
@@ -210,6 +216,30 @@ async fn build_app(
         metrics_token_digest: config.metrics_token_digest,
         shutting_down: AtomicBool::new(false),
     }))
+}
+
+async fn open_authorizations(
+    config: &Config,
+    storage: &Storage,
+    rules: &UrlRules,
+) -> anyhow::Result<McpAuthorizations> {
+    Ok(McpAuthorizations::new(AuthorizationParts {
+        store: Arc::clone(&storage.store) as _,
+        key: load_sealing_key(config, storage).await?,
+        rules: rules.clone(),
+        clock: Arc::clone(&storage.clock),
+        secrets: Arc::new(|reference| Box::pin(config::resolve_secret(reference))),
+    }))
+}
+
+/// `None` if no user authorizes anything: a key that nobody needs is not made.
+async fn load_sealing_key(config: &Config, storage: &Storage) -> anyhow::Result<Option<SealingKey>> {
+    if !credentials_key::needs_key(&config.definitions) {
+        return Ok(None);
+    }
+    let (data_dir, has_database) = (config.data_dir.clone(), storage.database.is_some());
+    let loading = tokio::task::spawn_blocking(move || credentials_key::load_key(&data_dir, has_database));
+    loading.await.context("no thread")?.map(Some)
 }
 
 /// Keys, shares and tickets: in memory, or as all nodes of a database have them.

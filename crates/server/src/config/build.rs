@@ -18,6 +18,7 @@ use gateway::attachments::{AttachmentSettings, default_location};
 use gateway::secret_token::{encode_hex, secret_digest};
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,6 +162,7 @@ fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers:
         agents,
         tools,
         mcp: mcp::read_servers(&servers),
+        mcp_lists: BTreeMap::new(),
         call_rules: None,
         digest: String::new(),
     };

@@ -2,20 +2,23 @@
 
 use super::headers::read_headers;
 use super::limits::DURATION_MS_MAX;
+use super::mcp_auth::read_auth;
 use super::names::check_name;
 use super::table::{ConfigTable, ConfigValue, quote_text};
-use super::tools::{read_approval, read_command_tool};
+use super::tools::{ON_CRASH, read_approval, read_command_tool};
 use super::urls::check_http_url;
-use model::definition::{ApprovalPolicy, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
+use model::definition::{ApprovalPolicy, McpAuth, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 20] = [
     "command",
     "dir",
     "env_pass",
     "env",
     "url",
     "headers",
+    "auth",
     "allow",
     "deny",
     "approval",
@@ -24,11 +27,16 @@ const KEYS: [&str; 14] = [
     "output_bytes_max",
     "required",
     "scope",
+    "idempotent",
+    "on_crash",
+    "resources",
+    "prompts",
+    "pin",
 ];
 /// Keys of a server that is a program.
 const PROGRAM_KEYS: [&str; 4] = ["command", "dir", "env_pass", "env"];
 /// Keys of a server with a URL.
-const ENDPOINT_KEYS: [&str; 1] = ["headers"];
+const ENDPOINT_KEYS: [&str; 2] = ["headers", "auth"];
 /// Besides those that begin with `Mcp-`.
 const PROTOCOL_HEADERS: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "last-event-id", "transfer-encoding"];
@@ -59,7 +67,29 @@ fn read_server(name: &str, item: &ConfigValue<'_>) -> Option<McpServer> {
         (table.number("timeout_ms", 1..=DURATION_MS_MAX), table.size("output_bytes_max"));
     let required = table.flag("required").unwrap_or(false);
     let program = McpProgram { transport: read_transport(&table)?, scope, start_timeout_ms };
-    Some(McpServer { program, allow, deny, approval, timeout_ms, output_bytes_max, required })
+    if let (Some(item), McpTransport::Endpoint(endpoint)) = (table.get("scope"), &program.transport)
+        && scope == McpScope::Shared
+        && matches!(endpoint.auth.as_deref(), Some(McpAuth::User | McpAuth::OAuth(_)))
+    {
+        item.report_error("a server that gets credentials of users cannot be shared by them");
+    }
+    let idempotent = table.get("idempotent").map(|item| read_patterns(&item)).unwrap_or_default();
+    let on_crash = table.get("on_crash").and_then(|item| item.one_of(&ON_CRASH)).unwrap_or_default();
+    let (resources, prompts) = (table.flag("resources").unwrap_or(false), table.flag("prompts").unwrap_or(false));
+    Some(McpServer {
+        program,
+        allow,
+        deny,
+        approval,
+        timeout_ms,
+        output_bytes_max,
+        required,
+        idempotent,
+        on_crash,
+        resources,
+        prompts,
+        pin: table.get("pin").and_then(|item| read_pin(&item)).unwrap_or_default(),
+    })
 }
 
 /// A program or a URL.
@@ -82,7 +112,13 @@ fn read_transport(table: &ConfigTable<'_>) -> Option<McpTransport> {
         }
     }
     let url = check_http_url(&url, url.text()?)?;
-    Some(McpTransport::Endpoint(McpEndpoint { url, headers, auth: None }))
+    let auth = table.get("auth").and_then(|item| {
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            item.report_error("the header `Authorization` is written above; use one of both");
+        }
+        read_auth(&item).map(Arc::new)
+    });
+    Some(McpTransport::Endpoint(McpEndpoint { url, headers, auth }))
 }
 
 fn report_keys_of_other(table: &ConfigTable<'_>, keys: &[&str], written: &str) {
@@ -107,6 +143,25 @@ fn check_pattern(item: &ConfigValue<'_>, pattern: &str) {
     if pattern.is_empty() || beginning.contains(ANY_TOOL) {
         item.report_error(format!("{} is not a tool's name; `*` may only be its end", quote_text(pattern)));
     }
+}
+
+/// A word, or a table of hashes by tool.
+fn read_pin(item: &ConfigValue<'_>) -> Option<McpPin> {
+    if !item.is_table() {
+        let is_off = item.one_of(&[("ask", false), ("off", true)])?;
+        return Some(if is_off { McpPin::Off } else { McpPin::Ask });
+    }
+    let pins = item.free_table()?;
+    let hashes = pins.items().filter_map(|(tool, item)| {
+        let hash = item.text()?;
+        let digest = hash.strip_prefix("sha256:").unwrap_or_default();
+        let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hash {
+            item.report_error("expected `sha256:` and 64 hexadecimal digits, as `headwater mcp pin NAME` prints them");
+        }
+        is_hash.then(|| (tool.to_owned(), hash.to_owned()))
+    });
+    Some(McpPin::Tools(hashes.collect()))
 }
 
 /// One policy for all tools, or a table of them.

@@ -55,6 +55,11 @@ pub(super) async fn resolve_secrets(text: String) -> Result<ResolvedText, String
     filled.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
 }
 
+/// The value of a reference that the config has.
+pub(crate) async fn resolve_secret(reference: String) -> Result<String, String> {
+    resolve_secrets(reference).await.map(|resolved| resolved.text)
+}
+
 pub(super) fn resolve_secrets_blocking(text: &str) -> Result<ResolvedText, String> {
     let mut filled = ResolvedText { text: String::new(), secret_values: Vec::new() };
     for part in split_template(text) {

@@ -75,7 +75,8 @@ const KEY_KINDS: [(&str, &[ToolKind]); 13] = [
     ("agent", &[ToolKind::Agent]),
 ];
 
-const ON_CRASH: [(&str, OnCrash); 3] = [("unknown", OnCrash::Unknown), ("fail", OnCrash::Fail), ("ask", OnCrash::Ask)];
+pub(super) const ON_CRASH: [(&str, OnCrash); 3] =
+    [("unknown", OnCrash::Unknown), ("fail", OnCrash::Fail), ("ask", OnCrash::Ask)];
 const ON_TIMEOUT: [(&str, ApprovalOnTimeout); 2] =
     [("reject", ApprovalOnTimeout::Reject), ("approve", ApprovalOnTimeout::Approve)];
 

@@ -24,9 +24,14 @@ use std::sync::Arc;
 const API_KEY_HEADER: &str = "x-api-key";
 /// Other spellings, such as percent-encoded ones, are not recognized.
 const TICKET_PARAM: &str = "ticket=";
-/// Routes that accept tickets: the streams that browsers open without headers.
-const TICKET_ROUTES: [&str; 4] =
-    ["/v1/tasks/{task}/events", "/v1/threads/{thread}/events", "/api/v1/agent/runs/{thread}/events", "/ws"];
+/// Routes that accept tickets: what browsers open without headers.
+const TICKET_ROUTES: [&str; 5] = [
+    "/v1/tasks/{task}/events",
+    "/v1/threads/{thread}/events",
+    "/api/v1/agent/runs/{thread}/events",
+    "/v1/mcp/{server}/authorize",
+    "/ws",
+];
 /// Accepts tickets if the request asks for a stream.
 const RESPONSE_ROUTE: &str = "/v1/responses/{response}";
 

@@ -149,6 +149,36 @@ fn mcp_servers_are_checked_and_not_started() {
 }
 
 #[test]
+fn credentials_of_mcp_servers_are_checked() {
+    let server = |keys: &str| format!("{AROUND}[mcp.files]\nurl = \"https://example.org/mcp\"\n{keys}\n");
+    for auth in ["\"oauth\"", "\"user\"", "{ kind = \"oauth\", client_id = \"hw\", scopes = [\"files:read\"] }"] {
+        let ok = "ok: 1 agent, 0 tools, 1 provider, 1 MCP server\n";
+        assert_eq!(check(&server(&format!("auth = {auth}"))), (ok.to_owned(), 0), "{auth}");
+    }
+    let cases = [
+        ("auth = \"oidc\"", "mcp.files.auth: unknown value `oidc`"),
+        ("auth = {}", "mcp.files.auth: the kind is missing"),
+        ("auth = { kind = \"oauth\", client = \"x\" }", "mcp.files.auth.client: unknown key"),
+        (
+            "auth = { kind = \"oauth\", client_id = \"hw\", client_secret = \"s3cret\" }",
+            "mcp.files.auth.client_secret: do not write secrets into this file",
+        ),
+        ("auth = { kind = \"oauth\", scopes = [\"a b\"] }", "mcp.files.auth.scopes: `a b` is not a scope"),
+        ("auth = { kind = \"oauth\", redirect_url = \"app:done\" }", "mcp.files.auth.redirect_url: not an HTTP URL"),
+        ("auth = \"client_credentials\"", "write a table with `kind`, `client_id` and `client_secret`"),
+        ("auth = { kind = \"client_credentials\" }", "`client_credentials` needs `client_id` and `client_secret`"),
+        ("auth = { kind = \"user\", scopes = [] }", "mcp.files.auth.scopes: has no meaning for `kind = \"user\"`"),
+        ("auth = \"oauth\"\nscope = \"shared\"", "mcp.files.scope: a server that gets credentials of users"),
+    ];
+    for (keys, wanted) in cases {
+        let (said, code) = check(&server(keys));
+        assert!(said.contains(wanted) && said.lines().count() == 1 && code == 1, "{said}\n{keys}");
+    }
+    let (said, _) = check(&format!("{AROUND}[mcp.files]\ncommand = \"sh\"\nauth = \"oauth\"\n"));
+    assert!(said.contains("mcp.files.auth: has no meaning for a server with `command`"), "{said}");
+}
+
+#[test]
 fn a_warning_is_printed_and_changes_nothing() {
     let tool = "[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = { Authorization = \"Bearer s3cret\" }\n";
     let (said, code) = check(&format!("{AROUND}{tool}"));
@@ -201,6 +231,8 @@ input_hook = { "?" = 1 }
 "?" = 1
 [mcp.s]
 "?" = 1
+url = "http://h/"
+auth = { "?" = 1 }
 [providers.p]
 "?" = 1
 [prices."p/m"]
@@ -253,6 +285,9 @@ fn table_in_schema(path: &str) -> Value {
             let choices = here["items"]["anyOf"].as_array().unwrap().clone();
             here = choices.iter().map(resolve).find(|choice| choice["type"] == "object").unwrap();
         }
+        if let Some(choices) = here["anyOf"].as_array().filter(|_| here["properties"].is_null()) {
+            here = choices.iter().map(resolve).find(|choice| choice["type"] == "object").unwrap();
+        }
     }
     here
 }
@@ -278,6 +313,7 @@ fn beside(table: &str, key: &str) -> Vec<(&'static str, &'static str)> {
         "tools.t" if key == "agent" => vec![("kind", "\"agent\""), ("agent", "\"other\"")],
         "tools.t" if key != "kind" => vec![("kind", "\"command\""), ("command", "\"x\"")],
         "mcp.s" => vec![("command", "\"x\"")],
+        "mcp.s.auth" => vec![("kind", "\"oauth\"")],
         "agents.a.handoffs" => vec![("agent", "\"other\"")],
         "agents.a.compaction" => vec![("after_tokens", "1")],
         "agents.a.input_hook" if key != "command" => vec![("url", "\"http://h/\"")],
@@ -298,6 +334,7 @@ fn with(table: &str, key: &str, value: &str) -> String {
         "agents.a.handoffs" => {
             format!("{AROUND}[agents.a]\nmodel = \"mine/a\"\nhandoffs = [{{ {} }}]\n", inner.join(", "))
         }
+        "mcp.s.auth" => format!("{AROUND}[mcp.s]\nurl = \"http://h/\"\nauth = {{ {} }}\n", inner.join(", ")),
         _ if table.matches('.').count() == 2 => {
             let name = table.rsplit('.').next().unwrap();
             format!("{AROUND}[agents.a]\nmodel = \"mine/a\"\n{name} = {{ {} }}\n", inner.join(", "))

@@ -51,6 +51,7 @@ mod long_runs;
 mod many_viewers;
 mod mcp;
 mod mcp_http;
+mod mcp_oauth;
 mod messages_api;
 mod operator;
 mod orphaned_programs;

@@ -27,6 +27,20 @@ steps = [{ call = "s__image", arguments = "{}" }]
 steps = [{ text = ["Done."] }]
 
 [[scenario]]
+match = "file"
+[[scenario.turn]]
+steps = [{ call = "s__file", arguments = "{}" }]
+[[scenario.turn]]
+steps = [{ text = ["Done."] }]
+
+[[scenario]]
+match = "die"
+[[scenario.turn]]
+steps = [{ call = "s__die", arguments = "{}" }]
+[[scenario.turn]]
+steps = [{ text = ["Done."] }]
+
+[[scenario]]
 match = "fork"
 [[scenario.turn]]
 steps = [{ call = "s__fork", arguments = "{}" }]
@@ -134,11 +148,71 @@ async fn a_tool_that_changed_while_its_call_waited_for_approval_is_not_called() 
 }
 
 #[tokio::test]
+async fn a_client_is_shown_the_tools_of_a_server_once_and_its_calls_with_their_label() {
+    let hw = server("friendly", "approval = \"never\"");
+    let ask = async |body: Value| {
+        let reply = hw.post("/v1/responses", body).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()
+    };
+    let named = json!([{"type": "mcp", "server_label": "s", "server_url": "x"}]);
+    let first = ask(json!({"model": "helper", "input": "echo", "tools": named})).await;
+    let list = &first["output"][0];
+    assert_eq!((&list["type"], &list["server_label"]), (&json!("mcp_list_tools"), &json!("s")), "{first}");
+    let echo = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "echo").unwrap();
+    assert_eq!(echo["input_schema"]["required"], json!(["text"]));
+    let call = &first["output"][1];
+    assert_eq!(
+        (&call["type"], &call["name"], &call["server_label"]),
+        (&json!("mcp_call"), &json!("echo"), &json!("s"))
+    );
+    let next = ask(json!({"model": "helper", "input": "echo", "previous_response_id": first["id"]})).await;
+    let types: Vec<&Value> = next["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(types, ["mcp_call", "message"], "the list is the same");
+    let unknown = json!({"model": "helper", "input": "echo", "tools": [{"type": "mcp", "server_label": "elsewhere"}]});
+    let refused = hw.post("/v1/responses", unknown).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert!(refused.text.contains("tools[0].server_label"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_file_of_an_mcp_server_is_stored_and_linked() {
+    let hw = server("content", "approval = \"never\"");
+    let task = run(&hw, "file").await;
+    let blocks = &result_of(&task)["block_list"];
+    assert_eq!(blocks[0]["text"], "See:", "{task}");
+    let link = blocks[1]["text"].as_str().unwrap();
+    let url = link.strip_prefix("[may.pdf](").and_then(|rest| rest.strip_suffix(')')).unwrap();
+    let stored = hw.get(url).await;
+    assert_eq!((stored.status, stored.text.as_str()), (200, "%PDF"), "{link}");
+}
+
+/// The rule of the tool decides, as after a crash of this server.
+#[tokio::test]
+async fn a_call_that_its_server_died_in_is_made_again_or_has_an_unknown_outcome() {
+    let hw = server("friendly", "approval = \"never\"");
+    let task = run(&hw, "die").await;
+    let result = result_of(&task);
+    assert_eq!((&result["status"], &result["error"]["code"]), (&json!("unknown"), &json!("outcome_unknown")), "{task}");
+    let message = result["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("The MCP server `s` exited with status 3: the disk is on fire. It may"), "{message}");
+    assert_eq!((lines(&hw, "calls"), &task["status"]), (vec!["die".to_owned()], &json!("completed")));
+    let hw = server("friendly", "approval = \"never\"\nidempotent = [\"die\"]");
+    let task = run(&hw, "die").await;
+    assert_eq!(result_of(&task)["status"], "unknown", "{task}");
+    assert_eq!(lines(&hw, "calls"), ["die"; 3], "three starts at most");
+}
+
+#[tokio::test]
 async fn a_missing_server_is_missing_or_fails_the_run_as_the_config_says() {
     let hw = server("exit", "");
     let task = run(&hw, "hello").await;
     assert_eq!(task["status"], "completed", "{task}");
     assert!(hw.log().contains("a run starts without an MCP server"), "{}", hw.log());
+    let list = &task["output"][0];
+    assert_eq!((&list["name"], &list["status"]), (&json!("mcp_list_tools"), &json!("failed")), "{task}");
+    let error = json!("The MCP server `s` exited with status 2: no configuration");
+    assert_eq!((&list["action"]["server_label"], &list["action"]["error"]), (&json!("s"), &error));
     let hw = server("exit", "required = true");
     let task = run(&hw, "hello").await;
     assert_eq!((&task["status"], &task["error"]["code"]), (&json!("failed"), &json!("mcp_unavailable")), "{task}");
@@ -163,4 +237,47 @@ async fn no_process_of_an_mcp_server_survives_the_server() {
         }
         hw.wait_until("both have ended", async || !pids.iter().any(|pid| is_alive(pid))).await;
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_since_the_last_run_needs_an_approval_that_says_so() {
+    let mut hw = server("changing", "approval = \"never\"");
+    let task = run(&hw, "hello").await;
+    assert_eq!(task["status"], "completed", "{task}");
+    // The next process of the server describes the tool in another way.
+    hw.kill9();
+    hw.restart();
+    let paused = run(&hw, "echo").await;
+    assert_eq!(paused["status"], "paused", "{paused}");
+    let inbox = hw.get("/v1/approvals").await.json();
+    let note = inbox["data"][0]["note"].as_str().unwrap_or_else(|| panic!("{inbox}"));
+    assert!(note.starts_with("The MCP server `s` describes this tool in another way than before."), "{note}");
+    approve(&hw, &paused).await;
+    let task = hw.wait_ended(paused["task_id"].as_str().unwrap()).await;
+    assert_eq!(result_of(&task)["block_list"][0]["text"], "hello", "{task}");
+    assert_eq!(run(&hw, "echo").await["status"], "completed", "the change was accepted");
+    let metrics = hw.get("/metrics").await.text;
+    assert!(metrics.contains(r#"headwater_mcp_calls_total{server="s",outcome="completed"} 2"#), "{metrics}");
+}
+
+#[test]
+fn the_command_line_prints_tools_and_a_table_that_pins_them() {
+    let hw = server("friendly", "deny = [\"flood\"]");
+    let headwater = |args: &[&str]| {
+        let config = hw.path("headwater.toml");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_headwater"))
+            .args(args)
+            .arg("--config")
+            .arg(&config)
+            .current_dir(hw.path(""))
+            .output()
+            .unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (list, errors) = headwater(&["mcp", "list", "s"]);
+    assert!(list.contains("  echo sha256:") && list.contains("- flood sha256:"), "{list}{errors}");
+    let (table, _) = headwater(&["mcp", "pin", "s"]);
+    assert!(table.starts_with("[mcp.s.pin]\n\"arguments\" = \"sha256:") && !table.contains("flood"), "{table}");
+    let (_, unknown) = headwater(&["mcp", "list", "other"]);
+    assert!(unknown.contains("the config has no table `[mcp.other]`"), "{unknown}");
 }

@@ -270,9 +270,9 @@ async fn responses_answers_a_question_after_a_kill() {
                 json!({"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": true});
             let content = json!({"seat": seat});
             if as_reason {
-                item["reason"] = content.to_string().into()
+                item["reason"] = content.to_string().into();
             } else {
-                item["arguments"] = content
+                item["arguments"] = content;
             }
             json!({"model": "helper", "previous_response_id": asked["id"], "input": [item]})
         };

@@ -16,7 +16,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 /// One migration per version, all in one transaction.
-const MIGRATIONS: &[&str] = &[VERSION_1];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 /// The oldest version whose nodes can use the newest schema.
 const COMPATIBLE_SINCE: usize = 1;
 /// The key of the advisory lock: `HWTR` in ASCII.
@@ -178,6 +178,27 @@ CREATE INDEX links_of_attachment ON headwater.attachment_links (owner, path);
 
 CREATE TABLE headwater.attachment_sums (
     owner text COLLATE "C" PRIMARY KEY, bytes bigint NOT NULL
+);
+"#;
+
+/// Secrets of users. Every write takes the next version, so that no version means two values.
+const VERSION_2: &str = r#"
+CREATE SEQUENCE headwater.secret_versions;
+
+CREATE TABLE headwater.user_secrets (
+    version bigint PRIMARY KEY DEFAULT nextval('headwater.secret_versions'), owner text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL, body bytea NOT NULL, updated_at bigint NOT NULL,
+    expires_at bigint, claimed_until bigint, UNIQUE (owner, kind, name)
+);
+CREATE INDEX user_secrets_by_name ON headwater.user_secrets (kind, name);
+CREATE INDEX user_secrets_expiring ON headwater.user_secrets (expires_at) WHERE expires_at IS NOT NULL;
+"#;
+
+/// What users have seen of the tools of MCP servers.
+const VERSION_3: &str = r#"
+CREATE TABLE headwater.mcp_pins (
+    owner text COLLATE "C" NOT NULL, server text COLLATE "C" NOT NULL, tool text COLLATE "C" NOT NULL,
+    digest text NOT NULL, at bigint NOT NULL, PRIMARY KEY (owner, server, tool)
 );
 "#;
 

@@ -17,8 +17,10 @@ const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bu
 pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
-pub(crate) const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10];
+pub(crate) const MIGRATIONS: &[&str] = &[
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10,
+    VERSION_11, VERSION_12,
+];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version with aliases.
@@ -202,6 +204,25 @@ CREATE TABLE condensed (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Secrets of users. The version of a row is its number, which is never used again.
+const VERSION_11: &str = "
+CREATE TABLE user_secrets (
+    version INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+    body BLOB NOT NULL, updated_at INTEGER NOT NULL, expires_at INTEGER, claimed_until INTEGER,
+    UNIQUE (owner, kind, name)
+) STRICT;
+CREATE INDEX user_secrets_by_name ON user_secrets (kind, name);
+CREATE INDEX user_secrets_expiring ON user_secrets (expires_at) WHERE expires_at IS NOT NULL;
+";
+
+/// What users have seen of the tools of MCP servers.
+const VERSION_12: &str = "
+CREATE TABLE mcp_pins (
+    owner TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (owner, server, tool)
+) STRICT, WITHOUT ROWID;
+";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
@@ -347,11 +368,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(11, &conn));
+        assert!(at(13, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 11, known: 10 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 13, known: 12 })));
     }
 
     #[test]
@@ -421,7 +442,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(10, &conn));
+        assert!(at(12, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

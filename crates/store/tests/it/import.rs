@@ -6,8 +6,8 @@ use model::limits::CostMicros;
 use model::ports::{
     AccessKeyRow, Accounts as _, AliasKind, AppendOutcome, AttachmentWriter as _, Attachments as _, Day,
     DefinitionStore as _, DefinitionWriter as _, DirectoryChange, Inbox as _, InboxWriter as _, Journal as _,
-    PageLimit, Retention as _, RetentionWriter as _, Spend, SubmitError, Submitted, ThreadWriter as _, Threads as _,
-    UsageLedger as _,
+    NewSecret, PageLimit, Retention as _, RetentionWriter as _, SecretKey, SecretKind, Spend, SubmitError, Submitted,
+    ThreadWriter as _, Threads as _, UsageLedger as _, UserSecrets as _,
 };
 use model::usage::Usage;
 use model_testing::test_seeds;
@@ -138,6 +138,11 @@ async fn keys_spending_names_and_secrets_are_imported_exactly() {
     let alias = nth_alias(AliasKind::Conversation, "a\0name", 1);
     store.create_alias(&test_user(), alias.clone()).await.unwrap();
     store.set_retention_time(7_777).await.unwrap();
+    for kind in SecretKind::ALL {
+        let key = SecretKey { owner: test_user(), kind, name: "files".to_owned() };
+        let sealed = NewSecret { key, body: vec![0, 255], at: 5, expires_at: Some(99), count_max: 9 };
+        store.put_secret(sealed).await.unwrap();
+    }
     close(store).await;
 
     let server = open_imported(&database).await;
@@ -152,6 +157,12 @@ async fn keys_spending_names_and_secrets_are_imported_exactly() {
     assert_eq!(store.daily_spend(&test_user(), Day(u32::MAX / 2)).await, Ok(spent));
     assert_eq!(store.alias(&test_user(), AliasKind::Conversation, "a\0name").await, Ok(Some(alias)));
     assert_eq!(store.retention_time().await, Ok(Some(7_777)));
+    let sealed = store.secrets(&test_user(), 6).await.unwrap();
+    let kept: Vec<(SecretKind, &[u8], _)> =
+        sealed.iter().map(|secret| (secret.key.kind, secret.body.as_slice(), secret.expires_at)).collect();
+    // What waits for a browser is not worth copying.
+    let wanted = [SecretKind::McpClient, SecretKind::McpToken].map(|kind| (kind, &[0, 255][..], Some(99)));
+    assert_eq!(kept, wanted);
     assert_eq!(store.shared_secret("some_key", b"another").await.unwrap(), [0, 1, 255]);
     assert_eq!(store.shared_secret("other_key", b"another").await.unwrap(), b"another");
     let again = Submitted::Duplicate { task: nth_run(2), thread: nth_thread(1) };

@@ -56,7 +56,7 @@ async fn the_size_is_exact_after_every_crash() {
 fn forget_counters(dir: &Path) {
     let conn = Connection::open(dir.join("headwater.db")).unwrap();
     let sql = "DROP TABLE thread_sizes; DROP TABLE log_sums; DROP TABLE checkpoint_runs; DROP TABLE condensed;
-               DELETE FROM meta WHERE name = 'uncounted_max'";
+               DROP TABLE user_secrets; DROP TABLE mcp_pins; DELETE FROM meta WHERE name = 'uncounted_max'";
     conn.execute_batch(sql).unwrap();
     conn.pragma_update(None, "user_version", 7).unwrap();
 }

@@ -61,7 +61,7 @@ fn ask(arguments: &str) -> ToolEvent {
         Ok(arguments) => arguments,
         Err(error) => return ToolEvent::End(invalid_arguments_output(error)),
     };
-    let question = Question { message, schema: Some(schema.unwrap_or_else(text_schema)) };
+    let question = Question { message, schema: Some(schema.unwrap_or_else(text_schema)), url: None };
     ToolEvent::InputRequired(InputRequired {
         questions: vec![ToolQuestion { id: QUESTION_ID.to_owned(), question }],
         state: None,

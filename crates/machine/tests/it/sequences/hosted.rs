@@ -52,7 +52,7 @@ fn a_provider_that_asks_is_answered_by_a_person() {
         _ => None,
     });
     let (name, args, server_label) = ("search".to_owned(), json!({"q": 1}).into(), Some("docs".to_owned()));
-    assert_eq!(asked, Some(ActionRequest { name, args, server_label, editable: Some(false) }));
+    assert_eq!(asked, Some(ActionRequest { name, args, server_label, editable: Some(false), note: None }));
     sim.decide("apr_R2", approve());
     sim.model_turn([model_text("Found.")]);
     sim.expect_trace(

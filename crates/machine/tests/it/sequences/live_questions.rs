@@ -4,6 +4,7 @@ use super::questions::{answer, asks};
 use crate::fixtures::{demo_definitions, idempotent, model_call, needs_approval, reject, tool, tool_text};
 use crate::sim::Sim;
 use model::definition::{OnCrash, Tool};
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::CancelMode;
 use model::limits::QUESTION_ROUNDS_MAX;
 use model::question::{QuestionAnswer, ToolQuestion};
@@ -91,6 +92,20 @@ fn a_question_needs_no_answer_when_the_tool_has_ended_or_withdraws_it() {
     sim.expect_trace("resumed{system} approval.resolved{apr_R1_1,reject,system}");
     sim.finish_tool("call_R1", tool_text("never mind"));
     sim.expect_trace("fco_R1{completed} step.started{2}");
+}
+
+/// The server of the tool died while people thought.
+#[test]
+fn a_lost_tool_withdraws_its_question_and_on_crash_decides() {
+    let lost = || ToolEvent::Lost(ErrorInfo::new(ErrorCode::McpUnavailable, "The server is gone."));
+    for (booking, follows) in [
+        (tool("book"), "fco_R1{unknown,outcome_unknown} step.started{2}"),
+        (Tool { on_crash: OnCrash::Ask, ..tool("book") }, "approval.requested{apr_R1} paused{apr_R1}"),
+    ] {
+        let mut sim = asking(booking);
+        sim.tool_event("call_R1", lost());
+        sim.expect_trace(&format!("resumed{{system}} approval.resolved{{apr_R1_1,reject,system}} {follows}"));
+    }
 }
 
 #[test]

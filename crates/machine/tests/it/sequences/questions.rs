@@ -18,7 +18,7 @@ pub(super) fn asks(questions: &[&str]) -> InputRequired {
     let schema = json!({"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]});
     let ask = |id: &&str| ToolQuestion {
         id: (*id).to_owned(),
-        question: Question { message: format!("Which {id}?"), schema: Some(schema.clone()) },
+        question: Question { message: format!("Which {id}?"), schema: Some(schema.clone()), url: None },
     };
     let state = Some("opaque".to_owned());
     InputRequired { questions: questions.iter().map(ask).collect(), state, ..InputRequired::default() }
@@ -189,7 +189,7 @@ fn a_tool_that_asks_for_ever_is_stopped() {
 #[test]
 fn a_question_that_cannot_be_asked_fails_the_call() {
     let with_schema = |schema: Value| {
-        let question = Question { message: "?".to_owned(), schema: Some(schema) };
+        let question = Question { message: "?".to_owned(), schema: Some(schema), url: None };
         InputRequired { questions: vec![ToolQuestion { id: String::new(), question }], ..InputRequired::default() }
     };
     let endless = json!({"type": "object", "$ref": "https://example.com/schema"});

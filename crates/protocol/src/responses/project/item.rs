@@ -94,11 +94,12 @@ pub(super) fn function_call_item<'a>(call: &'a ToolCall, arguments: &'a str, sta
 }
 
 /// A call that a person is asked about.
-pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'a ToolCall) -> ItemObject<'a> {
+pub(crate) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'a ToolCall) -> ItemObject<'a> {
     ItemObject::McpApprovalRequest(McpApprovalRequestItem {
         arguments: approval_arguments(request, call),
         id: request.key.as_str(),
-        name: &call.name,
+        name: call.own_tool_name(),
+        note: request.action_requests.first().and_then(|action| action.note.as_deref()),
         server_label: server_label(call),
         question: request.question.as_ref(),
         item_type: "mcp_approval_request",
@@ -165,7 +166,7 @@ pub(super) fn mcp_call_item<'a>(
         arguments,
         error: outcome.error.as_deref().map(McpCallError::new),
         id: call.call_id.item_id("mcp").to_string(),
-        name: &call.name,
+        name: call.own_tool_name(),
         output: outcome.output.as_deref(),
         server_label: server_label(call),
         status: outcome.status,
@@ -183,7 +184,8 @@ pub(super) fn hosted_request_item<'a>(call: &'a ToolCall, key: &'a str) -> ItemO
     ItemObject::McpApprovalRequest(McpApprovalRequestItem {
         arguments: call.arguments.clone().unwrap_or_default(),
         id: key,
-        name: &call.name,
+        name: call.own_tool_name(),
+        note: None,
         server_label: server_label(call),
         question: None,
         item_type: "mcp_approval_request",

@@ -1,5 +1,6 @@
 //! The items of a request. A client that keeps its own history sends back the items of responses, each with its id.
 
+use super::tool_name_for_model;
 use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, with_image_detail};
 use crate::computer_calls::{self, SAFETY_CHECKS_MAX};
 use crate::request_fields;
@@ -78,9 +79,10 @@ fn parse_mcp_call(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Resu
         return Err(InvalidField::new(field, "expected an `id` and a `name`"));
     };
     let arguments = str_field(item, "arguments").unwrap_or("{}").to_owned();
+    let name = tool_name_for_model(str_field(item, "server_label"), name);
     out.push(ClientInput {
         id: Some(id.to_owned()),
-        kind: InputKind::ToolCall { call_id: id.to_owned(), name: name.to_owned(), arguments },
+        kind: InputKind::ToolCall { call_id: id.to_owned(), name, arguments },
     });
     let failed = item.get("error").is_some_and(|error| !error.is_null());
     let output = str_field(item, "output").map(str::to_owned);

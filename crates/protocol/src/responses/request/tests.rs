@@ -291,3 +291,18 @@ fn a_computer_call_and_its_output_are_a_call_and_a_result() {
     let expected = InputKind::ToolCall { call_id: "p1".to_owned(), name: "computer".to_owned(), arguments };
     assert_eq!(said(&call).unwrap(), [expected]);
 }
+
+#[test]
+fn tools_of_mcp_servers_are_named_as_the_model_knows_them() {
+    let read = read(&json!({
+        "input": [{"type": "mcp_call", "id": "mcp_1", "name": "read", "server_label": "files", "output": "ok"},
+            {"type": "mcp_list_tools", "id": "hc_1", "server_label": "files", "tools": []}],
+        "tools": [{"type": "mcp", "server_label": "headwater"}, {"type": "mcp", "server_label": "files"}],
+        "tool_choice": {"type": "mcp", "server_label": "files", "name": "read"},
+    }))
+    .unwrap();
+    let [named] = read.mcp_servers.as_slice() else { panic!("{:?}", read.mcp_servers.len()) };
+    assert_eq!((named.field.as_str(), named.label.as_str()), ("tools[1].server_label", "files"));
+    assert_eq!(read.model_settings.tool_choice, Some(ToolChoice::Tool { name: "files__read".to_owned() }));
+    assert!(matches!(&read.input[0].kind, InputKind::ToolCall { name, .. } if name == "files__read"));
+}

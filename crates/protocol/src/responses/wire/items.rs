@@ -166,6 +166,9 @@ pub(crate) struct McpApprovalRequestItem<'a> {
     pub(crate) arguments: String,
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
+    /// What people should know before they decide. The protocol has no such member; clients ignore it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<&'a str>,
     pub(crate) server_label: &'a str,
     /// Beyond the original protocol: what the tool asks. `approve` with `arguments` answers it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -163,6 +163,17 @@ impl Log {
         self.add(json!({"type": "task.output_item.done", "output_index": at, "item": item}))
     }
 
+    /// The tools of an MCP server, listed before a step.
+    pub(crate) fn mcp_list(&mut self, id: &str, status: &str, action: &Value) -> &mut Self {
+        let at = self.next();
+        let begun = json!({"type": "hosted_call", "id": id, "name": "mcp_list_tools", "block_list": [],
+            "action": {"server_label": action["server_label"]}, "status": "in_progress"});
+        let mut done = begun.clone();
+        extend(&mut done, json!({"action": action, "state": status, "status": status}));
+        self.add(json!({"type": "task.output_item.added", "output_index": at, "item": begun}));
+        self.add(json!({"type": "task.output_item.done", "output_index": at, "item": done}))
+    }
+
     /// A complete call: its number, name, kind and approval, and its arguments in several deltas.
     pub(crate) fn call(&mut self, number: u32, name: &str, how: [&str; 2], arguments: &[&str]) -> &mut Self {
         self.labelled_call(number, name, how, arguments, &json!({}))

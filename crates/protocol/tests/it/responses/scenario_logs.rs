@@ -196,6 +196,28 @@ pub(crate) fn hosted_approval(decision: &str) -> Log {
     log
 }
 
+/// A run with an MCP server of the config: its list, one that did not answer, and a call that needs an approval.
+pub(crate) fn mcp_server(decision: &str) -> Log {
+    let mut log = Log::new();
+    let tool = json!({"name": "read", "description": "Reads.", "input_schema": {"type": "object"}});
+    log.mcp_list("hc_R1", "completed", &json!({"server_label": "files", "tools": [tool]}));
+    log.mcp_list("hc_R2", "failed", &json!({"server_label": "wiki", "tools": [], "error": "It is gone."}));
+    let label = json!({"server_label": "files", "server_tool": "read"});
+    log.step().labelled_call(3, "files__read", ["tool", "always"], &[r#"{"n":6}"#], &label).step_done("tool_calls");
+    log.ask(3, "files__read", json!({"n": 6})).pause(&[("approval", 3, "task_R")]).resume("user");
+    match decision {
+        "approve" => {
+            log.decide(3, json!({"type": "approve"}), "user").started(3, r#"{"n":6}"#).result(3, json!([text("six")]))
+        }
+        _ => {
+            log.decide(3, json!({"type": "reject", "message": "not today"}), "user");
+            log.no_result(3, "rejected", "rejected", "not today")
+        }
+    };
+    log.step().message("msg_R4", &["So be it."], None).step_done("stop").completed();
+    log
+}
+
 /// The client operates a computer.
 pub(crate) fn client_computer(arguments: &str) -> Log {
     let mut log = Log::new();

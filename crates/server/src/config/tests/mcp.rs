@@ -2,7 +2,9 @@
 
 use super::good;
 use model::approval_rule::ApprovalRule;
-use model::definition::{ApprovalPolicy, CommandTool, McpEndpoint, McpProgram, McpScope, McpServer, McpTransport};
+use model::definition::{
+    ApprovalPolicy, CommandTool, McpEndpoint, McpPin, McpProgram, McpScope, McpServer, McpTransport, OnCrash,
+};
 
 const PROVIDER: &str = "[providers.p]\nkind = \"scripted\"\nfile = \"plays.toml\"\n";
 
@@ -26,6 +28,11 @@ fn a_server_has_careful_defaults() {
         timeout_ms: None,
         output_bytes_max: None,
         required: false,
+        idempotent: Vec::new(),
+        on_crash: OnCrash::Unknown,
+        resources: false,
+        prompts: false,
+        pin: Default::default(),
     };
     assert_eq!(read(""), wanted);
     assert_eq!(wanted.approval_of("anything"), ApprovalPolicy::Always);
@@ -36,7 +43,7 @@ fn every_key_of_a_server_is_read() {
     let server = read(
         "dir = \"work\"\nenv_pass = [\"PATH\"]\nenv = { LEVEL = \"3\" }\nallow = [\"read_*\"]\ndeny = [\"read_all\"]\n\
          approval = { \"read_*\" = \"never\", read_one = \"size > 1\" }\ntimeout_ms = 5\nstart_timeout_ms = 6\n\
-         output_bytes_max = 7\nrequired = true\nscope = \"thread\"",
+         output_bytes_max = 7\nrequired = true\nscope = \"thread\"\nidempotent = [\"read_*\"]\non_crash = \"ask\"",
     );
     let McpProgram { transport, scope, start_timeout_ms } = server.program.clone();
     let McpTransport::Command(command) = transport else { panic!("it is a program") };
@@ -47,6 +54,15 @@ fn every_key_of_a_server_is_read() {
     assert_eq!(server.approval_of("read_two"), ApprovalPolicy::Never);
     assert_eq!(server.approval_of("read_one"), ApprovalPolicy::When(ApprovalRule::parse("size > 1").unwrap()));
     assert_eq!((server.timeout_ms, server.output_bytes_max, server.required), (Some(5), Some(7), true));
+    assert_eq!((server.is_idempotent("read_one"), server.is_idempotent("write")), (true, false));
+    assert_eq!(server.on_crash, OnCrash::Ask);
+    assert_eq!(server.pin, McpPin::Ask);
+    assert_eq!(read("pin = \"off\"").pin, McpPin::Off);
+    let hash = format!("sha256:{}", "0a".repeat(32));
+    let pinned = [("read_one".to_owned(), hash.clone())].into();
+    assert_eq!(read(&format!("pin = {{ read_one = \"{hash}\" }}")).pin, McpPin::Tools(pinned));
+    let all = read("resources = true\nprompts = true");
+    assert_eq!((all.resources, all.prompts), (true, true));
     assert_eq!(read("approval = \"never\"").approval_of("anything"), ApprovalPolicy::Never);
     assert_eq!(read("scope = \"shared\"").program.scope, McpScope::Shared);
 }

@@ -30,7 +30,7 @@ pub(crate) static THREADS: ImportTable = ImportTable {
 };
 
 /// The tables that are copied row by row.
-pub(crate) static PLAIN_TABLES: [ImportTable; 15] = [
+pub(crate) static PLAIN_TABLES: [ImportTable; 17] = [
     ImportTable {
         name: "runs",
         columns: &[
@@ -180,6 +180,29 @@ pub(crate) static PLAIN_TABLES: [ImportTable; 15] = [
         select: "SELECT id, user, digest, created_at, revoked_at FROM keys",
         since: 1,
         on_conflict: KEEP,
+    },
+    ImportTable {
+        name: "user_secrets",
+        // Versions are the database's own; what waits for an answer of a browser is left behind.
+        columns: &[
+            ("owner", Text),
+            ("kind", Text),
+            ("name", Text),
+            ("body", Bytes),
+            ("updated_at", Bigint),
+            ("expires_at", Bigint),
+        ],
+        select: "SELECT owner, kind, name, body, updated_at, expires_at FROM user_secrets
+                 WHERE kind <> 'mcp_authorization' ORDER BY version",
+        since: 11,
+        on_conflict: "",
+    },
+    ImportTable {
+        name: "mcp_pins",
+        columns: &[("owner", Text), ("server", Text), ("tool", Text), ("digest", Text), ("at", Bigint)],
+        select: "SELECT owner, server, tool, digest, at FROM mcp_pins",
+        since: 12,
+        on_conflict: "",
     },
     ImportTable {
         name: "aliases",

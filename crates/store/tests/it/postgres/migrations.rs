@@ -39,7 +39,7 @@ async fn stores_that_open_an_empty_database_at_once_create_its_schema_once() {
 /// The schema of a version that this one does not know.
 fn make_newer(database: &TestDatabase, compatible_since: usize) {
     database.execute(&format!(
-        "UPDATE headwater.meta SET value = '2' WHERE name = 'schema_version';
+        "UPDATE headwater.meta SET value = '4' WHERE name = 'schema_version';
          UPDATE headwater.meta SET value = '{compatible_since}' WHERE name = 'compatible_since';
          ALTER TABLE headwater.threads ADD COLUMN colour text;
          ALTER TABLE headwater.records ADD COLUMN colour text NOT NULL DEFAULT 'blue';
@@ -62,15 +62,15 @@ async fn a_store_works_with_a_newer_schema_that_is_compatible() {
     let started =
         PostgresStore::open(PostgresOptions { node: NodeId::from("other"), ..options(&database) }).await.unwrap();
     create_thread(&started, 2).await.start_run().must_append().await;
-    assert_eq!(database.execute("SELECT value FROM headwater.meta WHERE name = 'schema_version'"), "2");
+    assert_eq!(database.execute("SELECT value FROM headwater.meta WHERE name = 'schema_version'"), "4");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_refuses_a_newer_schema_that_is_not_compatible() {
     let database = TestDatabase::create();
     PostgresStore::open(options(&database)).await.unwrap().close().await;
-    make_newer(&database, 2);
+    make_newer(&database, 4);
     let refused = PostgresStore::open(options(&database)).await.map(drop).unwrap_err().to_string();
-    assert!(refused.contains("schema version 2, this program knows 1: upgrade this program"), "{refused}");
+    assert!(refused.contains("schema version 4, this program knows 3: upgrade this program"), "{refused}");
     assert_eq!(database.execute("SELECT count(*) FROM headwater.nodes"), "0", "nothing changed");
 }
