@@ -25,12 +25,12 @@ async function run(args) {
   return { code, said };
 }
 
-/** The client scenarios that a revision requires, but for those of OAuth. */
+/** The client scenarios that a revision requires. */
 async function required(revision) {
   const { said } = await run(['list', '--client', '--requirements', revision]);
   const [, section] = said.split('Client scenarios (test against a client):');
   const names = section.split('\n\n')[0].matchAll(/^\s+- (\S+)/gm);
-  return [...names].map(([, name]) => name).filter((name) => !name.startsWith('auth/'));
+  return [...names].map(([, name]) => name);
 }
 
 async function check(context, revision) {
