@@ -54,6 +54,8 @@ pub struct LogOptions {
     pub streamed_results: bool,
     /// Whether tools ask people. The same holds.
     pub questions: bool,
+    /// Whether files and images may be blobs. A store wants to have those that a log names.
+    pub blobs: bool,
 }
 
 impl Default for LogOptions {
@@ -69,6 +71,7 @@ impl Default for LogOptions {
             tool_searches: true,
             streamed_results: true,
             questions: true,
+            blobs: true,
         }
     }
 }
@@ -88,6 +91,7 @@ impl LogOptions {
             tool_searches: true,
             streamed_results: true,
             questions: true,
+            blobs: true,
         }
     }
 

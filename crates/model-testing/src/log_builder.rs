@@ -2,6 +2,7 @@
 
 use super::LogOptions;
 use super::rng::Rng;
+use model::blob::blob_url;
 use model::event::{CustomEvent, Event, ProviderEvent, StateDelta, StateSnapshot};
 use model::id::{ItemId, TaskId, ThreadId};
 use model::json::JsonObject;
@@ -65,6 +66,12 @@ impl LogBuilder {
     pub(super) fn next_id(&mut self, prefix: &str) -> ItemId {
         let number = self.next_number();
         ItemId::numbered(prefix, self.run.run_suffix(), number)
+    }
+
+    /// The address of a blob, or of a file elsewhere.
+    pub(super) fn random_file_url(&mut self) -> String {
+        let name = self.rng.next_u64();
+        if self.options.blobs { blob_url(&format!("{name:064x}")) } else { format!("https://example.org/{name:x}.png") }
     }
 
     pub(super) fn emit(&mut self, event: Event) {

@@ -142,7 +142,7 @@ fn plan_hosted_call(log: &mut LogBuilder) -> ItemPlan {
         out.push_back(ItemStep::HostedUpdate("searching".to_owned(), Some(json!({"query": "weather", "n": 3}))));
     } else {
         out.push_back(ItemStep::HostedUpdate("generating".to_owned(), None));
-        out.extend(image_steps(&mut log.rng, None));
+        out.extend(image_steps(log, None));
     }
     if log.rng.chance(50) {
         out.push_back(ItemStep::HostedUpdate("completed".to_owned(), None));
@@ -151,10 +151,11 @@ fn plan_hosted_call(log: &mut LogBuilder) -> ItemPlan {
 }
 
 /// An image block with previews.
-fn image_steps(rng: &mut Rng, group: Option<u32>) -> Vec<ItemStep> {
+fn image_steps(log: &mut LogBuilder, group: Option<u32>) -> Vec<ItemStep> {
+    let rng = &mut log.rng;
     let mut out = vec![ItemStep::ImageAdded(group)];
     out.extend((0..rng.between(0, 3)).map(|n| ItemStep::ImagePartial(format!("data:image/png;base64,cGFydA{n}"))));
-    out.push(ItemStep::ImageDone(format!("/v1/blobs/{:064x}", rng.next_u64())));
+    out.push(ItemStep::ImageDone(log.random_file_url()));
     out
 }
 
@@ -215,7 +216,7 @@ pub(super) fn tool_result_steps(log: &mut LogBuilder) -> VecDeque<ItemStep> {
             out.push_back(ItemStep::TextWhole(TextBlock { id: group, ..TextBlock::new(text) }));
         }
         if log.rng.chance(30) {
-            out.extend(image_steps(&mut log.rng, group));
+            out.extend(image_steps(log, group));
         }
         // A group without a block does not count.
         log.reference_count = group.unwrap_or(log.reference_count.saturating_sub(1));

@@ -7,6 +7,7 @@ use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Journal, Lease, 
 use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
+use model_testing::LogOptions;
 
 pub struct RandomLogWriter<'a> {
     journal: &'a dyn Journal,
@@ -22,7 +23,8 @@ pub struct RandomLogWriter<'a> {
 impl<'a> RandomLogWriter<'a> {
     /// Generates the log of this seed and submits its runs.
     pub async fn new(journal: &'a dyn Journal, directory: &'a dyn TestStore, seed: u64) -> Self {
-        let (thread, all) = model_testing::generate_thread_log(seed, model_testing::LogOptions::small());
+        let options = LogOptions { blobs: false, ..LogOptions::small() };
+        let (thread, all) = model_testing::generate_thread_log(seed, options);
         let owner = test_user();
         let first = new_thread_submission(&thread, start_command(&all[0].run));
         let made = directory.submit(&owner, first).await;

@@ -26,7 +26,7 @@ pub(crate) fn random_file_parts(ctx: &mut RunContext<'_>) -> Vec<ContentPart> {
     let mut parts: Vec<ContentPart> =
         (0..count).map(|_| file(format!("https://example.org/{}.pdf", ctx.rng.between(1, 6)))).collect();
     if ctx.rng.chance(30) {
-        parts.push(file(format!("/v1/blobs/{:064x}", ctx.rng.next_u64())));
+        parts.push(file(ctx.random_file_url()));
     }
     parts
 }

@@ -120,6 +120,9 @@ async fn resources_of_another_user_do_not_exist() {
         (Method::POST, format!("/v1/conversations/{conversation}/items"), Some(br#"{"items":[]}"#.to_vec())),
         (Method::GET, format!("/v1/conversations/{conversation}/items/msg_1"), None),
         (Method::DELETE, format!("/v1/conversations/{conversation}/items/msg_1"), None),
+        (Method::GET, "/v1/mcp/elsewhere/authorize".to_owned(), None),
+        (Method::POST, "/v1/mcp/elsewhere/authorize".to_owned(), Some(b"{}".to_vec())),
+        (Method::DELETE, "/v1/mcp/elsewhere/authorization".to_owned(), None),
     ];
     // A new route must have a row above. Models belong to no user.
     let names = [
@@ -131,6 +134,7 @@ async fn resources_of_another_user_do_not_exist() {
         (&blob, "{hash}"),
         ("share_1", "{share}"),
         ("msg_1", "{item}"),
+        ("elsewhere", "{server}"),
     ];
     let named = |path: &str| names.iter().fold(path.to_owned(), |path, (id, name)| path.replace(id, name));
     let tried: Vec<String> = routes

@@ -59,6 +59,9 @@ async fn a_model_with_three_hundred_tools_is_given_a_few_and_finds_the_right_one
         let frames = hw.frames(&path, None).await;
         let names: Vec<&str> = frames.iter().filter_map(|frame| frame.data["name"].as_str()).collect();
         let expected = [
+            "mcp_list_tools",
+            "mcp_list_tools",
+            "mcp_list_tools",
             "tool_search_called",
             "tool_search_output_created",
             "tool_called",
