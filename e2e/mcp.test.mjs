@@ -19,8 +19,8 @@ after(async () => {
   if (folder) await rm(folder, { recursive: true, force: true });
 });
 
-async function play(input) {
-  const task = await server.post('/v1/tasks', { model: 'guide', input, wait: true });
+async function play(input, model = 'guide') {
+  const task = await server.post('/v1/tasks', { model, input, wait: true });
   return { task, result: task.output.find(({ type }) => type === 'tool_result') };
 }
 
@@ -128,15 +128,15 @@ test('the agents SDK sees the lists, is asked with the label of the server, and 
 });
 
 test('server-filesystem reads a file of its folder and no other', async () => {
-  const run = await play('file');
+  const run = await play('file', 'keeper');
   assert.match(text(run), /776 km/, JSON.stringify(run.task));
-  const { result } = await play('outside');
+  const { result } = await play('outside', 'keeper');
   assert.equal(result.error.code, 'tool_failed', JSON.stringify(result));
 });
 
 test('server-memory remembers from one run to the next, across a kill -9', async () => {
-  await play('remember');
+  await play('remember', 'keeper');
   await server.killAndRestart();
-  const run = await play('recall');
+  const run = await play('recall', 'keeper');
   assert.match(text(run), /776 km/, JSON.stringify(run.task));
 });
