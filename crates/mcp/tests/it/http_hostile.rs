@@ -92,7 +92,8 @@ async fn a_server_that_cannot_be_spoken_to_says_why() {
         assert_eq!(error.code, code, "{mode}: {}", error.message);
         assert!(error.message.contains(words), "{mode}: {}", error.message);
         let count = test.host.notes("requests").len();
-        assert!(count <= if code == "mcp_unauthorized" { 1 } else { 12 }, "{mode}: {count} requests, no loop");
+        // While a slow machine reads the huge list, the listener of the session tries again and again, at growing intervals.
+        assert!(count <= if code == "mcp_unauthorized" { 1 } else { 40 }, "{mode}: {count} requests, no loop");
     }
 }
 

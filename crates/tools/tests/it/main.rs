@@ -8,6 +8,7 @@ mod hooks;
 mod http;
 mod http_ends;
 mod process_ends;
+mod questions;
 mod secrets;
 mod shortage;
 mod site;
