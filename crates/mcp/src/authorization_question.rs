@@ -1,7 +1,7 @@
 //! A call that lacks an authorization asks the user for it: a question with the address where users authorize, which is answered
 //! when they have. Nothing was called so far, so the call is made again with the answer.
 //!
-//! The address holds no secret: whoever reads the log, such as the viewer of a share, can do nothing with it.
+//! The address holds no secret: a reader of the log, such as the viewer of a share, can do nothing with it.
 
 use futures_util::StreamExt as _;
 use model::definition::{McpAuth, McpTool, McpTransport};
@@ -35,7 +35,7 @@ pub(crate) fn take_answer(request: &mut ToolRequest) -> bool {
     has_asked
 }
 
-/// Asks where the call would fail. A call asks once: whoever says yes without having authorized gets the error.
+/// Asks where the call would fail. A call asks once: a user who approves without having authorized gets the error.
 pub(crate) fn ask_for_authorization(
     events: BoxStream<'static, ToolEvent>,
     label: String,

@@ -66,7 +66,7 @@ pub(crate) async fn run_request(client: Arc<HttpClient>, pending: PendingPost) {
         Ok(response) => response,
         Err(failure) => match &pending.failure {
             Some(slot) => {
-                // First, because the end of the session is an answer to whoever waits.
+                // First, because the end of the session is an answer to the calls that wait.
                 slot.set(failure.clone());
                 if failure.fate == RequestFate::SessionEnded {
                     client.session.link.end_session(failure.error);

@@ -55,7 +55,7 @@ struct SlotKey {
     program: String,
     user: Option<UserId>,
     thread: Option<ThreadId>,
-    /// A digest of the credential that came with the request: a session belongs to whoever opened it.
+    /// A digest of the credential that came with the request: a session belongs to the credential that opened it.
     credential: Option<String>,
     is_endpoint: bool,
 }
@@ -349,7 +349,7 @@ async fn run_slot(servers: McpServers, start: SlotStart, slot: Arc<Slot>) {
     let fail = |error: ErrorInfo, failures: u32| {
         tracing::warn!(server = key.label, failures, error = error.message, "an MCP server has failed");
         metrics::counter!("headwater_mcp_failures_total", "server" => key.label.clone()).increment(1);
-        // Whoever comes with another credential, or has authorized this server meanwhile, does not wait.
+        // A user with another credential, or who has authorized this server meanwhile, does not wait.
         let backoff = match error.has_code(ErrorCode::McpUnauthorized) {
             true => Duration::ZERO,
             false => servers.backoff(failures),

@@ -127,7 +127,7 @@ impl ThreadSession<'_> {
             Event::ApprovalRequested(request) => self.approval_requested_change(root, request, at),
             Event::ApprovalResolved(resolved) => approval_resolved_change(resolved, at),
             Event::ItemAdded(added) => self.client_call_change(&added.item),
-            // A tool that waits with the run is lost with this process: whoever comes next has to notice at once.
+            // A tool that waits with the run is lost with this process. The next process or node has to notice it at once.
             Event::Paused(_) if self.has_asking_tool() => Some(DirectoryChange::ScheduleWakeup { at: Some(at) }),
             Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.next_wake_at() }),
             Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),

@@ -1,6 +1,6 @@
 //! Which tools a query means: BM25 over their names, descriptions and parameters.
 //!
-//! The same query over the same tools finds the same tools in the same order, whoever asks.
+//! The same query over the same tools finds the same tools in the same order.
 
 use model::definition::Tool;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Tokens of this server itself, for servers that know no users. They are kept in memory: whoever needs one asks for it.
+//! Tokens of this server itself, for servers that know no users. They are kept in memory; each process asks for its own.
 
 use super::McpAuthorizations;
 use super::discovery::discover;

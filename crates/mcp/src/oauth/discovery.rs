@@ -26,7 +26,7 @@ pub(super) struct AuthorizationServer {
     pub(super) authorization_endpoint: Url,
     #[serde(with = "url_text")]
     pub(super) token_endpoint: Url,
-    /// Not stored: whoever has a client does not register.
+    /// Not stored: it is needed only until there is a client.
     #[serde(skip)]
     pub(super) registration_endpoint: Option<Url>,
     /// How clients may authenticate; `None` is as the standard has it.

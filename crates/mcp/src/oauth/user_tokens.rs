@@ -158,7 +158,7 @@ impl McpAuthorizations {
                 };
             }
             if Instant::now() >= deadline {
-                // Whoever refreshed it has crashed; the next request may try.
+                // The caller that was refreshing it has crashed; the next request may try.
                 return Err(AuthorizationError::ServerFailed(504).into());
             }
             sleep(REFRESH_POLL).await;

@@ -154,7 +154,7 @@ impl TokenVault {
         Ok(expires_at)
     }
 
-    /// Ends an authorization: whoever comes with the same state again finds nothing.
+    /// Ends an authorization: a second request with the same state finds nothing.
     pub(super) async fn take_authorization(
         &self,
         state: &str,

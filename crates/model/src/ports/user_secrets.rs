@@ -6,7 +6,7 @@ use crate::seq::Millis;
 use async_trait::async_trait;
 use std::fmt;
 
-/// Sealed values of users, such as tokens for other services. Whoever writes a value has encrypted it. No viewer of a share
+/// Sealed values of users, such as tokens for other services. The writer of a value has encrypted it. No viewer of a share
 /// reaches these operations, so they are not part of [`super::Directory`].
 ///
 /// 1. A value is found by its owner, kind and name; for another owner it does not exist.
@@ -35,7 +35,7 @@ pub trait UserSecrets: Send + Sync {
     /// Claims a version until this time. Returns false when another caller holds it, or the version is not the newest.
     async fn claim_secret(&self, key: &SecretKey, version: u64, now: Millis, until: Millis) -> StoreResult<bool>;
 
-    /// Deletes the value of this kind and name, whoever owns it, and returns it. For names that cannot be guessed.
+    /// Deletes the value of this kind and name, of any owner, and returns it. For names that cannot be guessed.
     async fn take_secret(&self, kind: SecretKind, name: &str, now: Millis) -> StoreResult<Option<StoredSecret>>;
 
     /// Deletes a value. Returns false when there is none.
