@@ -4,6 +4,7 @@
 //! Every change is compare-and-set, so that concurrent requests do not overwrite each other's items.
 
 use crate::attachments::uploads::{self, Uploads};
+use crate::compaction_item::open_summaries;
 use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::responses::{ResponseRef, input_items_of_run, read_response};
@@ -241,6 +242,7 @@ async fn parse_new_items(
         };
     };
     let mut inputs = parse_conversation_items(items)?;
+    open_summaries(gateway, user, &mut inputs)?;
     let uploads = Uploads::extract(&gateway.attachments, "items", uploads::parts_of_client_input(&mut inputs)).await?;
     uploads.check_owned(&gateway.attachments, user, uploads::parts_of_client_input(&mut inputs)).await?;
     let complete_item = |mut item: Value| {

@@ -54,6 +54,11 @@ impl Rejection {
     }
 
     /// The body is well-formed but does not have the shape that the operation accepts.
+    /// Whether the resource does not exist, as far as the user may know.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.code == ErrorCode::NotFound
+    }
+
     pub fn invalid_body(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidBody, truncate_text(&detail.into(), DETAIL_CHARS_MAX))
     }

@@ -6,13 +6,15 @@
 
 use crate::approvals::check_decision;
 use crate::attachments::uploads::{self, Uploads};
+use crate::compaction_item::open_summaries;
 use crate::context::Gateway;
+pub use crate::known_items::{ConversationRef, find_known_prefix};
 use crate::rejection::Rejection;
 use crate::resent_runs::split_altered_history;
 use crate::run_lookup::for_each_record_of_run;
 use crate::start_run::{
-    check_agent, check_callable, check_client_instructions, check_json_size, check_request_size, check_web_file_count,
-    start_run,
+    check_agent, check_callable, check_client_instructions, check_json_size, check_request_size, check_tool_names,
+    check_web_file_count, start_run,
 };
 use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
 use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
@@ -27,30 +29,8 @@ use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use protocol::client_input::{ClientInput, InputKind, InvalidField, NewInput};
 use std::ops::ControlFlow;
 
-/// Lookups of ids that are no run of the user, before a history counts as foreign.
-const UNKNOWN_RUN_LOOKUPS_MAX: usize = 100;
 /// Results of client tools are logged one by one, so together they may exceed a request; but they pass the inbox as one row.
 const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
-
-/// The conversation that a request names.
-pub enum ConversationRef {
-    /// None: its items may refer to one.
-    Unspecified,
-    /// The one that a run belongs to: the request continues from there.
-    AfterRun(Box<RunRow>),
-    /// A thread, which need not exist yet.
-    InThread(ThreadId),
-}
-
-impl ConversationRef {
-    fn thread(&self) -> Option<&ThreadId> {
-        match self {
-            Self::Unspecified => None,
-            Self::AfterRun(run) => Some(&run.thread),
-            Self::InThread(thread) => Some(thread),
-        }
-    }
-}
 
 /// The run that answers a request, and which of its segments does.
 pub struct ResolvedRun {
@@ -78,10 +58,11 @@ pub struct RequestInput {
 pub async fn resolve_run(
     gateway: &Gateway,
     user: &UserId,
-    input: RequestInput,
+    mut input: RequestInput,
     conversation: ConversationRef,
     new: NewRun,
 ) -> Result<ResolvedRun, Rejection> {
+    open_summaries(gateway, user, &mut input.items)?;
     check_callable(gateway, user, &new).await?;
     let is_instruction = |item: &ClientInput| matches!(item.kind, InputKind::System(_));
     let system_message = input.items.iter().any(is_instruction).then_some("system and developer messages");
@@ -114,34 +95,6 @@ pub async fn resolve_run(
     let new = choose_thread(gateway, user, conversation, new).await?;
     let started = start_run(gateway, user, new, uploads).await?;
     Ok(ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true })
-}
-
-/// Returns the number of known items: all up to the last one that a run of the user produced. If the request names no
-/// conversation, that run's is continued; if it names a thread, only items of that thread are known.
-pub async fn find_known_prefix(
-    gateway: &Gateway,
-    user: &UserId,
-    items: &[ClientInput],
-    conversation: ConversationRef,
-) -> Result<(usize, ConversationRef), Rejection> {
-    let mut unknown_runs: Vec<TaskId> = Vec::new();
-    for (index, item) in items.iter().enumerate().rev() {
-        let Some(run) = item.run_id().filter(|run| !unknown_runs.contains(run)) else { continue };
-        if unknown_runs.len() >= UNKNOWN_RUN_LOOKUPS_MAX {
-            break;
-        }
-        match gateway.engine.run_of_task(user, &run).await? {
-            Some(row) if conversation.thread().is_none_or(|thread| *thread == row.thread) => {
-                let conversation = match conversation {
-                    ConversationRef::Unspecified => ConversationRef::AfterRun(Box::new(row)),
-                    named => named,
-                };
-                return Ok((index + 1, conversation));
-            }
-            Some(_) | None => unknown_runs.push(run),
-        }
-    }
-    Ok((0, conversation))
 }
 
 /// Removes tool outputs without a call before them: after a run of this server they are history, elsewhere an error.
@@ -197,6 +150,7 @@ async fn answer_pending(
     check_answers(gateway, user, &answers).await?;
     let extra_input = input_after_answers(gateway, items)?;
     check_agent(gateway, user, &new.agent)?;
+    check_tool_names(gateway, user, new).await?;
     // Responses repeats to the client what the request declared, so no tools are none. In the other protocols a loop over
     // tools may declare them in its first request alone: the runner of Anthropic's SDK does.
     let has_tools = !new.tools.is_empty() || new.request_echo.is_some();
@@ -298,6 +252,8 @@ fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Ve
             | InputKind::Assistant(_)
             | InputKind::GeneratedImages(_)
             | InputKind::ToolCall { .. }
+            | InputKind::SealedSummary { .. }
+            | InputKind::Summary { .. }
             | InputKind::ItemReference => {}
         }
     }

@@ -80,8 +80,7 @@ pub async fn find_response(
     user: &UserId,
     id: &str,
 ) -> Result<(ResponseRef, ResponseSnapshot), Rejection> {
-    let response = find_response_ref(gateway, user, id).await?;
-    let snapshot = read_response(gateway, user, &response).await?.ok_or_else(|| response_not_found(id))?;
+    let (response, snapshot) = find_any_response(gateway, user, id).await?;
     if snapshot.is_stored() { Ok((response, snapshot)) } else { Err(response_not_found(id)) }
 }
 
@@ -97,11 +96,21 @@ pub(crate) async fn find_response_ref(gateway: &Gateway, user: &UserId, id: &str
 
 /// Finds the conversation of a `previous_response_id`.
 pub async fn find_previous_response(gateway: &Gateway, user: &UserId, id: &str) -> Result<ConversationRef, Rejection> {
+    let found = find_response(gateway, user, id).await;
+    conversation_after(id, found.map(|(response, _)| response))
+}
+
+/// The same for a response that need not be stored, because the caller has made it.
+pub async fn find_unstored_response(gateway: &Gateway, user: &UserId, id: &str) -> Result<ConversationRef, Rejection> {
+    conversation_after(id, find_response_ref(gateway, user, id).await)
+}
+
+fn conversation_after(id: &str, found: Result<ResponseRef, Rejection>) -> Result<ConversationRef, Rejection> {
     let not_found = || {
         let detail = format!("Previous response with id '{}' not found.", truncate_id(id));
         Rejection::new(ErrorCode::PreviousResponseNotFound, detail)
     };
-    let (ResponseRef { run, .. }, _) = find_response(gateway, user, id).await.map_err(|_| not_found())?;
+    let ResponseRef { run, .. } = found.map_err(|error| if error.is_missing() { not_found() } else { error })?;
     // A run that was cancelled before it started has left nothing to continue.
     if run.first_seq.is_none() && run.status.is_terminal() {
         return Err(not_found());
@@ -260,9 +269,24 @@ fn queue_cancel_frames(run: RunRow, skip_frames: u64) -> QueueCancelFrames {
     })
 }
 
-/// Cancels the run of a response and waits for the response's end. One that has ended stays as it is.
+/// Finds a response that need not be stored, and its current state.
+pub async fn find_any_response(
+    gateway: &Gateway,
+    user: &UserId,
+    id: &str,
+) -> Result<(ResponseRef, ResponseSnapshot), Rejection> {
+    let response = find_response_ref(gateway, user, id).await?;
+    let snapshot = read_response(gateway, user, &response).await?.ok_or_else(|| response_not_found(id))?;
+    Ok((response, snapshot))
+}
+
+/// Cancels the run of a response and waits for the response's end. One that has ended stays as it is. A response that is not
+/// stored can be cancelled, too, as long as it is in progress.
 pub async fn cancel_response(gateway: &Gateway, user: &UserId, id: &str) -> Result<StreamEnd, Rejection> {
-    let (ResponseRef { run, segment }, snapshot) = find_response(gateway, user, id).await?;
+    let (ResponseRef { run, segment }, snapshot) = find_any_response(gateway, user, id).await?;
+    if snapshot.is_ended && !snapshot.is_stored() {
+        return Err(response_not_found(id));
+    }
     if run.status.is_terminal() {
         return Ok(StreamEnd::Complete);
     }

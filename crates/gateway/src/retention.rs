@@ -11,6 +11,7 @@
 use crate::context::Gateway;
 use crate::rejection::Rejection;
 use crate::run_to_completion::run_to_completion;
+use model::id::UNLISTED_THREAD_PREFIX;
 use model::ports::StoreError;
 use model::seq::Millis;
 use model::{ThreadId, UserId};
@@ -37,10 +38,10 @@ struct SweepCounts {
     files: u64,
 }
 
-/// Sweeps now and every hour. Never returns, unless there is nothing to do.
+/// Sweeps now and every hour. Never returns.
 pub async fn run_retention(gateway: Gateway, policy: RetentionPolicy) {
     if policy == RetentionPolicy::default() {
-        return;
+        return delete_unlisted_threads_hourly(&gateway).await;
     }
     let mut uptime = Duration::ZERO;
     loop {
@@ -50,6 +51,17 @@ pub async fn run_retention(gateway: Gateway, policy: RetentionPolicy) {
         }
         tokio::time::sleep(HOUR).await;
         uptime += HOUR;
+    }
+}
+
+/// Threads that no listing shows have served their purpose after a day, whatever the operator keeps.
+async fn delete_unlisted_threads_hourly(gateway: &Gateway) {
+    loop {
+        let since = gateway.attachments.clock.now().saturating_sub(DAY_MS);
+        if let Err(error) = delete_idle_threads(gateway, since, Some(ThreadId::from(UNLISTED_THREAD_PREFIX))).await {
+            tracing::warn!(reason = error.detail, "unlisted threads were not deleted; the next sweep continues");
+        }
+        tokio::time::sleep(HOUR).await;
     }
 }
 
@@ -71,8 +83,10 @@ async fn sweep(gateway: &Gateway, policy: RetentionPolicy, uptime: Duration) -> 
     // The time is nobody's; every user but the viewer of a share may write.
     directory.writer(&UserId::from("retention"))?.set_retention_time(time).await?;
     let mut counts = SweepCounts::default();
+    let unlisted = Some(ThreadId::from(UNLISTED_THREAD_PREFIX));
+    counts.threads = delete_idle_threads(gateway, days_before(time, 1), unlisted).await?;
     if let Some(days) = policy.thread_days {
-        counts.threads = delete_idle_threads(gateway, days_before(time, days)).await?;
+        counts.threads += delete_idle_threads(gateway, days_before(time, days), None).await?;
     }
     if let Some(days) = policy.unused_file_days {
         counts.files = release_unused_files(gateway, days_before(time, days)).await?;
@@ -102,8 +116,9 @@ fn days_before(time: Millis, days: u32) -> Millis {
     time.saturating_sub(u64::from(days).saturating_mul(DAY_MS))
 }
 
-async fn delete_idle_threads(gateway: &Gateway, since: Millis) -> Result<u64, Rejection> {
-    let (mut deleted, mut after) = (0, None::<ThreadId>);
+/// Deletes idle threads whose ids sort after `after`.
+async fn delete_idle_threads(gateway: &Gateway, since: Millis, mut after: Option<ThreadId>) -> Result<u64, Rejection> {
+    let mut deleted = 0;
     loop {
         let idle = gateway.attachments.directory.idle_threads(since, after.as_ref(), PAGE_SIZE).await?;
         let Some((_, last)) = idle.last().cloned() else { return Ok(deleted) };

@@ -10,6 +10,7 @@ use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartReservation, St
 use model::content::ContentPart;
 use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
+use model::event::ClientTool;
 use model::ports::StoreError;
 use model::task::TaskStatus;
 use model::{ThreadId, UserId};
@@ -141,6 +142,12 @@ pub(crate) fn check_agent(gateway: &Gateway, user: &UserId, name: &str) -> Resul
     }
 }
 
+/// Rejects an agent or model that does not exist, or that this user may not call.
+pub async fn check_agent_for(gateway: &Gateway, user: &UserId, name: &str) -> Result<(), Rejection> {
+    check_callable(gateway, user, &NewRun { agent: name.to_owned(), ..NewRun::default() }).await?;
+    check_agent(gateway, user, name)
+}
+
 /// Files on the web are fetched one by one before the model is called.
 pub fn check_web_file_count(gateway: &Gateway, input: &[ContentPart]) -> Result<(), Rejection> {
     let is_web_file = |part: &&ContentPart| matches!(part, ContentPart::File { file } if file.web_url().is_some());
@@ -188,14 +195,14 @@ pub(crate) async fn check_client_instructions(
     Err(Rejection::new(ErrorCode::InstructionsNotAllowed, detail))
 }
 
-/// A client tool may not shadow one of the agent's own.
-async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
+/// Rejects a client tool with the name of one of the agent's own for which it may not stand in.
+pub(crate) async fn check_tool_names(gateway: &Gateway, user: &UserId, new: &NewRun) -> Result<(), Rejection> {
     let definitions = gateway.engine.ports().definitions.get();
     let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
-    let agent_tools = definitions.agent_tools(&agent);
-    let Some(taken) = new.tools.iter().find(|tool| agent_tools.iter().any(|own| own.spec.name == tool.name)) else {
-        return Ok(());
+    let is_taken = |tool: &&ClientTool| {
+        definitions.resolve_tool(&agent, &tool.name).is_some_and(|own| !agent.allows_stand_in(&own))
     };
+    let Some(taken) = new.tools.iter().find(is_taken) else { return Ok(()) };
     // A repeated request stays valid, whatever tools the agent has got since.
     if gateway.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::output::MachineOutput;
 use model::content::ContentPart;
 use model::definition::{CompactionPolicy, Definitions, HistoryWindow};
 use model::event::{Event, HistoryCompacted};
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, SUMMARY_PROMPT};
 use model::json::JsonObject;
 use model::limits::DONE_REPEAT_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
@@ -19,9 +19,6 @@ use model::thread::{PastRun, ThreadFold, estimate_tokens};
 use model::usage::Usage;
 use model::{Seq, TaskId, ThreadId, UserId};
 use std::sync::Arc;
-
-const SUMMARY_PROMPT: &str = "Sum up the conversation so far for somebody who goes on with it: what was wanted, what was found out \
-                   and done, what is still open. Keep names, numbers and decisions. Answer with the summary alone.";
 
 /// A thread between two runs.
 #[derive(Clone, Debug)]

@@ -144,7 +144,7 @@ pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand
     let (task, call) = find_open_approval(run, key)?;
     // A tool of the provider may have the name of one of ours.
     let call = task.call(&call).map(|(_, call)| call).filter(|call| call.kind != Some(CallKind::Hosted));
-    let tool = call.and_then(|call| tool_lookup::find_tool(run, task, &call.name));
+    let tool = call.and_then(|call| tool_lookup::tool_of_call(run, task, call));
     // Nobody else can answer a question.
     let is_question = task.approvals.iter().any(|(asked, _)| asked.key == *key && asked.question.is_some());
     let kind = match tool.filter(|_| !is_question).map(|tool| tool.approval_on_timeout) {

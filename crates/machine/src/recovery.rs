@@ -101,7 +101,7 @@ pub(crate) fn recover_call(writer: &mut RunWriter<'_>, call: &CallId, unknown: E
     let Some(started) = fold.started.clone() else { return };
     // A task that stops after its turn starts nothing more.
     let may_start = !writer.run.is_cancelling(task);
-    let tool = tool_lookup::find_tool(writer.run, task, &item.name).filter(|_| may_start);
+    let tool = tool_lookup::tool_of_call(writer.run, task, item).filter(|_| may_start);
     let again = started.idempotent && (started.attempt as usize) < CRASH_ATTEMPTS_MAX;
     match (tool, started.on_crash) {
         (Some(tool), _) if again => tool_execution::start_tool(writer, call, &tool, started.arguments),

@@ -109,7 +109,9 @@ impl RunState {
 
     /// The agent that a task has now.
     pub(crate) fn agent_of_task(&self, task: &TaskFold) -> Agent {
-        self.definitions.resolve_agent(&task.agent).unwrap_or_else(|| Agent::bare(&task.agent, &task.spec.model))
+        let agent =
+            self.definitions.resolve_agent(&task.agent).unwrap_or_else(|| Agent::bare(&task.agent, &task.spec.model));
+        if task.spec.is_compaction() { agent.into_summarizer() } else { agent }
     }
 
     pub(crate) fn step_model(&self, task: &TaskFold, step: &StepFold) -> String {

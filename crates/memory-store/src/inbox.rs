@@ -64,7 +64,10 @@ impl Inbox for MemoryStore {
         let mut runs: Vec<&RunRow> = mine.flat_map(|thread| &thread.runs).collect();
         runs.sort_by(|one, other| other.id.cmp(&one.id));
         runs.retain(|run| filter.status.is_empty() || filter.status.contains(&run.status));
-        runs.retain(|run| filter.thread.as_ref().is_none_or(|thread| run.thread == *thread));
+        runs.retain(|run| match &filter.thread {
+            Some(thread) => run.thread == *thread,
+            None => !run.thread.is_unlisted(),
+        });
         runs.retain(|run| page.before.as_ref().is_none_or(|before| run.id.as_str() < before.as_str()));
         Ok(runs.into_iter().take(page.limit).cloned().collect())
     }

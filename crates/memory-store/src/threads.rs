@@ -12,7 +12,7 @@ use model::{ThreadId, UserId};
 impl Threads for MemoryStore {
     async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
         let tables = self.lock_tables();
-        let mine = tables.threads.iter().rev().filter(|(_, thread)| thread.owner == *owner);
+        let mine = tables.threads.iter().rev().filter(|(id, thread)| thread.owner == *owner && !id.is_unlisted());
         let older = mine.filter(|(id, _)| page.before.as_ref().is_none_or(|before| id.as_str() < before.as_str()));
         Ok(older.take(page.limit).map(|(id, thread)| thread.row(id)).collect())
     }

@@ -75,8 +75,28 @@ pub struct Agent {
     pub references: ReferencePolicy,
     #[serde(skip_serializing_if = "ClientInstructions::is_default")]
     pub client_instructions: ClientInstructions,
+    #[serde(skip_serializing_if = "ClientTools::is_default")]
+    pub client_tools: ClientTools,
     #[serde(skip_serializing_if = "ToolSearchPolicy::is_default")]
     pub tool_search: ToolSearchPolicy,
+}
+
+/// What happens to a tool that a client declares under the name of one of the agent's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientTools {
+    /// It stands in for the agent's own, in that run and for the root agent.
+    #[default]
+    StandIn,
+    /// The request is refused.
+    Refuse,
+}
+
+impl ClientTools {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::StandIn
+    }
 }
 
 /// Whether clients may instruct the model: `instructions`, and messages of the roles `system` and `developer`.
@@ -102,6 +122,25 @@ impl Agent {
         let (name, models) = (name.to_owned(), vec![model.to_owned()]);
         let (references, tool_search) = (ReferencePolicy::Off, ToolSearchPolicy::Off);
         Self { name, models, references, tool_search, ..Self::default() }
+    }
+}
+
+impl Agent {
+    /// Whether a tool that a client declares may stand in for this one of the agent's. Other agents are not tools that a
+    /// client could run.
+    #[must_use]
+    pub fn allows_stand_in(&self, own: &Tool) -> bool {
+        let is_agent = matches!(own.executor, ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. });
+        self.client_tools == ClientTools::StandIn && !is_agent
+    }
+
+    /// The agent as it writes a summary: its models, and whether clients may instruct it.
+    #[must_use]
+    pub fn into_summarizer(self) -> Self {
+        let Self { name, models, client_instructions, compaction, .. } = self;
+        let summary_model = compaction.and_then(|policy| policy.model);
+        let models = summary_model.map_or(models, |model| vec![model]);
+        Self { name, models, client_instructions, references: ReferencePolicy::Off, ..Self::default() }
     }
 }
 

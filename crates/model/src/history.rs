@@ -8,6 +8,10 @@ use serde_json::Value;
 use serde_with::skip_serializing_none;
 use std::sync::Arc;
 
+/// What a model is asked when a conversation is to be replaced by its summary.
+pub const SUMMARY_PROMPT: &str = "Sum up the conversation so far for somebody who goes on with it: what was wanted, what \
+    was found out and done, what is still open. Keep names, numbers and decisions. Answer with the summary alone.";
+
 /// History from before a run that its thread's log does not have: the client keeps it, or the thread was forked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

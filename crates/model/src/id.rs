@@ -95,9 +95,21 @@ pub fn is_valid_user_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-' || is_punctuation(&b))
 }
 
+/// How the ids of unlisted threads begin. It sorts after the hexadecimal digits of all others, so that a listing ends before it.
+pub const UNLISTED_THREAD_PREFIX: &str = "thr_unlisted_";
+
 impl ThreadId {
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("thr_{}", random.simple()).into())
+    }
+
+    /// The id of a thread that no listing shows: the server needs it for a while, and its owner does not.
+    pub fn unlisted(random: Uuid) -> Self {
+        Self(format!("{UNLISTED_THREAD_PREFIX}{}", random.simple()).into())
+    }
+
+    pub fn is_unlisted(&self) -> bool {
+        self.0.starts_with(UNLISTED_THREAD_PREFIX)
     }
 
     /// Parses an id from a client.

@@ -46,6 +46,18 @@ pub enum InputKind {
         /// The answer to a question: JSON.
         arguments: Option<String>,
     },
+    /// A summary of what was said before it, sealed by the server that wrote it.
+    SealedSummary {
+        /// Where the request has it.
+        field: String,
+        sealed: String,
+    },
+    /// A summary whose seal was verified.
+    Summary {
+        text: String,
+        /// Reference groups that it may name.
+        reference_count: u32,
+    },
     /// An item that only its id identifies: reasoning, a reference, a hosted call.
     ItemReference,
 }
@@ -61,6 +73,8 @@ impl ClientInput {
             | InputKind::Assistant(_)
             | InputKind::GeneratedImages(_)
             | InputKind::ItemReference => None,
+            // Its run is that which wrote the summary, and no part of the conversation.
+            InputKind::SealedSummary { .. } | InputKind::Summary { .. } => return None,
         };
         self.id.iter().chain(answered).find_map(|id| TaskId::from(id.as_str()).run_id())
     }
@@ -72,6 +86,8 @@ pub struct NewInput {
     pub history: Vec<HistoryEntry>,
     /// The user messages at the end of the request.
     pub input: Vec<ContentPart>,
+    /// Reference groups of what the history sums up.
+    reference_count: u32,
 }
 
 impl NewInput {
@@ -83,13 +99,27 @@ impl NewInput {
             InputKind::User(parts) => parts.clone(),
             _ => Vec::new(),
         });
-        Self { history: history.iter().enumerate().filter_map(history_entry).collect(), input: input.collect() }
+        let reference_count = history.iter().map(|input| match input.kind {
+            InputKind::Summary { reference_count, .. } => reference_count,
+            _ => 0,
+        });
+        Self {
+            history: history_entries(history),
+            input: input.collect(),
+            reference_count: reference_count.max().unwrap_or_default(),
+        }
     }
 
     /// The history for a new run, if there is any.
     pub fn prior_history(&self) -> Option<PriorHistory> {
-        (!self.history.is_empty()).then(|| PriorHistory { entries: self.history.clone(), reference_count: 0 })
+        let (entries, reference_count) = (self.history.clone(), self.reference_count);
+        (!self.history.is_empty()).then_some(PriorHistory { entries, reference_count })
     }
+}
+
+/// The items as the model reads them.
+pub fn history_entries(inputs: &[ClientInput]) -> Vec<HistoryEntry> {
+    inputs.iter().enumerate().filter_map(history_entry).collect()
 }
 
 fn history_entry((index, input): (usize, &ClientInput)) -> Option<HistoryEntry> {
@@ -114,7 +144,8 @@ fn history_entry((index, input): (usize, &ClientInput)) -> Option<HistoryEntry> 
             content: content.clone(),
             acknowledged_checks: None,
         },
-        InputKind::ApprovalDecision { .. } | InputKind::ItemReference => return None,
+        InputKind::Summary { text, .. } => HistoryEntry::Summary { text: text.clone() },
+        InputKind::ApprovalDecision { .. } | InputKind::SealedSummary { .. } | InputKind::ItemReference => return None,
     })
 }
 

@@ -3,11 +3,13 @@
 //! [`ResponsesProjection`] is a response as a stream or an object, [`InputItems`] lists its input, and
 //! [`parse_responses_request`] parses a request.
 
+mod compact;
 mod input_items;
 mod project;
 mod request;
 mod wire;
 
+pub use compact::{CompactRequest, CompactedConversation, parse_compact_request};
 pub use input_items::InputItems;
 pub(crate) use project::{
     ItemStyle, ResponseBuilder, ResponseHead, ResponsesSink, approval_arguments, approval_request_item, is_shown_whole,

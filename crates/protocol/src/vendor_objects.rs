@@ -36,6 +36,11 @@ vendor_objects! {
     Response "id: string!, object: 'response'!, status: string!, output: array!";
     /// An event of OpenAI's Responses API. The stream ends with `[DONE]`.
     ResponseStreamEvent "type: string!, sequence_number: integer!";
+    /// A request to compact a conversation. Other fields are ignored.
+    NewCompaction "model: string!, input: string|array, previous_response_id: string, instructions: string, \
+        prompt_cache_key: string";
+    /// A compacted conversation of OpenAI's Responses API.
+    Compaction "id: string!, object: 'response.compaction'!, created_at: integer!, output: array!, usage: object!";
     /// Items and metadata of a conversation.
     NewConversation "items: array, metadata: object";
     /// The metadata of a conversation.

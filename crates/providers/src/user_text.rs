@@ -7,6 +7,7 @@ use std::sync::Arc;
 /// The user's last message and the entries after it.
 pub(crate) struct LastUserMessage<'a> {
     pub(crate) text: String,
+    pub(crate) has_image: bool,
     pub(crate) entries_since: &'a [Arc<HistoryEntry>],
 }
 
@@ -17,10 +18,11 @@ pub(crate) fn last_user_message(history: &SharedHistory) -> LastUserMessage<'_> 
         _ => None,
     });
     let Some((index, content)) = last else {
-        return LastUserMessage { text: String::new(), entries_since: history.entries() };
+        return LastUserMessage { text: String::new(), has_image: false, entries_since: history.entries() };
     };
     LastUserMessage {
         text: untagged_text(content),
+        has_image: content.iter().any(|part| matches!(part, ContentPart::ImageUrl { .. })),
         entries_since: history.entries().get(index + 1..).unwrap_or_default(),
     }
 }

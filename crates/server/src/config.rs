@@ -143,6 +143,8 @@ pub(crate) struct HttpLimits {
     /// A client that reads nothing for this long is disconnected.
     pub(crate) write_timeout: Duration,
     pub(crate) heartbeat_interval: Duration,
+    /// A Responses socket that is older ends after its response.
+    pub(crate) socket_lifetime: Duration,
     pub(crate) streams_per_user_max: usize,
     /// Requests of one user that are received or handled at a time.
     pub(crate) requests_per_user_max: usize,
@@ -188,6 +190,7 @@ impl Default for HttpLimits {
             header_read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             heartbeat_interval: Duration::from_secs(15),
+            socket_lifetime: Duration::from_hours(1),
             streams_per_user_max: STREAMS_PER_USER_MAX,
             requests_per_user_max: usize::MAX,
             requests_per_user_minute_max: 0,

@@ -110,7 +110,29 @@ struct AnthropicErrorDetails<'a> {
     kind: &'a str,
 }
 
+/// The message of a WebSocket that stands for an error response.
+#[derive(Serialize)]
+struct OpenAiErrorEnvelope<'a> {
+    error: OpenAiErrorDetails<'a>,
+    status: u16,
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
+pub(crate) fn openai_error_envelope(problem: &ProblemSummary) -> String {
+    let status = StatusCode::from_u16(problem.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = ErrorFormat::OpenAi.http_status(status);
+    let envelope =
+        OpenAiErrorEnvelope { error: openai_error_details(status, problem), status: status.as_u16(), kind: "error" };
+    serde_json::to_string(&envelope).unwrap_or_default()
+}
+
 fn openai_error(status: StatusCode, problem: &ProblemSummary) -> String {
+    let error = openai_error_details(ErrorFormat::OpenAi.http_status(status), problem);
+    serde_json::to_string(&OpenAiError { error }).unwrap_or_default()
+}
+
+fn openai_error_details(status: StatusCode, problem: &ProblemSummary) -> OpenAiErrorDetails<'_> {
     let kind = match status.as_u16() {
         401 => "authentication_error",
         403 => "permission_error",
@@ -125,8 +147,7 @@ fn openai_error(status: StatusCode, problem: &ProblemSummary) -> String {
         code => code,
     };
     let ProblemSummary { detail, field, .. } = problem;
-    let error = OpenAiErrorDetails { code: code.as_str(), message: detail, param: field.as_deref(), kind };
-    serde_json::to_string(&OpenAiError { error }).unwrap_or_default()
+    OpenAiErrorDetails { code: code.as_str(), message: detail, param: field.as_deref(), kind }
 }
 
 fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &HeaderValue) -> String {

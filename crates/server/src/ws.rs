@@ -1,11 +1,16 @@
-//! `GET /ws`: a conversation as content blocks, over a WebSocket.
+//! WebSockets: `GET /ws`, a conversation as content blocks, and `GET /v1/responses`.
 //!
-//! This file is the handshake. `connection` sends and receives messages, `client_message` parses them, `gateway::metered_io` bounds
-//! their memory, and `socket` is the task of a connection, which holds one subscription and no queue.
-//! `gateway::blocks_session` is the conversation, and `protocol::blocks` its format.
+//! This file is the handshake. `connection` sends and receives messages, and `gateway::metered_io` bounds their memory. For
+//! blocks, `client_message` parses messages, and `socket` is the task of a connection, which holds one subscription and no
+//! queue; `gateway::blocks_session` is the conversation, and `protocol::blocks` its format. `responses` is the other task.
 
 mod client_message;
+mod close_reason;
 mod connection;
+mod event_messages;
+mod response_request;
+mod response_turn;
+pub(crate) mod responses;
 mod socket;
 
 use crate::app::App;
@@ -28,19 +33,41 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 /// 16 bytes in base64.
 const HANDSHAKE_KEY_CHARS: usize = 24;
 
-pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: Request) -> Result<Response, Problem> {
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, request: Request) -> Result<Response, Problem> {
     let [] = query_params::parse_query(request.uri(), [])?;
+    upgrade(app, caller, request, |parts| async move { BlocksSocket::new(parts).run().await })
+}
+
+/// A socket that was accepted.
+struct SocketParts {
+    app: App,
+    caller: Caller,
+    connection: WsConnection,
+    handle: Option<ConnectionHandle>,
+    blob_urls: BlobUrls,
+    /// Of the handshake.
+    headers: HeaderMap,
+}
+
+/// Accepts the handshake, and serves the socket in a task of its own. The socket counts as a stream.
+fn upgrade<F: Future<Output = ()> + Send>(
+    app: App,
+    caller: Caller,
+    mut request: Request,
+    serve: impl FnOnce(SocketParts) -> F + Send + 'static,
+) -> Result<Response, Problem> {
     let accept = accept_handshake(request.headers())?;
     let permit = sse::acquire_stream_permit(&app, &caller)?;
     let handle = request.extensions_mut().remove::<ConnectionHandle>();
     let blob_urls = request.extensions_mut().remove::<BlobUrls>().unwrap_or_default();
+    let headers = std::mem::take(request.headers_mut());
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let _permit = permit;
         match upgrade.await {
             Ok(io) => {
                 let connection = WsConnection::new(TokioIo::new(io), &app.limits, &caller.user).await;
-                Box::pin(BlocksSocket::new(app, caller, connection, handle).with_blob_urls(blob_urls).run()).await;
+                Box::pin(serve(SocketParts { app, caller, connection, handle, blob_urls, headers })).await;
             }
             Err(error) => tracing::debug!(%error, "the WebSocket upgrade failed"),
         }

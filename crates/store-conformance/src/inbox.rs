@@ -333,6 +333,25 @@ pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal,
     assert_eq!(inbox_commands(directory, &author.owner, &nth_thread(1)).await.len(), 1);
 }
 
+/// An unlisted thread and its runs are found by id, and by no listing.
+pub async fn unlisted_threads_are_in_no_listing(_: &dyn Journal, directory: &dyn TestStore) {
+    let (owner, unlisted) = (test_user(), ThreadId::from(format!("{}9", model::id::UNLISTED_THREAD_PREFIX)));
+    directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
+    directory.submit(&owner, new_thread_submission(&unlisted, start_command(&nth_run(2)))).await.unwrap();
+    for before in [None, Some("thr_z"), Some(unlisted.as_str())] {
+        let rows = directory.threads(&owner, page_before(before, PAGE_ROWS)).await.unwrap();
+        assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), [nth_thread(1)]);
+    }
+    let runs = async |thread: Option<ThreadId>| {
+        let filter = RunFilter { thread, ..RunFilter::default() };
+        let rows = directory.runs(&owner, filter, page_before(None, PAGE_ROWS)).await.unwrap();
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!((runs(None).await, runs(Some(unlisted.clone())).await), (vec![nth_run(1)], vec![nth_run(2)]));
+    assert!(directory.thread(&owner, &unlisted).await.unwrap().is_some());
+    assert!(directory.run(&owner, &nth_run(2)).await.unwrap().is_some());
+}
+
 /// Listings are newest first, and a page position stays valid when rows are deleted.
 pub async fn listings_are_newest_first_and_cursors_stay_valid(_: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();

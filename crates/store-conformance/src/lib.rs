@@ -89,6 +89,7 @@ macro_rules! conformance {
                 a_run_may_start_without_having_been_queued,
                 what_belongs_to_another_owner_does_not_exist,
                 listings_are_newest_first_and_cursors_stay_valid,
+                unlisted_threads_are_in_no_listing,
                 runs_are_found_by_state_and_thread,
                 threads_with_work_are_claimable,
                 the_newest_checkpoint_counts,

@@ -355,6 +355,8 @@ pub fn parts_of_client_input(inputs: &mut [ClientInput]) -> impl Iterator<Item =
         | InputKind::Assistant(_)
         | InputKind::ToolCall { .. }
         | InputKind::ApprovalDecision { .. }
+        | InputKind::SealedSummary { .. }
+        | InputKind::Summary { .. }
         | InputKind::ItemReference => Default::default(),
     })
 }

@@ -167,7 +167,7 @@ error_codes! {
         /// There is no such agent and no such model.
         ModelNotFound = "model_not_found" 404 permanent;
         /// The previous response does not exist, or belongs to another user.
-        PreviousResponseNotFound = "previous_response_not_found" 400 permanent;
+        PreviousResponseNotFound = "previous_response_not_found" 400 permanent "previous_response_id";
         /// The run never asked for this approval.
         ApprovalNotFound = "approval_not_found" 404 permanent;
         /// The input answers an approval that no run asked for.
@@ -214,6 +214,8 @@ error_codes! {
         TooManyRuns = "too_many_runs" 429 retryable;
         /// The user sends too many requests, or the address too many invalid keys.
         TooManyRequests = "too_many_requests" 429 retryable;
+        /// The socket has reached its maximum age.
+        SocketExpired = "websocket_connection_limit_reached" 400 permanent;
         /// Too many commands wait for the thread.
         InboxFull = "inbox_full" 429 retryable;
         /// The answer of an authorization server belongs to no authorization in progress, or the server refused it.

@@ -48,6 +48,20 @@ pub struct TaskSpec {
     pub client: Option<ClientIds>,
 }
 
+/// The member of `origin` that marks a task which writes a summary.
+const COMPACTION_ORIGIN: &str = "compaction";
+
+impl TaskSpec {
+    /// The origin of a task that sums up a conversation: the agent's model alone, without its instructions and tools.
+    pub fn compaction_origin() -> Value {
+        serde_json::json!({ COMPACTION_ORIGIN: true })
+    }
+
+    pub fn is_compaction(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.get(COMPACTION_ORIGIN).is_some())
+    }
+}
+
 /// How much of a task a front end shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -61,7 +61,7 @@ pub trait Inbox: Send + Sync {
     /// Threads of all owners with a scheduled wake-up ([`super::DirectoryChange::ScheduleWakeup`]), the earliest first.
     async fn scheduled_wakeups(&self) -> StoreResult<Vec<ScheduledWakeup>>;
 
-    /// A user's runs.
+    /// A user's runs. Those of unlisted threads ([`ThreadId::unlisted`]) only if the filter names the thread.
     async fn runs(&self, owner: &UserId, filter: RunFilter, page: ListPage) -> StoreResult<Vec<RunRow>>;
 
     /// One run.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[warn(missing_docs)]
 #[async_trait]
 pub trait Threads: Send + Sync {
-    /// A user's threads.
+    /// A user's threads, without unlisted ones ([`ThreadId::unlisted`]).
     async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>>;
 
     /// One thread.

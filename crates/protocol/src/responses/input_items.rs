@@ -135,6 +135,11 @@ fn input_message_item(message: &InputMessage) -> Value {
     to_json_value(&message_item(message.id.as_str().into(), role, &message.content))
 }
 
+/// A message of the user, as a complete item.
+pub(super) fn user_message_item(id: &str, content: &[ContentPart]) -> Value {
+    to_json_value(&message_item(id.into(), "user", content))
+}
+
 fn message_item<'a>(id: Cow<'a, str>, role: &'static str, content: &'a [ContentPart]) -> ItemObject<'a> {
     ItemObject::Message(new_message(id, role, content.iter().map(content_part).collect()))
 }

@@ -97,13 +97,14 @@ impl ResponsesProjection {
 
     /// The events of a response that was cancelled before it started: the log has no record of it.
     pub fn cancelled_events(run: &TaskId, pending: PendingResponse<'_>) -> [Value; 2] {
-        let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
-            let response = build_pending(run, 1, PendingResponse { status, ..pending });
-            let response = Some(&response);
-            to_json_value(&ResponsesEvent { response, sequence_number, ..ResponsesEvent::new(event_type) })
-        };
         let end = RunEnd::cancelled().names().responses_event;
-        [event(0, "response.created", PendingStatus::Queued), event(1, end, PendingStatus::Cancelled)]
+        unlogged_events(run, pending, PendingStatus::Queued, (end, PendingStatus::Cancelled))
+    }
+
+    /// The events of a response without output, for which there is no run: the client prepares its next request.
+    pub fn empty_events(id: &TaskId, pending: PendingResponse<'_>) -> [Value; 2] {
+        let end = RunEnd::Completed.names().responses_event;
+        unlogged_events(id, pending, PendingStatus::InProgress, (end, PendingStatus::Completed))
     }
 
     /// The response so far as one object; `None` before it starts.
@@ -270,6 +271,21 @@ impl RunResponses {
         }
         self.response = Some(Box::new(response));
     }
+}
+
+/// The first and the last event of a response that is not in the log.
+fn unlogged_events(
+    run: &TaskId,
+    pending: PendingResponse<'_>,
+    first: PendingStatus,
+    (end, last): (&'static str, PendingStatus),
+) -> [Value; 2] {
+    let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
+        let response = build_pending(run, 1, PendingResponse { status, ..pending });
+        let response = Some(&response);
+        to_json_value(&ResponsesEvent { response, sequence_number, ..ResponsesEvent::new(event_type) })
+    };
+    [event(0, "response.created", first), event(1, end, last)]
 }
 
 fn build_pending(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> ResponseObject {

@@ -110,7 +110,7 @@ pub fn parse_conversation_items(value: &Value) -> Result<Vec<ClientInput>, Inval
     }
 }
 
-fn parse_input(body: &JsonObject) -> Result<Vec<ClientInput>, InvalidField> {
+pub(super) fn parse_input(body: &JsonObject) -> Result<Vec<ClientInput>, InvalidField> {
     match non_null_field(body, "input") {
         None => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(text_input(text).into_iter().collect()),

@@ -90,7 +90,7 @@ fn parse_models(fields: &TomlTable<'_>) -> ParseResult<Vec<String>> {
 
 /// The scenario that is played whenever one of these models could play the next one; the last, if it takes several.
 fn find_shadowing(previous: &[Scenario], models: &[String]) -> Option<usize> {
-    let catch_alls = || (1..).zip(previous).filter(|(_, scenario)| scenario.pattern.is_none());
+    let catch_alls = || (1..).zip(previous).filter(|(_, scenario)| scenario.is_catch_all());
     if models.is_empty() {
         return catch_alls().find(|(_, scenario)| scenario.models.is_empty()).map(|(number, _)| number);
     }
@@ -103,7 +103,7 @@ fn find_shadowing(previous: &[Scenario], models: &[String]) -> Option<usize> {
 }
 
 fn parse_scenario(fields: &TomlTable<'_>, models: Vec<String>) -> ParseResult<Scenario> {
-    fields.deny_unknown_keys(&["model", "match", "defaults", "turn"])?;
+    fields.deny_unknown_keys(&["model", "match", "image", "defaults", "turn"])?;
     let pattern = fields.optional("match", parse_pattern)?;
     let captures = pattern.iter().flat_map(|pattern| pattern.capture_names().flatten()).map(str::to_owned);
     let mut names = Placeholders::new(captures);
@@ -120,7 +120,8 @@ fn parse_scenario(fields: &TomlTable<'_>, models: Vec<String>) -> ParseResult<Sc
     if turns.is_empty() {
         return Err(fields.source.fault(&fields.span, ScenarioFault::Empty { key: "turn".to_owned() }));
     }
-    Ok(Scenario { models, pattern, placeholders: names, choices: turns })
+    let has_image = fields.optional("image", TomlField::as_bool)?;
+    Ok(Scenario { models, pattern, has_image, placeholders: names, choices: turns })
 }
 
 /// Turns with `when` and the next turn without are alternatives for one turn.

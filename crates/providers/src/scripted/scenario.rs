@@ -27,6 +27,8 @@ pub(super) struct Scenario {
     pub(super) models: Vec<String>,
     /// The messages that it responds to; all messages if `None`.
     pub(super) pattern: Option<Regex>,
+    /// Whether these messages have an image; `None` if that does not matter.
+    pub(super) has_image: Option<bool>,
     pub(super) placeholders: Placeholders,
     /// One for each turn; never empty.
     pub(super) choices: Vec<TurnChoice>,
@@ -35,6 +37,11 @@ pub(super) struct Scenario {
 impl Scenario {
     pub(super) fn is_for_model(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|name| name == model)
+    }
+
+    /// Whether it responds to every message.
+    pub(super) const fn is_catch_all(&self) -> bool {
+        self.pattern.is_none() && self.has_image.is_none()
     }
 
     /// The tools that it calls by a literal name.

@@ -102,6 +102,7 @@ struct MatchContext<'a> {
     /// The second half of `provider/model`.
     model: &'a str,
     user_text: String,
+    has_image: bool,
     entries_since: Vec<&'a HistoryEntry>,
     /// The first tool of the request that the file does not name.
     tool: Option<&'a str>,
@@ -109,16 +110,17 @@ struct MatchContext<'a> {
 
 impl<'a> MatchContext<'a> {
     fn from_request(scenarios: &Scenarios, request: &'a ModelRequest) -> Self {
-        let LastUserMessage { text, entries_since } = last_user_message(&request.history);
+        let LastUserMessage { text, has_image, entries_since } = last_user_message(&request.history);
         let model = request.model.split_once('/').map_or(request.model.as_str(), |(_, model)| model);
         let tool =
             request.tools.iter().map(|tool| tool.name.as_str()).find(|name| !scenarios.called_tools.contains(*name));
         let entries_since = entries_since.iter().map(AsRef::as_ref).collect();
-        Self { model, user_text: text, entries_since, tool }
+        Self { model, user_text: text, has_image, entries_since, tool }
     }
 
     fn matches(&self, scenario: &Scenario) -> bool {
         scenario.is_for_model(self.model)
+            && scenario.has_image.is_none_or(|wanted| wanted == self.has_image)
             && scenario.pattern.as_ref().is_none_or(|pattern| pattern.is_match(&self.user_text))
     }
 

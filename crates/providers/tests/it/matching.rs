@@ -193,3 +193,19 @@ async fn ref_is_the_reference_number_of_the_last_tool_result() {
         assert_eq!(played(&models, history.clone()).await[1], wanted, "{history:?}");
     }
 }
+
+#[tokio::test]
+async fn a_scenario_may_ask_for_an_image() {
+    let models =
+        scripted(&format!("[[scenario]]\nimage = true\n[[scenario.turn]]\nsteps = [{{ text = 'seen' }}]\n{ANIMALS}"));
+    let with_image =
+        |text: &str| HistoryEntry::User { content: vec![ContentPart::text(text), ContentPart::image("a")] };
+    let cases = [
+        (vec![with_image("a cat")], "0 seen"),
+        (vec![user("a cat")], "0 meow"),
+        (vec![with_image("a cat"), assistant("seen"), user("a dog")], "0 woof"),
+    ];
+    for (history, wanted) in cases {
+        assert_eq!(played(&models, history).await[1], wanted);
+    }
+}

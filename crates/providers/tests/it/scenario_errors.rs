@@ -34,7 +34,7 @@ fn invalid_scenario_files_are_refused() {
         ("[[scenario]]\n[[scenario.turn]]\n".to_owned(), "play.toml:2: scenario 1, turn 1: `steps` is missing"),
         (
             format!("[[scenario]]\nmatch = 'a'\n{turn}[[scenario]]\nmacth = 'b'\n{turn}"),
-            "play.toml:6: scenario 2: unknown key `macth`; expected `model`, `match`, `defaults` or `turn`",
+            "play.toml:6: scenario 2: unknown key `macth`; expected `model`, `match`, `image`, `defaults` or `turn`",
         ),
         (
             format!("[[scenario]]\n{turn}[[scenario.turn]]\nstep = []\n"),

@@ -5,13 +5,13 @@ use super::names::{DefinedNames, check_model_exists, check_name};
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use model::definition::{
-    Agent, ClientInstructions, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, McpToolRef, ReferencePolicy,
-    ToolSearchPolicy, handoff_tool_name,
+    Agent, ClientInstructions, ClientTools, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, McpToolRef,
+    ReferencePolicy, ToolSearchPolicy, handoff_tool_name,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "model",
     "description",
     "instructions",
@@ -23,6 +23,7 @@ const KEYS: [&str; 15] = [
     "references",
     "reference_instructions",
     "client_instructions",
+    "client_tools",
     "tool_search",
     "callable",
     "upstream",
@@ -42,6 +43,8 @@ const TOOL_SEARCHES: [(&str, ToolSearchPolicy); 4] = [
 
 const HANDOFF_HISTORIES: [(&str, HandoffHistory); 3] =
     [("all", HandoffHistory::All), ("messages", HandoffHistory::Messages), ("input", HandoffHistory::Input)];
+
+const CLIENT_TOOLS: [(&str, ClientTools); 2] = [("allow", ClientTools::StandIn), ("refuse", ClientTools::Refuse)];
 
 pub(super) fn read_agents(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) -> BTreeMap<String, Agent> {
     tables.items().filter_map(|(name, item)| Some((name.to_owned(), read_agent(name, &item, names)?))).collect()
@@ -76,6 +79,7 @@ fn read_agent(name: &str, item: &ConfigValue<'_>, names: &DefinedNames<'_>) -> O
             Some(false) => ClientInstructions::Forbidden,
             Some(true) | None => ClientInstructions::Allowed,
         },
+        client_tools: table.get("client_tools").and_then(|item| item.one_of(&CLIENT_TOOLS)).unwrap_or_default(),
         tool_search: table.get("tool_search").and_then(|item| item.one_of(&TOOL_SEARCHES)).unwrap_or_default(),
     })
 }

@@ -30,7 +30,7 @@ const RUN_KEYS: [&str; 14] = [
     "retry_after_max_ms",
 ];
 /// Limits of connections and requests.
-pub(super) const HTTP_KEYS: [&str; 17] = [
+pub(super) const HTTP_KEYS: [&str; 18] = [
     "body_bytes_max",
     "large_bodies_max",
     "large_bodies_per_user_max",
@@ -40,6 +40,7 @@ pub(super) const HTTP_KEYS: [&str; 17] = [
     "header_read_ms",
     "write_stall_ms",
     "heartbeat_ms",
+    "socket_lifetime_ms",
     "streams_per_user_max",
     "connections_max",
     "runs_per_user_max",
@@ -107,6 +108,9 @@ pub(super) fn read_http_limits(table: &ConfigTable<'_>, auth: AuthMode) -> HttpL
         header_read_timeout: ms("header_read_ms", base.header_read_timeout),
         write_timeout: ms("write_stall_ms", base.write_timeout),
         heartbeat_interval: ms("heartbeat_ms", base.heartbeat_interval),
+        socket_lifetime: table
+            .number("socket_lifetime_ms", 1..=DURATION_MS_MAX)
+            .map_or(base.socket_lifetime, Duration::from_millis),
         input: InputLimits {
             parts_max: size("input_parts_max", base.input.parts_max),
             web_files_max: most(table.number("input_files_max", 0..=TASK_FILES_MAX as u64), base.input.web_files_max),

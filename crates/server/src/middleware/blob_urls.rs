@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Other spellings, such as percent-encoded ones, are not recognized.
 const BLOBS_PARAM: &str = "blobs=";
 /// Routes whose responses have blob URLs.
-pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 16] = [
+pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 17] = [
     (Method::POST, "/v1/tasks"),
     (Method::GET, "/v1/tasks/{task}"),
     (Method::GET, "/v1/tasks/{task}/events"),
@@ -31,6 +31,7 @@ pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 16] = [
     (Method::GET, "/api/v1/agent/history"),
     (Method::GET, "/ws"),
     (Method::POST, "/v1/responses"),
+    (Method::GET, "/v1/responses"),
     (Method::GET, "/v1/responses/{response}"),
     (Method::GET, "/v1/responses/{response}/input_items"),
     (Method::GET, "/v1/conversations/{conversation}/items"),

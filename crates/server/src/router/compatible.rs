@@ -3,6 +3,7 @@
 use crate::openapi::{Api, Operation};
 use crate::routes::conversations::items;
 use crate::routes::*;
+use crate::ws;
 use model::error::ErrorCode::*;
 use protocol::vendor_objects::*;
 use serde_json::json;
@@ -35,6 +36,25 @@ fn add_response_routes(api: &mut Api) {
         .events::<ResponseStreamEvent>("")
         .errors(&[PreviousResponseNotFound, UnmatchedApproval, CallNotFound, NotFound])
         .errors(&[AlreadyDecided, NothingPending, Conflict]);
+    api.get("/v1/responses", ws::responses::handle, "openResponsesSocket", "Create responses over a WebSocket")
+        .description(
+            "Messages are JSON texts. In: `response.create`, with the fields of `POST /v1/responses`. Out: the events of each \
+             response, one response after the other, or an `error` with `status` in place of a response that was refused. The \
+             query is ignored.",
+        )
+        .ticket()
+        .blob_urls()
+        .empty(101, "The socket is open.")
+        .errors(&[InvalidHandshake, UpgradeRequired, TooManyStreams]);
+    api.post("/v1/responses/compact", responses::compact::handle, "compactResponse", "Compact a conversation")
+        .description(
+            "A model sums up the conversation in `input`, that of `previous_response_id`, or both. `output` has the user's \
+             newest messages and one `compaction` item: send it back as the beginning of the next `input`.",
+        )
+        .starts_run()
+        .body::<NewCompaction>()
+        .json::<Compaction>(200, "The messages and the summary. Its id cannot be retrieved or continued.")
+        .errors(&[PreviousResponseNotFound, ModelNotFound, RateLimited, RunFailed, Cancelled, Overloaded]);
     api.get("/v1/responses/{response}", responses::get::handle, "getResponse", "Get a response or its stream")
         .ticket()
         .blob_urls()

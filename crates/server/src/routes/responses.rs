@@ -1,6 +1,7 @@
 //! `/v1/responses`: OpenAI's Responses API.
 
 pub(crate) mod cancel;
+pub(crate) mod compact;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod get;

@@ -3,6 +3,7 @@
 //! One task owns it and handles one message at a time, so there is no lock and no queue of unsent messages. The library
 //! answers pings.
 
+use super::event_messages::MessageFragment;
 use crate::config::HttpLimits;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -14,7 +15,8 @@ use model::UserId;
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
@@ -104,6 +106,27 @@ impl WsConnection {
             // A projection writes JSON, which is UTF-8.
             let text = Utf8Bytes::try_from(line).map_err(|_| WsError::ProtocolViolation(CloseCode::Error))?;
             self.feed(Message::Text(text)).await?;
+            if unflushed >= FLUSH_BYTES {
+                self.flush().await?;
+                unflushed = 0;
+            }
+        }
+        self.flush().await
+    }
+
+    /// Sends fragments of messages. A message that is complete in one is sent as a whole.
+    pub(super) async fn send_fragments(&mut self, fragments: Vec<MessageFragment>) -> Result<(), WsError> {
+        let mut unflushed = 0;
+        for MessageFragment { bytes, is_first, is_last } in fragments {
+            unflushed += bytes.len();
+            let message = if is_first && is_last {
+                // An event stream is UTF-8.
+                Message::Text(Utf8Bytes::try_from(bytes).map_err(|_| WsError::ProtocolViolation(CloseCode::Error))?)
+            } else {
+                let opcode = OpCode::Data(if is_first { Data::Text } else { Data::Continue });
+                Message::Frame(Frame::message(bytes, opcode, is_last))
+            };
+            self.feed(message).await?;
             if unflushed >= FLUSH_BYTES {
                 self.flush().await?;
                 unflushed = 0;

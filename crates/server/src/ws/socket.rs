@@ -1,6 +1,8 @@
 //! The task of one socket: executes messages, sends output, and decides when to close.
 
+use super::SocketParts;
 use super::client_message::{error_event, parse_client_message};
+use super::close_reason::CloseReason;
 use super::connection::{WsConnection, WsError, WsIncoming};
 use crate::app::App;
 use crate::auth::Caller;
@@ -20,27 +22,10 @@ use protocol::blocks::{BlocksMessage, BlocksResume, BlocksStop};
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-const MISSED_PONGS_MAX: u32 = 2;
+pub(super) const MISSED_PONGS_MAX: u32 = 2;
 
 const PONG: &str = r#"{"type":"pong"}"#;
-
-struct CloseReason {
-    code: CloseCode,
-    reason: &'static str,
-}
-
-const NORMAL: CloseReason = CloseReason { code: CloseCode::Normal, reason: "" };
-const GOING_AWAY: CloseReason = CloseReason { code: CloseCode::Away, reason: "the server is stopping" };
-const RESTARTING: CloseReason =
-    CloseReason { code: CloseCode::Restart, reason: "the server is stopping: reconnect and resume" };
-const REVOKED: CloseReason = CloseReason { code: CloseCode::Library(4401), reason: "the key or the share was revoked" };
-const SLOW_READER: CloseReason =
-    CloseReason { code: CloseCode::Library(4408), reason: "too slow: reconnect and resume" };
-const SLOW_SENDER: CloseReason =
-    CloseReason { code: CloseCode::Library(4408), reason: "a message did not arrive in time" };
-const PING_TIMEOUT: CloseReason = CloseReason { code: CloseCode::Library(4408), reason: "pings were not answered" };
 
 pub(crate) struct BlocksSocket {
     app: App,
@@ -64,14 +49,10 @@ enum SocketEvent {
 }
 
 impl BlocksSocket {
-    pub(crate) fn new(app: App, caller: Caller, connection: WsConnection, handle: Option<ConnectionHandle>) -> Self {
+    pub(super) fn new(SocketParts { app, caller, connection, handle, blob_urls, .. }: SocketParts) -> Self {
+        let url_signer = (blob_urls == BlobUrls::Signed).then(|| blob_url_signer(&app.gateway, &caller.user));
         let storage_alarm = StorageAlarm::new(&app.gateway);
-        Self { app, caller, connection, handle, session: None, url_signer: None, storage_alarm, missed_pongs: 0 }
-    }
-
-    pub(crate) fn with_blob_urls(mut self, form: BlobUrls) -> Self {
-        self.url_signer = (form == BlobUrls::Signed).then(|| blob_url_signer(&self.app.gateway, &self.caller.user));
-        self
+        Self { app, caller, connection, handle, session: None, url_signer, storage_alarm, missed_pongs: 0 }
     }
 
     /// Returns when the socket is closed.
@@ -96,10 +77,7 @@ impl BlocksSocket {
             match self.handle_event(event).await {
                 Ok(None) => {}
                 Ok(Some(close)) => break Some(close),
-                Err(WsError::Disconnected) => break None,
-                Err(WsError::WriteTimeout) => break Some(SLOW_READER),
-                Err(WsError::ReadTimeout) => break Some(SLOW_SENDER),
-                Err(WsError::ProtocolViolation(code)) => break Some(CloseReason { code, reason: "" }),
+                Err(error) => break CloseReason::of_error(&error),
             }
         };
         if let Some(CloseReason { code, reason }) = close {
@@ -109,12 +87,14 @@ impl BlocksSocket {
 
     async fn handle_event(&mut self, event: SocketEvent) -> Result<Option<CloseReason>, WsError> {
         if !self.caller.is_still_allowed() {
-            return Ok(Some(REVOKED));
+            return Ok(Some(CloseReason::REVOKED));
         }
         match event {
             SocketEvent::Incoming(message) => self.handle_incoming(message?).await,
             SocketEvent::Outgoing(Ok(SessionOutput::Lines(lines))) => self.send_lines(lines).await,
-            SocketEvent::Outgoing(Ok(SessionOutput::Ended)) if self.app.is_shutting_down() => Ok(Some(RESTARTING)),
+            SocketEvent::Outgoing(Ok(SessionOutput::Ended)) if self.app.is_shutting_down() => {
+                Ok(Some(CloseReason::RESTARTING))
+            }
             // A frozen share has been sent completely.
             SocketEvent::Outgoing(Ok(SessionOutput::Ended))
                 if self.caller.share().is_some_and(|share| share.frozen_at().is_some()) =>
@@ -124,11 +104,11 @@ impl BlocksSocket {
             }
             SocketEvent::Outgoing(Ok(SessionOutput::Ended)) => self.drop_session(Problem::not_found()).await,
             SocketEvent::Outgoing(Err(problem)) => self.drop_session(problem).await,
-            SocketEvent::Shutdown => Ok(Some(GOING_AWAY)),
+            SocketEvent::Shutdown => Ok(Some(CloseReason::GOING_AWAY)),
             SocketEvent::Recheck => Ok(None),
             SocketEvent::StorageNotice(notice) => self.connection.ping(notice).await.map(|()| None),
-            SocketEvent::Tick if !self.caller.credential.is_valid() => Ok(Some(REVOKED)),
-            SocketEvent::Tick if self.missed_pongs >= MISSED_PONGS_MAX => Ok(Some(PING_TIMEOUT)),
+            SocketEvent::Tick if !self.caller.credential.is_valid() => Ok(Some(CloseReason::REVOKED)),
+            SocketEvent::Tick if self.missed_pongs >= MISSED_PONGS_MAX => Ok(Some(CloseReason::PING_TIMEOUT)),
             SocketEvent::Tick => {
                 self.missed_pongs += 1;
                 let payload = self.storage_alarm.heartbeat().unwrap_or_default();
@@ -153,7 +133,7 @@ impl BlocksSocket {
         match message {
             WsIncoming::Text(text, memory) => {
                 if !self.caller.credential.is_valid() {
-                    return Ok(Some(REVOKED));
+                    return Ok(Some(CloseReason::REVOKED));
                 }
                 match self.execute(text, memory).await {
                     Ok(None) => {}
@@ -166,7 +146,7 @@ impl BlocksSocket {
                 self.send_error(problem).await?;
             }
             WsIncoming::KeepAlive => {}
-            WsIncoming::Close => return Ok(Some(NORMAL)),
+            WsIncoming::Close => return Ok(Some(CloseReason::NORMAL)),
         }
         Ok(None)
     }
@@ -230,7 +210,7 @@ async fn next_output(app: &App, user: &UserId, session: Option<&mut BlocksSessio
 }
 
 /// Never returns for a socket with a session, which follows its run through the shutdown grace period.
-async fn wait_for_shutdown(handle: Option<&mut ConnectionHandle>) {
+pub(super) async fn wait_for_shutdown(handle: Option<&mut ConnectionHandle>) {
     match handle {
         Some(handle) => handle.shutdown.started().await,
         None => pending().await,

@@ -123,7 +123,6 @@ async fn invalid_tool_declarations_are_refused() {
         json!([{"name": "a b"}]),
         json!([{"name": ""}]),
         json!([{"name": "a"}, {"name": "a"}]),
-        json!([{"name": "order"}]),
         json!([{"name": "clerk"}]),
         json!([{"name": "a", "parameters": true}]),
         json!([{"name": "a", "parameters": {"type": "string"}}]),

@@ -24,8 +24,10 @@ enum Viewer {
     IsAnybody,
     /// This status, as for every user.
     Gets(u16),
+    /// Not found: 404. Who may open the socket is told to upgrade: 426.
+    HasNoSocket,
 }
-use Viewer::{CannotAct, Gets, IsAnybody, Sees, SeesNothing};
+use Viewer::{CannotAct, Gets, HasNoSocket, IsAnybody, Sees, SeesNothing};
 
 /// Every route: its method, its path as documented, its body, and the response to a viewer.
 fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
@@ -66,6 +68,8 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
         (get.clone(), "/api/v1/agent/attachments/signed-url?{file}", none(), Sees),
         (get.clone(), "/api/v1/agent/attachments/raw?{signed}", none(), IsAnybody),
         (post.clone(), "/v1/responses", says(), CannotAct),
+        (get.clone(), "/v1/responses", none(), HasNoSocket),
+        (post.clone(), "/v1/responses/compact", says(), CannotAct),
         (get.clone(), "/v1/responses/{response}", none(), Sees),
         (get.clone(), "/v1/responses/{response}?stream=true", none(), Sees),
         (delete.clone(), "/v1/responses/{response}", none(), CannotAct),
@@ -225,7 +229,11 @@ async fn no_user_sees_or_changes_resources_of_others() {
         let (own, other) = (shown.fill(path), hidden.fill(path));
         let say = format!("{method} {path}");
         if method == Method::GET {
-            let wanted = if let Gets(status) = expected { status } else { 200 };
+            let wanted = match expected {
+                Gets(status) => status,
+                HasNoSocket => 426,
+                _ => 200,
+            };
             assert_eq!(ann.send(&method, &own, &body).await.0, wanted, "{say}: the owner");
         }
         let open = if expected == IsAnybody { 200 } else { 401 };
@@ -245,7 +253,7 @@ async fn no_user_sees_or_changes_resources_of_others() {
             Sees if named => (200, 404),
             Sees => (200, 200),
             CannotAct => (403, 403),
-            SeesNothing => (404, 404),
+            SeesNothing | HasNoSocket => (404, 404),
             IsAnybody => (200, 200),
             Gets(status) => (status, status),
         };
@@ -268,6 +276,7 @@ async fn no_request_body_reaches_resources_of_another_user() {
         ("/v1/tasks", r#"{"model":"demo","input":"hi","thread_id":"{thread_id}"}"#),
         ("/v1/tasks", r#"{"model":"demo","input":"hi","previous":"{task_id}"}"#),
         ("/v1/responses", r#"{"model":"demo","input":"hi","previous_response_id":"{response}"}"#),
+        ("/v1/responses/compact", r#"{"model":"demo","previous_response_id":"{response}"}"#),
         ("/v1/responses", r#"{"model":"demo","input":"hi","conversation":"{conversation}"}"#),
         ("/api/v1/agent/runs", r#"{"message":"hi","threadId":"{thread_id}"}"#),
     ] {

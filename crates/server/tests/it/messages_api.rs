@@ -327,7 +327,7 @@ async fn an_unsupported_request_is_refused_before_anything_starts() {
         json!({"model": "demo", "messages": "hi"}),
         json!({"model": "demo", "messages": [user("hi")], "stream": "yes"}),
         json!({"model": "demo", "messages": [user("hi")], "tools": [{"name": "a b", "input_schema": {"type": "object"}}]}),
-        json!({"model": "demo", "messages": [user("hi")], "tools": [{"name": "get_weather", "input_schema": {"type": "object"}}]}),
+        json!({"model": "demo", "messages": [user("hi")], "tools": [{"name": "ask_for_help", "input_schema": {"type": "object"}}]}),
         json!({"model": "demo", "messages": [user("hi")], "stream": true, "tools": [{"type": "bash_20250124", "name": "bash"}]}),
         json!({"model": "demo", "messages": [user("hi"), {"role": "assistant", "content": "So"}], "stream": true}),
     ] {

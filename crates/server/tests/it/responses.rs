@@ -305,7 +305,7 @@ async fn a_bad_request_is_refused_before_anything_starts() {
         (json!({"model": "demo", "input": "x", "stream": 1}), 400, "invalid_body", json!("stream")),
         (json!({"model": "demo", "input": "x", "conversation": "conv_1"}), 404, "not_found", Value::Null),
         (
-            json!({"model": "demo", "input": "x", "tools": [{"type": "function", "name": "get_weather"}]}),
+            json!({"model": "demo", "input": "x", "tools": [{"type": "function", "name": "transfer_to_specialist"}]}),
             400,
             "invalid_body",
             json!("tools"),
@@ -330,7 +330,7 @@ async fn a_bad_request_is_refused_before_anything_starts() {
         let reply = hw.post_text("/v1/responses", text).await;
         assert!(matches!(parse_error(&reply).0, 400), "{text}: {}", reply.text);
     }
-    assert_eq!(parse_error(&hw.get("/v1/responses").await).0, 405);
+    assert_eq!(parse_error(&hw.get("/v1/responses").await).0, 426);
     assert_eq!(hw.count_threads_and_records().await, before);
 }
 

@@ -5,6 +5,7 @@ use super::connection::{column, json_column, limit_param, opt_u64_column, u64_co
 use super::pool::DatabasePool;
 use super::submission;
 use async_trait::async_trait;
+use model::id::UNLISTED_THREAD_PREFIX;
 use model::ports::{
     Checkpoint, CheckpointRun, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
     ScheduledWakeup, StoreError, StoreResult, Submission, SubmitError, Submitted,
@@ -90,7 +91,7 @@ impl Inbox for PostgresStore {
         let status: Vec<&str> = filter.status.iter().map(|status| status.as_str()).collect();
         let status = (!status.is_empty()).then_some(status);
         let sql = format!(
-            "{SELECT_RUNS} WHERE r.owner = $1 AND ($2::text IS NULL OR t.id = $2) AND ($3::text IS NULL OR r.id < $3)
+            "{SELECT_RUNS} WHERE r.owner = $1 AND (t.id = $2 OR ($2::text IS NULL AND t.id < '{UNLISTED_THREAD_PREFIX}')) AND ($3::text IS NULL OR r.id < $3)
              AND ($4::text[] IS NULL OR r.status = ANY($4)) ORDER BY r.id DESC LIMIT $5"
         );
         let params: [(&(dyn ToSql + Sync), Type); 5] = [

@@ -3,6 +3,7 @@
 use super::connection::{OpenTransaction, Params, column, limit_param, u64_column};
 use super::{PostgresStore, aliases, attachment_rows};
 use async_trait::async_trait;
+use model::id::UNLISTED_THREAD_PREFIX;
 use model::ports::{
     AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreError, StoreResult, ThreadRow, ThreadWriter,
     Threads,
@@ -45,9 +46,10 @@ pub(super) struct DeletedThread {
 impl Threads for PostgresStore {
     async fn threads(&self, owner: &UserId, page: ListPage) -> StoreResult<Vec<ThreadRow>> {
         let sql = "SELECT id, created_at, updated_at FROM headwater.threads
-                   WHERE owner = $1 AND ($2::text IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
+                   WHERE owner = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+        let before = page.before.as_deref().unwrap_or(UNLISTED_THREAD_PREFIX).min(UNLISTED_THREAD_PREFIX);
         let params: Params<'_> =
-            &[(&owner.as_str(), Type::TEXT), (&page.before, Type::TEXT), (&limit_param(page.limit), Type::INT8)];
+            &[(&owner.as_str(), Type::TEXT), (&before, Type::TEXT), (&limit_param(page.limit), Type::INT8)];
         self.pool.query(sql, params).await?.iter().map(thread_row).collect()
     }
 

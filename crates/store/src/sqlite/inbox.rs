@@ -6,6 +6,7 @@ use super::write_task::TaskCost;
 use super::{SqliteStore, checkpoints, client_results, log_size, page, questions, record_row};
 use async_trait::async_trait;
 use model::command::{ClientToolResult, Command};
+use model::id::UNLISTED_THREAD_PREFIX;
 use model::ports::validation;
 use model::ports::{
     ApprovalAnswer, Checkpoint, IdempotencyKey, Inbox, InboxRow, InboxWriter, ListPage, RunFilter, RunRow,
@@ -276,6 +277,9 @@ fn list_runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListP
     if let Some(thread) = &filter.thread {
         sql.push_str(" AND t.id = ?");
         values.push(Box::new(thread.as_str().to_owned()));
+    } else {
+        sql.push_str(" AND t.id < ?");
+        values.push(Box::new(UNLISTED_THREAD_PREFIX));
     }
     if let Some(before) = &page.before {
         sql.push_str(" AND r.id < ?");

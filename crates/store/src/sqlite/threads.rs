@@ -6,6 +6,7 @@ use super::transaction::WriteTransaction;
 use super::write_task::TaskCost;
 use super::{SqliteStore, aliases, attachment_links, log_size, page};
 use async_trait::async_trait;
+use model::id::UNLISTED_THREAD_PREFIX;
 use model::ports::{
     AliasKind, AliasRow, AliasUpdate, ConversationData, ListPage, StoreResult, ThreadRow, ThreadWriter, Threads,
 };
@@ -35,6 +36,7 @@ impl Threads for SqliteStore {
             let sql = "SELECT id, created_at, updated_at FROM threads
                        WHERE owner = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
             let (before, limit) = page_bounds(&page);
+            let before = before.min(UNLISTED_THREAD_PREFIX);
             conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
         })
         .await

@@ -5,6 +5,7 @@ use super::super::wire::{
 };
 use crate::run_end::{RunEnd, RunFailureKind};
 use model::json::{ExactObject, JsonObject};
+use model::usage::Usage;
 use model::{Millis, TaskId};
 use serde_json::Value;
 
@@ -67,14 +68,23 @@ pub(super) fn initial_object(head: ResponseHead<'_>) -> ResponseObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingStatus {
     Queued,
+    InProgress,
     Cancelled,
+    /// Without output: nothing was to be generated.
+    Completed,
 }
 
 /// The object of a response that has not started.
 pub(super) fn pending_object(head: ResponseHead<'_>, status: PendingStatus) -> ResponseObject {
+    let created_at = head.created_at;
     let mut object = initial_object(head);
     match status {
         PendingStatus::Queued => object.status = "queued",
+        PendingStatus::InProgress => {}
+        PendingStatus::Completed => {
+            apply_end(&mut object, &RunEnd::Completed, created_at);
+            object.usage = Some(Usage::default().into());
+        }
         PendingStatus::Cancelled => apply_end(&mut object, &RunEnd::cancelled(), 0),
     }
     object

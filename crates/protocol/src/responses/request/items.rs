@@ -62,6 +62,13 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
         },
         Some("mcp_call") => return parse_mcp_call(field, item, out),
         Some("image_generation_call") => parse_generated_image(field, item)?,
+        Some("compaction") => {
+            InputKind::SealedSummary { field: format!("{field}.encrypted_content"), sealed: need("encrypted_content")? }
+        }
+        Some("compaction_trigger") => {
+            let reason = "is not supported: use POST /v1/responses/compact";
+            return Err(InvalidField::new(format!("{field}.type"), reason));
+        }
         // Reasoning, references, approval requests and hosted tools.
         Some(_) => InputKind::ItemReference,
     };

@@ -40,7 +40,7 @@ fn prior_history_is_separated_from_new_input() {
         {"role": "user", "content": "And now?"},
     ]}))
     .unwrap();
-    let NewInput { history: before, input } = NewInput::from_client_input(&asked.input);
+    let NewInput { history: before, input, .. } = NewInput::from_client_input(&asked.input);
     assert_eq!(input, [ContentPart::text("Thanks."), ContentPart::text("And now?")]);
     let kinds: Vec<&str> = before
         .iter()
@@ -305,4 +305,18 @@ fn tools_of_mcp_servers_are_named_as_the_model_knows_them() {
     assert_eq!((named.field.as_str(), named.label.as_str()), ("tools[1].server_label", "files"));
     assert_eq!(read.model_settings.tool_choice, Some(ToolChoice::Tool { name: "files__read".to_owned() }));
     assert!(matches!(&read.input[0].kind, InputKind::ToolCall { name, .. } if name == "files__read"));
+}
+
+#[test]
+fn a_compaction_item_stays_sealed_and_a_trigger_is_refused() {
+    let items = json!([{"role": "user", "content": "a"}, {"type": "compaction", "encrypted_content": "x"}]);
+    let items = parse_conversation_items(&items).unwrap();
+    let sealed = InputKind::SealedSummary { field: "items[1].encrypted_content".to_owned(), sealed: "x".to_owned() };
+    assert_eq!(items[1].kind, sealed);
+    for (item, field) in [
+        (json!({"type": "compaction"}), "items[0].encrypted_content"),
+        (json!({"type": "compaction_trigger"}), "items[0].type"),
+    ] {
+        assert_eq!(parse_conversation_items(&json!([item])).unwrap_err().field, field);
+    }
 }

@@ -7,7 +7,7 @@ use crate::json_response::json_response_with_images;
 use crate::problem::Problem;
 use axum::extract::State;
 use axum::response::Response;
-use gateway::responses::{cancel_response, find_response};
+use gateway::responses::{cancel_response, find_any_response};
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -16,6 +16,6 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let end = cancel_response(&app.gateway, &caller.user, &id).await?;
     app.check_stream_end(end)?;
-    let (response, snapshot) = find_response(&app.gateway, &caller.user, &id).await?;
+    let (response, snapshot) = find_any_response(&app.gateway, &caller.user, &id).await?;
     Ok(json_response_with_images(&app, &caller.user, &response.run.thread, snapshot.object_json()))
 }

@@ -17,8 +17,8 @@ use gateway::attachments::uploads::{self, Uploads};
 use gateway::client_tools::check_client_tools;
 use gateway::conversations::{Conversation, find_conversation};
 use gateway::mcp_credentials::NamedMcpServer;
-use gateway::resolve_run::{ConversationRef, RequestInput, resolve_run};
-use gateway::responses::{find_previous_response, read_resolved_response, start_of_response};
+use gateway::resolve_run::{ConversationRef, RequestInput, ResolvedRun, resolve_run};
+use gateway::responses::{find_previous_response, find_unstored_response, read_resolved_response, start_of_response};
 use gateway::stream_start::wait_for_end;
 use model::UserId;
 use model::json::JsonObject;
@@ -42,23 +42,12 @@ pub(crate) async fn handle(
     drop(body);
     let mcp_credentials = read_mcp_credentials(&app, &headers, &request)?;
     let (stream, background) = (request.stream, request.background);
-    let conversation = match &request.conversation {
-        Some(id) => Some(find_conversation(&app.gateway, &caller.user, id).await?),
-        None => None,
-    };
     // Who waits for the object takes a stream's place.
     let stream_permit = (stream || !background).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
-    let (mut items, context, new) = resolve_request(&app, &caller.user, request, conversation.as_ref()).await?;
-    let echo = new.request_echo.clone();
-    let parts = uploads::parts_of_client_input(&mut items);
-    let uploads = Uploads::extract(&app.gateway.attachments, "input", parts).await?;
-    let (input, new) = (RequestInput { items, uploads }, NewRun { idempotency, mcp_credentials, ..new });
-    let resolved = Box::pin(resolve_run(&app.gateway, &caller.user, input, context, new)).await?;
+    let base = NewRun { idempotency, mcp_credentials, ..NewRun::default() };
+    let resolving = resolve_response(&app, &caller.user, request, PreviousResponse::Stored, base);
+    let (resolved, echo) = Box::pin(resolving).await?;
     drop(body_permit);
-    // An answer resumes a run that has started: the conversation's items wait for the next one.
-    if let Some(conversation) = conversation.filter(|_| resolved.is_new) {
-        conversation.mark_items_read(&app.gateway, &caller.user).await?;
-    }
     if let Some(permit) = stream_permit {
         let start = start_of_response(&app.gateway, &caller.user, &resolved, 0).await?;
         if stream {
@@ -70,8 +59,47 @@ pub(crate) async fn handle(
     Ok(json_response_with_images(&app, &caller.user, &resolved.thread, object))
 }
 
+/// Which responses a `previous_response_id` may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PreviousResponse {
+    /// Those that are stored.
+    Stored,
+    /// The one that it names, because the connection has made it.
+    OfConnection,
+}
+
+/// Starts or continues the run that answers a request; `base` has its key and its credentials. Returns with it the fields that
+/// its response repeats.
+pub(crate) async fn resolve_response(
+    app: &App,
+    user: &UserId,
+    request: ResponsesRequest,
+    previous: PreviousResponse,
+    base: NewRun,
+) -> Result<(ResolvedRun, Option<Value>), Problem> {
+    let conversation = match &request.conversation {
+        Some(id) => Some(find_conversation(&app.gateway, user, id).await?),
+        None => None,
+    };
+    let (mut items, context, new) = resolve_request(app, user, request, conversation.as_ref(), previous, base).await?;
+    let echo = new.request_echo.clone();
+    let parts = uploads::parts_of_client_input(&mut items);
+    let uploads = Uploads::extract(&app.gateway.attachments, "input", parts).await?;
+    let input = RequestInput { items, uploads };
+    let resolved = Box::pin(resolve_run(&app.gateway, user, input, context, new)).await?;
+    // An answer resumes a run that has started: the conversation's items wait for the next one.
+    if let Some(conversation) = conversation.filter(|_| resolved.is_new) {
+        conversation.mark_items_read(&app.gateway, user).await?;
+    }
+    Ok((resolved, echo))
+}
+
 /// From the header, and from the tools of the request.
-fn read_mcp_credentials(app: &App, headers: &HeaderMap, request: &ResponsesRequest) -> Result<McpCredentials, Problem> {
+pub(crate) fn read_mcp_credentials(
+    app: &App,
+    headers: &HeaderMap,
+    request: &ResponsesRequest,
+) -> Result<McpCredentials, Problem> {
     let mut credentials = parse_mcp_credentials(app, headers)?;
     for RequestedMcpServer { field, label, url, authorization } in &request.mcp_servers {
         let server = NamedMcpServer { field, label, url: url.as_deref(), token: authorization.as_deref() };
@@ -86,6 +114,8 @@ async fn resolve_request(
     user: &UserId,
     request: ResponsesRequest,
     conversation: Option<&Conversation>,
+    previous: PreviousResponse,
+    base: NewRun,
 ) -> Result<(Vec<ClientInput>, ConversationRef, NewRun), Problem> {
     let mut items = request.input;
     let context = match (conversation, &request.previous_response_id) {
@@ -93,7 +123,10 @@ async fn resolve_request(
             items.splice(0..0, conversation.pending_input()?);
             ConversationRef::InThread(conversation.thread.clone())
         }
-        (None, Some(id)) => find_previous_response(&app.gateway, user, id).await?,
+        (None, Some(id)) => match previous {
+            PreviousResponse::Stored => find_previous_response(&app.gateway, user, id).await?,
+            PreviousResponse::OfConnection => find_unstored_response(&app.gateway, user, id).await?,
+        },
         (None, None) => ConversationRef::Unspecified,
     };
     let agent = match (request.model, &context) {
@@ -109,7 +142,7 @@ async fn resolve_request(
         metadata: request.metadata,
         model_settings: request.model_settings,
         request_echo: Some(Value::Object(request.request_echo)),
-        ..NewRun::default()
+        ..base
     };
     Ok((items, context, new))
 }

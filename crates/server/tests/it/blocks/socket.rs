@@ -14,6 +14,8 @@ pub(crate) struct Socket {
     pub(crate) answers_pings: bool,
     /// The payload of the last ping.
     pub(crate) last_ping: Vec<u8>,
+    /// The last message as it came; while its fragments arrive, the part that is there.
+    text: Vec<u8>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -57,7 +59,7 @@ impl Socket {
         }
         assert!(head.to_lowercase().contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
         bytes.drain(..end);
-        Ok(Self { stream, bytes, answers_pings: true, last_ping: Vec::new() })
+        Ok(Self { stream, bytes, answers_pings: true, last_ping: Vec::new(), text: Vec::new() })
     }
 
     pub(crate) async fn send_json(&mut self, message: &Value) {
@@ -99,6 +101,12 @@ impl Socket {
         tokio::time::timeout(TEST_TIMEOUT, event).await.expect("an event in time")
     }
 
+    /// The next event as it came.
+    pub(crate) async fn next_text(&mut self) -> String {
+        self.next_event().await;
+        String::from_utf8(self.text.clone()).unwrap()
+    }
+
     /// Events up to one of this type.
     pub(crate) async fn read_until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
@@ -122,9 +130,18 @@ impl Socket {
 
     pub(crate) async fn receive(&mut self) -> Received {
         loop {
-            if let Some((opcode, payload)) = self.take_frame() {
-                match opcode {
-                    1 => return Received::Event(serde_json::from_slice(&payload).unwrap()),
+            if let Some((first, payload)) = self.take_frame() {
+                let is_last = first & 0x80 != 0;
+                match first & 0x0f {
+                    opcode @ (0 | 1) => {
+                        if opcode == 1 {
+                            self.text.clear();
+                        }
+                        self.text.extend_from_slice(&payload);
+                        if is_last {
+                            return Received::Event(serde_json::from_slice(&self.text).unwrap());
+                        }
+                    }
                     8 => return Received::Closed(u16::from_be_bytes(payload[..2].try_into().unwrap())),
                     9 => {
                         if self.answers_pings {
@@ -144,7 +161,7 @@ impl Socket {
 
     fn take_frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let first = *self.bytes.first()?;
-        assert_eq!(first & 0xf0, 0x80, "a server sends whole messages");
+        assert_eq!(first & 0x70, 0, "there are no extensions");
         let (start, length) = match *self.bytes.get(1)? {
             126 => (4, usize::from(u16::from_be_bytes(self.bytes.get(2..4)?.try_into().unwrap()))),
             127 => (10, usize::try_from(u64::from_be_bytes(self.bytes.get(2..10)?.try_into().unwrap())).unwrap()),
@@ -152,7 +169,7 @@ impl Socket {
         };
         let payload = self.bytes.get(start..start + length)?.to_vec();
         self.bytes.drain(..start + length);
-        Some((first & 0x0f, payload))
+        Some((first, payload))
     }
 }
 
