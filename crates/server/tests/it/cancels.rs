@@ -121,7 +121,7 @@ async fn a_cancel_of_a_silent_model_ends_the_stream_and_keeps_the_partial_text()
 async fn a_cancel_ends_the_stream_and_kills_a_stubborn_program_with_its_child() {
     let hw = cancel_server(&ToolServer::start().await);
     let (task, mut watcher) = start_watched_run(&hw, "use stubborn").await;
-    hw.wait_until("the program runs", async || hw.path("pids").exists()).await;
+    hw.wait_until("the program runs", async || hw.has_line("pids")).await;
     let pids = std::fs::read_to_string(hw.path("pids")).unwrap();
     let pids: Vec<u64> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");

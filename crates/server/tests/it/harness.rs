@@ -302,8 +302,14 @@ impl Server {
         let began = Instant::now();
         while !is_so().await {
             assert!(began.elapsed() < TEST_TIMEOUT, "{what}: not within {TEST_TIMEOUT:?}\n{}", self.log());
-            tokio::task::yield_now().await;
+            // A test that spins takes the processor from the server that it waits for.
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
+    }
+
+    /// Whether a program has written a whole line: a shell creates the file before it writes.
+    pub(crate) fn has_line(&self, name: &str) -> bool {
+        std::fs::read_to_string(self.path(name)).is_ok_and(|text| text.contains('\n'))
     }
 
     /// The number of threads and records, which a refused request must not change.

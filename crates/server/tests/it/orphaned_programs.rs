@@ -39,7 +39,7 @@ steps = [{ text = ["Done."] }]
 async fn server_with_running_program() -> (Server, String) {
     let server = Server::with_config(CONFIG, SCENARIOS);
     let task = server.create_task(json!({"model": "assistant", "input": "go"})).await;
-    server.wait_until("the program and its child run", async || server.path("started.child").exists()).await;
+    server.wait_until("the program and its child run", async || server.has_line("started.child")).await;
     (server, task["task_id"].as_str().unwrap().to_owned())
 }
 
