@@ -7,6 +7,7 @@
 //! `shares::ScopedStore` limits what it sees.
 
 pub mod agent_history;
+pub mod answers;
 pub mod approvals;
 pub mod attachments;
 pub mod blocks_session;
