@@ -67,7 +67,7 @@ fn validator(schema: &str) -> Validator {
 
 #[test]
 fn every_event_of_1_0_is_valid() {
-    let validator = validator(include_str!("schemas/event.json"));
+    let validator = validator(include_str!("schemas/agui-1.0-event.json"));
     for seed in test_seeds() {
         let (_, records) = random_log(seed);
         for event in thread_events(AgUiVersion::V1, &records) {
