@@ -341,6 +341,26 @@ inBoth.test("the state of a thread is the client's, and an empty one leaves it",
   assert.deepEqual(other.state, { cart: ['spring', 2] });
 });
 
+inBoth.test('a question of a tool is answered with what its schema asks for', async (version) => {
+  const asker = await startServer({ config: new URL('page/questions.toml', import.meta.url).pathname });
+  try {
+    const ask = async (resume) => {
+      const agent = startAgent(version, asker, { threadId: uuid(), agent: 'asker' });
+      const [question] = (await agent.say('form')).at(-1).outcome.interrupts;
+      assert.deepEqual([question.reason, question.message], ['input_required', 'Which color?']);
+      assert.deepEqual(question.responseSchema.required, ['color']);
+      await agent.go({ resume: [{ interruptId: question.id, ...resume }] });
+      return callsOf(agent.messages)[0].output;
+    };
+    assert.equal(await ask({ status: 'resolved', payload: { color: 'blue', amount: 7 } }), '{"amount":7,"color":"blue"}');
+    assert.match(await ask({ status: 'cancelled' }), /Cancelled by the user/);
+    await assert.rejects(ask({ status: 'resolved', payload: { color: 'green' } }), /400/);
+    await assert.rejects(ask({ status: 'resolved', payload: true }), /400/);
+  } finally {
+    await asker.stop();
+  }
+});
+
 /** Waits until the thread is there. */
 async function found(version, threadId) {
   for (;;) {
