@@ -7,6 +7,9 @@
 //! `shares::ScopedStore` limits what it sees.
 
 pub mod agent_history;
+pub mod agui_history;
+pub mod agui_requests;
+pub mod agui_streams;
 pub mod answers;
 pub mod approvals;
 pub mod attachments;
