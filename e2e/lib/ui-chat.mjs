@@ -101,6 +101,7 @@ export const textOf = ({ parts }) => parts.filter(({ type }) => type === 'text')
 export const callsOf = ({ parts }) =>
   parts.filter((part) => part.toolCallId && !part.toolMetadata?.subagent).map((part) => ({
     id: part.toolCallId,
+    kind: part.toolMetadata?.kind,
     name: part.toolName ?? part.type.replace(/^tool-/, ''),
     input: part.input,
     state: part.state,
