@@ -3,7 +3,7 @@
 //! A run of AG-UI ends where ours pauses, so each part of a run between pauses (a segment) is a run of the protocol.
 //! [`AgUiProjection`] makes the events and passes them to a sink: frames, or the reducer that every client has
 //! ([`MessageList`]). Snapshots of messages therefore cannot disagree with the stream. `prelude` brings a client without a
-//! cursor to the head of a thread.
+//! cursor to the head of a thread, `request` reads what clients send.
 
 mod message_list;
 mod prelude;
@@ -15,8 +15,8 @@ pub use message_list::MessageList;
 pub use prelude::{AgUiHistory, AgUiRunSnapshot, agui_cancelled_frames, agui_messages_frame, agui_prelude};
 pub use project::{AgUiProjection, AgUiScope, agui_run_id};
 pub use request::{
-    AgUiContext, AgUiLegacyAnswer, AgUiRequest, AgUiResume, AgUiResumeStatus, InvalidAgUiRequest, check_agui_id,
-    parse_agui_request, parse_agui_stop, parse_agui_version, parse_tool_message_decision,
+    AgUiLegacyAnswer, AgUiRequest, AgUiResume, AgUiResumeStatus, InvalidAgUiRequest, check_agui_id, parse_agui_request,
+    parse_agui_stop, parse_agui_version, parse_tool_message_decision,
 };
 pub use wire::{AgUiEvent, AgUiMessage};
 
@@ -29,7 +29,9 @@ pub const SNAPSHOT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The dialect of a client. Clients of 0.0.59 reject what is new in 1.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AgUiVersion {
+    /// 1.0 and later minor versions.
     V1,
+    /// The last release before 1.0. Its clients name no version.
     V0_0_59,
 }
 

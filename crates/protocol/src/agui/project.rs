@@ -29,9 +29,6 @@ use model::usage::Usage;
 use model::{ItemId, Millis, Record, TaskId};
 use std::collections::BTreeMap;
 
-/// The predecessor of a run that continues none.
-const NO_PREDECESSOR: &str = "task_none";
-
 /// Which part of a thread a projection shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgUiScope {
@@ -66,6 +63,8 @@ pub(super) struct AgUiRun {
     pub(super) previous_run_id: Option<String>,
     /// Whether the segment has ended.
     is_over: bool,
+    /// Whether the last segment that ended had interrupts: clients keep them until another one finishes.
+    has_interrupts: bool,
     /// The tokens of the segment by model, sub-agents included.
     usage: Vec<(String, Usage)>,
     /// The assistant message that has the calls of a task's current step.
@@ -232,7 +231,7 @@ impl<'a> EventProjector<'a, '_> {
             context: [],
             forwarded_props: EmptyObject {},
         });
-        let previous = created.task.previous.as_ref().filter(|previous| previous.as_str() != NO_PREDECESSOR);
+        let previous = created.task.previous.as_ref().filter(|previous| !previous.is_no_run());
         let state = AgUiRun { run_id: run_id.clone(), ..AgUiRun::default() };
         let started = run_started(self.options, &state);
         self.push(AgUiEvent { parent_run_id: previous.map(TaskId::as_str), input, ..started });
@@ -247,6 +246,7 @@ impl<'a> EventProjector<'a, '_> {
             segment,
             previous_run_id: Some(std::mem::replace(&mut self.state.run_id, run_id.clone())),
             run_id,
+            has_interrupts: self.state.has_interrupts,
             ..AgUiRun::default()
         };
         *self.state = state.clone();
@@ -294,15 +294,10 @@ pub(super) fn step_name(step: u32) -> String {
     format!("turn-{step}")
 }
 
-/// The ids that the client gave to the messages of the input, in order.
-const fn client_message_ids(_client: &ClientIds) -> &[String] {
-    &[]
-}
-
 /// The messages of a run's input. The ids that the client gave are those of the last ones.
 fn input_messages(created: &TaskCreated, client: Option<&ClientIds>) -> Vec<AgUiMessage> {
     let input = &created.task.input;
-    let ids: &[String] = client.map_or(&[], client_message_ids);
+    let ids: &[String] = client.map_or(&[], |client| &client.message_ids);
     let skipped = input.len().saturating_sub(ids.len());
     let ids = std::iter::repeat_n(None, skipped)
         .chain(ids.iter().skip(ids.len().saturating_sub(input.len())).map(|id| Some(id.as_str())));

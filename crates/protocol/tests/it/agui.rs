@@ -8,7 +8,8 @@ mod reducer;
 mod verifier;
 
 use crate::resumes;
-use model::{Record, TaskId, ThreadId};
+use jsonschema::Validator;
+use model::{Record, TaskId};
 use model_testing::{LogOptions, generate_thread_log};
 use protocol::agui::{AgUiProjection, AgUiScope, AgUiVersion};
 use serde_json::Value;
@@ -16,6 +17,8 @@ use sse::{DecodeLimits, Decoder};
 
 const VERSIONS: [AgUiVersion; 2] = [AgUiVersion::V1, AgUiVersion::V0_0_59];
 const THREAD: &str = "t-1";
+const EVENT_SCHEMA: &str = include_str!("agui/schemas/agui-1.0-event.json");
+const MESSAGE_SCHEMA: &str = include_str!("agui/schemas/agui-1.0-message.json");
 
 fn thread_projection(version: AgUiVersion) -> AgUiProjection {
     AgUiProjection::new(version, THREAD.to_owned(), AgUiScope::Thread)
@@ -42,6 +45,12 @@ fn parse_events(mut bytes: &[u8]) -> Vec<Value> {
     events
 }
 
-fn random_log(seed: u64) -> (ThreadId, Vec<Record>) {
-    generate_thread_log(seed, LogOptions::small())
+/// The records of a random thread.
+fn random_log(seed: u64, options: LogOptions) -> Vec<Record> {
+    generate_thread_log(seed, options).1
+}
+
+/// The schema of an event or of a message of 1.0.
+fn validator(schema: &str) -> Validator {
+    jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap()
 }

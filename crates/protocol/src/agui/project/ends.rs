@@ -14,29 +14,28 @@ const ABORT_CODE: &str = "abort";
 impl EventProjector<'_, '_> {
     pub(super) fn end_run(&mut self, event: &Event) {
         let (usage, run_id) = (self.state.token_usage(), self.state.run_id.clone());
-        let finished = AgUiEvent {
-            thread_id: Some(&self.options.thread_name),
-            run_id: Some(&run_id),
-            usage: usage.clone(),
-            ..AgUiEvent::new("RUN_FINISHED")
-        };
-        let failed = AgUiEvent { usage, ..AgUiEvent::new("RUN_ERROR") };
-        let version = self.options.version;
-        match event {
+        let thread_name = self.options.thread_name.as_str();
+        let finished =
+            AgUiEvent { thread_id: Some(thread_name), run_id: Some(&run_id), ..AgUiEvent::new("RUN_FINISHED") };
+        let end = match event {
             Event::Incomplete(e) => {
                 let result = Some(AgUiResult { reason: Some(e.reason.as_str()), ..AgUiResult::default() });
-                self.push(AgUiEvent { result, ..finished });
+                AgUiEvent { result, ..finished.clone() }
             }
             Event::Failed(e) => {
                 let (message, code) = (Some(e.error.message.as_str()), Some(e.error.code.as_str()));
-                self.push(AgUiEvent { message, code, ..failed });
+                AgUiEvent { message, code, ..AgUiEvent::new("RUN_ERROR") }
             }
-            Event::Cancelled(_) => {
-                let end = cancelled_end(version, finished.thread_id, finished.run_id);
-                self.push(AgUiEvent { usage: finished.usage, ..end });
-            }
-            _ => self.push(AgUiEvent { outcome: Some(AgUiOutcome::SUCCESS), ..finished }),
+            Event::Cancelled(_) => cancelled_end(self.options.version, Some(thread_name), Some(&run_id)),
+            _ => AgUiEvent { outcome: Some(AgUiOutcome::SUCCESS), ..finished.clone() },
+        };
+        // Only a run that finishes takes the interrupts from a client, and with interrupts it starts no other run. An error
+        // may follow the end.
+        if self.state.has_interrupts && end.event_type == "RUN_ERROR" {
+            let result = Some(AgUiResult { status: Some(self.task.status.as_str()), ..AgUiResult::default() });
+            self.push(AgUiEvent { result, ..finished });
         }
+        self.push(AgUiEvent { usage, ..end });
         self.state.is_over = true;
     }
 }

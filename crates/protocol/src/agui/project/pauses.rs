@@ -43,6 +43,7 @@ impl EventProjector<'_, '_> {
             let usage = usage.clone().filter(|_| event.event_type == "RUN_FINISHED");
             self.push(AgUiEvent { usage, ..event });
         }
+        self.state.has_interrupts = !interrupts.is_empty();
         self.state.is_over = true;
     }
 }

@@ -47,8 +47,6 @@ fn find<'a>(events: &'a [Value], kind: &str) -> &'a Value {
     events.iter().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {events:#?}"))
 }
 
-const SUCCESS: &str = "RUN_FINISHED{task_R}";
-
 #[test]
 fn weather() {
     let events = events_of(&scenario_logs::weather());
@@ -59,7 +57,7 @@ fn weather() {
         "TOOL_CALL_START{call_R2} TOOL_CALL_ARGS{call_R2}×2 TOOL_CALL_END{call_R2} STEP_FINISHED{turn-1}",
         "TOOL_CALL_RESULT{fco_R2} STEP_STARTED{turn-2}",
         "TEXT_MESSAGE_START{msg_R3} TEXT_MESSAGE_CONTENT{msg_R3}×3 TEXT_MESSAGE_END{msg_R3} STEP_FINISHED{turn-2}",
-        SUCCESS,
+        "RUN_FINISHED{task_R}",
     ];
     assert_eq!(story(&events), expected.join(" "));
     assert_eq!(events[0]["protocolVersion"], "1.0");
@@ -209,6 +207,22 @@ fn ends() {
     let cut = events_of(&scenario_logs::cancel());
     let status = json!({"headwater": {"status": "incomplete", "reason": "cancelled"}});
     assert_eq!(find(&cut, "TEXT_MESSAGE_END")["metadata"], status);
+}
+
+/// Clients keep interrupts until a run finishes, and refuse to start another one before: an error alone would be the last
+/// thing that they show.
+#[test]
+fn an_error_after_an_interrupt_leaves_no_interrupt() {
+    let mut log = scenario_logs::trade();
+    log.resume("user").decide(2, json!({"type": "approve"}), "user").started(2, ORDER);
+    log.no_result(2, "failed", "failed", "").step().step_done("error");
+    log.ended("failed", json!({"error": {"code": "overloaded", "message": "The provider failed."}}));
+    for (version, log) in [(AgUiVersion::V1, &log), (AgUiVersion::V0_0_59, &scenario_logs::trade_cancelled())] {
+        let events = thread_events(version, &log.records);
+        verify(&events);
+        assert!(story(&events).ends_with("RUN_FINISHED{task_R_2} RUN_ERROR{}"), "{}", story(&events));
+        assert_eq!(reduce(&events).interrupts, Vec::<Value>::new());
+    }
 }
 
 #[test]

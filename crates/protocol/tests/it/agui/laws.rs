@@ -1,11 +1,10 @@
 //! Over random logs: every stream keeps the rules of its clients, and a resumed stream misses nothing.
 
 use super::verifier::verify;
-use super::{VERSIONS, parse_events, random_log, segments, thread_events, thread_projection};
+use super::{EVENT_SCHEMA, VERSIONS, parse_events, random_log, segments, thread_events, thread_projection, validator};
 use crate::resumes::{self, Place};
-use jsonschema::Validator;
 use model::Event;
-use model_testing::test_seeds;
+use model_testing::{LogOptions, test_seeds};
 use protocol::agui::AgUiVersion;
 use serde_json::Value;
 
@@ -31,7 +30,7 @@ fn laws_4_and_5_hold_for_segments() {
 #[test]
 fn every_stream_keeps_the_rules_of_clients() {
     for seed in test_seeds() {
-        let (_, records) = random_log(seed);
+        let records = random_log(seed, LogOptions::default());
         for version in VERSIONS {
             verify(&thread_events(version, &records));
         }
@@ -61,15 +60,11 @@ fn the_segments_of_a_run_are_its_events() {
     assert!(count > 50, "{count} segments");
 }
 
-fn validator(schema: &str) -> Validator {
-    jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap()
-}
-
 #[test]
 fn every_event_of_1_0_is_valid() {
-    let validator = validator(include_str!("schemas/agui-1.0-event.json"));
+    let validator = validator(EVENT_SCHEMA);
     for seed in test_seeds() {
-        let (_, records) = random_log(seed);
+        let records = random_log(seed, LogOptions::default());
         for event in thread_events(AgUiVersion::V1, &records) {
             assert!(validator.is_valid(&event), "SEED={seed}: {event}");
         }
