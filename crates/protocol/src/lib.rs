@@ -12,6 +12,7 @@
 pub mod agent_runs;
 pub mod blocks;
 pub mod chat;
+mod citations;
 pub mod client_input;
 mod computer_calls;
 mod event_groups;
@@ -27,4 +28,5 @@ pub mod stateless;
 pub mod task;
 mod tool_results;
 mod tool_searches;
+pub mod ui_stream;
 pub mod vendor_objects;
