@@ -15,7 +15,7 @@ fn is_complete_with_tool_calls(message: &Value) -> bool {
     let is_own = |part: &&Value| is_call(part) && part["providerExecuted"] != true;
     let Some(last) = parts.iter().rposition(|part| is_own(&part)) else { return false };
     let is_open_text = |part: &Value| part["type"] == "text" && part["state"] != "done";
-    !parts[last + 1..].iter().any(is_open_text) && parts.iter().filter(is_own).all(|part| has_output(part))
+    !parts[last + 1..].iter().any(is_open_text) && parts.iter().filter(is_own).all(has_output)
 }
 
 /// `lastAssistantMessageIsCompleteWithApprovalResponses`.
