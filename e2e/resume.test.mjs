@@ -4,12 +4,12 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
-import { agentRuns, blocks, responses, runItems, runItemsThread, task, taskThread } from './lib/protocols.mjs';
+import { agentRuns, agui0, agui1, blocks, responses, runItems, runItemsThread, task, taskThread } from './lib/protocols.mjs';
 import { begin, ended, settle } from './lib/runs.mjs';
 import { startServer } from './lib/server.mjs';
 import { bytes, take } from './lib/sse.mjs';
 
-const PROTOCOLS = [task, taskThread, runItems, runItemsThread, responses, blocks, agentRuns];
+const PROTOCOLS = [task, taskThread, runItems, runItemsThread, responses, blocks, agentRuns, agui1, agui0];
 const SCENARIOS = ['hello', 'weather', 'help', 'parallel', 'trade', 'handoff', 'image', 'story 20 fast', 'client', 'fail', 'slow 1'];
 
 let server;
@@ -114,7 +114,7 @@ const isBare = (frame) => /^[0-9a-f]{8}-\d+$/.test(frame.id);
 test('a cursor of one protocol is valid in every other', async () => {
   for (const input of ['weather', 'trade']) {
     const run = await record(input);
-    for (const giver of [task, runItems, blocks, agentRuns]) {
+    for (const giver of [task, runItems, blocks, agentRuns, agui1, agui0]) {
       const given = await read(giver, run, giver.addresses(run)[0]);
       for (const taker of WITH_CURSORS.filter((protocol) => protocol !== giver)) {
         const [address] = taker.addresses(run);
@@ -132,7 +132,7 @@ test('a cursor of one protocol is valid in every other', async () => {
 });
 
 test('a live run can be followed across protocols with every cursor', async () => {
-  const ways = [[task, blocks], [blocks, agentRuns], [agentRuns, runItems], [runItems, task], [blocks, task], [task, agentRuns]];
+  const ways = [[task, blocks], [blocks, agentRuns], [agentRuns, runItems], [runItems, task], [blocks, task], [task, agentRuns], [agui1, task], [blocks, agui1], [agui0, agui1], [task, agui0]];
   for (const [giver, taker] of ways) {
     const run = await begin(server, 'story 20');
     const [[from], [to]] = [giver.addresses(run), taker.addresses(run)];
@@ -155,10 +155,10 @@ test('a live run can be followed across protocols with every cursor', async () =
 
 test('a cursor inside a record is valid in its own protocol only', async () => {
   const run = await record('weather');
-  for (const giver of [runItems, blocks]) {
+  for (const giver of [runItems, blocks, agui1, agui0]) {
     const inner = (await read(giver, run, giver.addresses(run)[0])).filter((frame) => !isBare(frame));
     assert.ok(inner.length > 0, `a record with several frames: ${giver.name}`);
-    for (const taker of [task, runItems, blocks, agentRuns].filter((protocol) => protocol !== giver)) {
+    for (const taker of [task, runItems, blocks, agentRuns, agui1, agui0].filter((protocol) => protocol !== giver)) {
       for (const { id: query } of inner) {
         const code = await taker.refusal(server.url, taker.addresses(run)[0], { query });
         assert.equal(code, 'cursor_foreign', `${query} in ${taker.name}`);

@@ -7,13 +7,14 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import OpenAI from 'openai';
+import { V0, V1, VERSIONS, startAgent } from './lib/agui.mjs';
 import * as protocols from './lib/protocols.mjs';
 import { startWorker } from './lib/python.mjs';
 import { begin, settle } from './lib/runs.mjs';
 import { responseId } from './lib/scenarios.mjs';
 import { events, startServer } from './lib/server.mjs';
 import { take } from './lib/sse.mjs';
-import { ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask } from './lib/run-summary.mjs';
+import { ofAgUi, ofAgUiMessages, ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask } from './lib/run-summary.mjs';
 
 let server;
 let python;
@@ -47,6 +48,8 @@ const task = reader(protocols.task, ofTask);
 const runItems = reader(protocols.runItems, ofRunItems);
 const blocks = reader(protocols.blocks, ofBlocks);
 const agentRuns = reader(protocols.agentRuns, ofAgentRuns);
+const agui1 = reader(protocols.agui1, ofAgUi(V1));
+const agui0 = reader(protocols.agui0, ofAgUi(V0));
 
 async function openaiPython({ task_id }, drops) {
   const follow = (more) => python.ask('call', { path: 'responses.retrieve', response_id: responseId(task_id), stream: true, ...more });
@@ -88,7 +91,13 @@ const CLIENTS = [
   { name: 'blocks, dropping', follow: blocks, drops: 4 },
   { name: 'agent runs', follow: agentRuns },
   { name: 'agent runs, dropping', follow: agentRuns, drops: 2 },
+  { name: 'AG-UI 1.0', follow: agui1 },
+  { name: 'AG-UI 1.0, dropping', follow: agui1, drops: 5 },
+  { name: 'AG-UI 0.0.59', follow: agui0 },
+  { name: 'AG-UI 0.0.59, dropping', follow: agui0, drops: 4 },
 ];
+/** Those whose stream of a thread stays open while a run waits. */
+const PATIENT = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns, agui1, agui0].includes(follow));
 
 /** What all clients end with, which is the same. */
 async function watched(run, clients = CLIENTS) {
@@ -140,10 +149,9 @@ test('all clients of a failed or cancelled run end with the same partial text', 
 });
 
 test('all clients whose stream stays open during an approval end with the same', async () => {
-  const clients = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns].includes(follow));
   for (const [input, output] of [['trade', 'Order placed: VNM x100'], ['client', 'red']]) {
     const run = await begin(server, input);
-    const [end] = await Promise.all([watched(run, clients), settle(server, run.task_id)]);
+    const [end] = await Promise.all([watched({ ...run, parts: 2 }, PATIENT), settle(server, run.task_id)]);
     assert.deepEqual([end.status, end.tools.map((tool) => tool.output)], ['completed', [output]], input);
   }
 });
@@ -184,6 +192,14 @@ const BEGINNERS = [
       return agentRuns({ thread_id: threadId, task_id: runId });
     },
   },
+  ...VERSIONS.map((version) => ({
+    name: `AG-UI ${version.name}`,
+    begin: async (input) => {
+      const agent = startAgent(version, server, { threadId: crypto.randomUUID() });
+      const events = await agent.say(input);
+      return ofAgUiMessages(agent.messages, events);
+    },
+  })),
 ];
 
 /** The run that somebody begins, found while it goes on, and the promise of its end. */
@@ -214,8 +230,7 @@ for (const { name, begin: start, knows = (end) => end } of BEGINNERS) {
 test('a run started in Responses is visible to every other client, and continues in Responses after they answer', async () => {
   const { id } = await node.responses.create({ model: 'demo', input: 'trade', background: true });
   const run = await server.get(`/v1/tasks/${id.replace('resp_', 'task_')}`);
-  const others = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns].includes(follow));
-  const [seen, , first] = await Promise.all([watched(run, others), settle(server, run.task_id), openaiNode(run)]);
+  const [seen, , first] = await Promise.all([watched({ ...run, parts: 2 }, PATIENT), settle(server, run.task_id), openaiNode(run)]);
   assert.equal(first.text, 'I will place the order.');
   const second = ofResponse(await node.responses.retrieve(responseId(run.task_id, 2)));
   assert.deepEqual({ ...second, text: first.text + second.text }, seen);

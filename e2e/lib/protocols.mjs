@@ -3,6 +3,7 @@
 // A place is what a frame carries for those who come back, and how it is sent: in a header, or with what is asked.
 
 import assert from 'node:assert/strict';
+import { V0, V1, threadAddress } from './agui.mjs';
 import { responseId } from './scenarios.mjs';
 import { messages } from './socket.mjs';
 import { frames, open } from './sse.mjs';
@@ -58,6 +59,25 @@ export const agentRuns = {
   ),
   neverEnds: true,
 };
+
+/**
+ * AG-UI. Without a place it gives a snapshot first, which is no part of the log: these readers begin before the first record.
+ * A run's part after a pause has an id of its own.
+ */
+const agui = (version) => {
+  const rows = withIds(
+    `AG-UI ${version.name}`,
+    ({ thread_id }) => threadAddress(version, thread_id),
+    ({ event, data }, { task_id, parts = 1 }) =>
+      event === 'RUN_ERROR' ||
+      (event === 'RUN_FINISHED' && data.outcome?.type !== 'interrupt' &&
+        (!data.runId.startsWith('task_') || data.runId === task_id + (parts > 1 ? `_${parts}` : ''))),
+  );
+  return { ...rows, neverEnds: true, follow: (url, at, place = { query: 0 }) => rows.follow(url, at, place) };
+};
+
+export const agui1 = agui(V1);
+export const agui0 = agui(V0);
 
 async function* blocksFrames(url, message) {
   for await (const text of messages(`${url}/ws`, message)) {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { StreamProcessor } from '../blocks/flutter.mjs';
 import { useStreamProcessor } from '../blocks/react.mjs';
+import { callsOf, reduce, statusOf, textOf } from './agui.mjs';
 import { pageModule } from './page-module.mjs';
 import { words } from './scenarios.mjs';
 
@@ -119,6 +120,18 @@ export function ofAgentRuns(frames) {
     tools: inOrder.map((result) => tool(result.tool_name, result.tool_call_args, result.result_summary)),
     status,
   };
+}
+
+/** AG-UI, by the reducer of its own client. */
+export const ofAgUi = (version) => async (frames) => {
+  const events = frames.map(({ data }) => data);
+  const { messages } = await reduce(version, events);
+  return ofAgUiMessages(messages, events);
+};
+
+export function ofAgUiMessages(messages, events) {
+  const tools = callsOf(messages).map((call) => tool(call.name, call.arguments, call.output));
+  return { text: textOf(messages), tools, status: statusOf(events) };
 }
 
 /** A message of Messages. */

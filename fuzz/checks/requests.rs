@@ -1,10 +1,12 @@
 //! The checks of the fuzz targets `request_…`: the body of a request becomes inputs, or an error that names a field in a
 //! few words.
 
-use model::json::JsonObject;
+use model::event::PendingKind;
+use model::json::{ExactObject, ExactValue, JsonObject};
 use protocol::agent_runs::CreateAgentRunRequest;
+use protocol::agui::{parse_agui_request, parse_agui_stop, parse_tool_message_decision};
 use protocol::blocks::{BlocksChat, BlocksMessageHeader};
-use protocol::client_input::InvalidField;
+use protocol::client_input::{InputKind, InvalidField};
 use protocol::task::{CreateTaskRequest, SubmittedToolResult, parse_tool_results};
 
 const PARTS_MAX: usize = 64;
@@ -62,6 +64,37 @@ pub(crate) fn a_blocks_message(bytes: &[u8]) {
     }
 }
 
+pub(crate) fn an_agui_request(bytes: &[u8]) {
+    let Some(body) = exact_object(bytes) else { return };
+    is_short(parse_agui_stop(&body));
+    let request = match parse_agui_request(&body) {
+        Ok(request) => request,
+        Err(error) => return is_short_text(&error.to_string()),
+    };
+    is_short(request.check_new_messages(0));
+    assert_eq!(request.check_new_messages(request.messages.len()), Ok(()));
+    let legacy = request.legacy_answer.iter().map(|answer| answer.entries(&["apr_1"]));
+    for entries in legacy.chain([Ok(request.answers.clone())]) {
+        for entry in entries.iter().flatten() {
+            is_short(entry.decision(PendingKind::Approval));
+            is_short(entry.decision(PendingKind::Question));
+        }
+        is_short(entries);
+    }
+    for message in &request.messages {
+        if let InputKind::ToolResult { content, .. } = &message.kind {
+            parse_tool_message_decision(content);
+        }
+    }
+}
+
+fn exact_object(bytes: &[u8]) -> Option<ExactObject> {
+    match ExactValue::parse(std::str::from_utf8(bytes).ok()?).ok()? {
+        ExactValue::Object(body) => Some(body),
+        _ => None,
+    }
+}
+
 fn object(bytes: &[u8]) -> Option<JsonObject> {
     serde_json::from_slice(bytes).ok()
 }
@@ -69,7 +102,10 @@ fn object(bytes: &[u8]) -> Option<JsonObject> {
 /// An error says where and what; it does not repeat the request.
 fn is_short<T>(parsed: Result<T, InvalidField>) {
     if let Err(error) = parsed {
-        let text = error.to_string();
-        assert!(!text.is_empty() && text.len() < 4_096, "{} bytes: {text:.200}", text.len());
+        is_short_text(&error.to_string());
     }
+}
+
+fn is_short_text(text: &str) {
+    assert!(!text.is_empty() && text.len() < 4_096, "{} bytes: {text:.200}", text.len());
 }

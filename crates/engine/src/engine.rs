@@ -7,7 +7,7 @@ mod queries;
 mod start;
 
 pub use commands::{AnswerError, AnsweringRequest};
-pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
+pub use start::{NewRun, OnBusy, REQUEST_BYTES_MAX, RunPredecessor, StartError, StartedRun};
 
 use crate::actor_registry::{ActorRegistry, StartReservation};
 use crate::cluster;

@@ -38,7 +38,8 @@ pub use actor_registry::StartReservation;
 pub use clock::SystemClock;
 pub use documents::NoDocuments;
 pub use engine::{
-    AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError,
+    AnswerError, AnsweringRequest, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, RunPredecessor, StartError, StartedRun,
+    WatchError,
 };
 pub use ports::{CurrentDefinitions, Ports};
 pub use read_records::{for_each_condensed_record, for_each_record, log_head};

@@ -148,7 +148,12 @@ pub async fn send_chat(
         Some(agent) => agent,
         None => last_agent_of_thread(gateway, user, &thread).await?.unwrap_or_else(|| default_agent(gateway, user)),
     };
-    let client = ClientIds { protocol: BLOCKS_PROJECTION.to_owned(), thread_id: Some(name.clone()), run_id: None };
+    let client = ClientIds {
+        protocol: BLOCKS_PROJECTION.to_owned(),
+        thread_id: Some(name.clone()),
+        run_id: None,
+        message_ids: Vec::new(),
+    };
     let new = NewRun {
         agent,
         input,

@@ -141,7 +141,11 @@ async fn load_conversation(gateway: &Gateway, user: &UserId, id: &str) -> Result
     let row = gateway.engine.ports().directory.alias(user, AliasKind::Conversation, id).await?;
     Ok(row.and_then(|AliasRow { name: id, thread, data, created_at }| match data {
         AliasData::Conversation(data) => Some(Conversation { id, thread, created_at, data }),
-        AliasData::AgentRun | AliasData::BlockSession | AliasData::DeletedResponse => None,
+        AliasData::AgentRun
+        | AliasData::BlockSession
+        | AliasData::DeletedResponse
+        | AliasData::AgUiThread
+        | AliasData::UiChat => None,
     }))
 }
 

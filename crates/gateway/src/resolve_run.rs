@@ -16,17 +16,17 @@ use crate::start_run::{
     check_agent, check_callable, check_client_instructions, check_json_size, check_request_size, check_tool_names,
     check_web_file_count, start_run,
 };
-use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, StartedRun};
+use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, RunPredecessor, StartedRun};
 use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
 use model::item::Item;
 use model::json::{ExactValue, parse_exact_object};
-use model::ports::{IdempotencyKey, RunRow, SubmitError};
+use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
 use model::task::TaskStatus;
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
-use protocol::client_input::{ClientInput, InputKind, InvalidField, NewInput};
+use protocol::client_input::{ClientInput, InputKind, NewInput};
 use std::ops::ControlFlow;
 
 /// Results of client tools are logged one by one, so together they may exceed a request; but they pass the inbox as one row.
@@ -158,11 +158,14 @@ async fn answer_pending(
         agent: new.agent.clone(),
         tools: has_tools.then(|| new.tools.clone()),
         model_settings: new.model_settings.clone(),
+        state: new.state.clone(),
+        context: new.context.clone(),
     };
     check_request_size(&(&update, &new.request_echo))?;
     let parts = uploads::parts_of_answers(&mut answers);
     uploads.store_in_thread(&gateway.attachments, user, &run.thread, parts).await?;
-    let request = AnsweringRequest { request_echo: new.request_echo.clone(), update: Some(Box::new(update)) };
+    let (request_echo, client) = (new.request_echo.clone(), new.client.clone());
+    let request = AnsweringRequest { request_echo, update: Some(Box::new(update)), client };
     gateway.engine.keep_credentials(&run.id, new.mcp_credentials.clone());
     gateway.engine.submit_answers(user, &run, answers, request, key).await?;
     steer_extra_input(gateway, user, (extra_input, uploads), &run, new).await?;
@@ -226,11 +229,10 @@ fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Ve
     let (mut answers, mut results): (Vec<AnswerBody>, Vec<ClientToolResult>) = (Vec::new(), Vec::new());
     for item in items {
         match &item.kind {
-            InputKind::ApprovalDecision { key, .. } => {
+            InputKind::ApprovalDecision { key, decision } => {
                 let is_key = |pending: &&PendingRequest| pending.key.as_ref().is_some_and(|id| id.as_str() == key);
-                if let Some(pending) = pending.iter().find(is_key)
-                    && let Some(decision) = read_decision(&item.kind, pending.kind)?
-                {
+                if let Some(pending) = pending.iter().find(is_key) {
+                    let decision = complete_decision(decision, pending.kind);
                     let (key, by) = (ApprovalKey::from(key.as_str()), Initiator::User);
                     push_unique_answer(&mut answers, AnswerBody::Approval { key, decision, by }, is_same_approval)?;
                 }
@@ -263,24 +265,23 @@ fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Ve
     Ok(answers)
 }
 
-/// The decision that an item says. The answer to a question is in its `arguments`; clients whose types have no such field
-/// write it as JSON into the `reason`.
-fn read_decision(item: &InputKind, asked: PendingKind) -> Result<Option<ApprovalDecision>, Rejection> {
-    let InputKind::ApprovalDecision { approve, reason, arguments, .. } = item else { return Ok(None) };
-    let kind = if *approve { ApprovalDecisionKind::Approve } else { ApprovalDecisionKind::Reject };
-    let decision = ApprovalDecision { kind, always: false, message: reason.clone(), args: None };
-    if asked != PendingKind::Question || !*approve {
-        return Ok(Some(decision));
-    }
-    let args = match arguments {
-        Some(text) => {
-            Some(parse_exact_object(text).map_err(|_| InvalidField::new("arguments", "expected a JSON object"))?)
+/// A decision about what was asked. The answer to a question is in its arguments; clients whose types have no such field
+/// write it as JSON into the reason. An approval has none: those beside it are the call's own.
+fn complete_decision(decision: &ApprovalDecision, asked: PendingKind) -> ApprovalDecision {
+    let decision = decision.clone();
+    match (decision.kind, asked) {
+        (ApprovalDecisionKind::Edit, _) => decision,
+        (ApprovalDecisionKind::Approve, PendingKind::Question) if decision.args.is_none() => {
+            let answer = decision.message.as_deref().and_then(|reason| parse_exact_object(reason).ok());
+            // A reason that is the answer is not repeated beside it.
+            let message = decision.message.filter(|_| answer.is_none());
+            ApprovalDecision { message, args: answer.map(ExactValue::Object), ..decision }
         }
-        None => reason.as_deref().and_then(|reason| parse_exact_object(reason).ok()),
-    };
-    // A reason that is the answer is not repeated beside it.
-    let message = decision.message.filter(|_| args.is_none() || arguments.is_some());
-    Ok(Some(ApprovalDecision { message, args: args.map(ExactValue::Object), ..decision }))
+        (ApprovalDecisionKind::Approve, PendingKind::Question) => decision,
+        (ApprovalDecisionKind::Approve | ApprovalDecisionKind::Reject, _) => {
+            ApprovalDecision { args: None, ..decision }
+        }
+    }
 }
 
 /// Checks answers to questions before any answer is submitted.
@@ -333,14 +334,10 @@ async fn resolve_earlier_answer(
         // The request may contain its call.
         (None, _, _) => return Ok(None),
     };
-    if let InputKind::ApprovalDecision { key, approve, .. } = &last.kind {
+    if let InputKind::ApprovalDecision { key, decision } = &last.kind {
         let row = gateway.engine.ports().directory.approval(user, &ApprovalKey::from(key.as_str())).await?;
         let Some(row) = row else { return Err(approval_not_found(key)) };
-        let approved = row.answer.as_ref().map(|answer| answer.decision.kind != ApprovalDecisionKind::Reject);
-        let asked = if row.question.is_some() { PendingKind::Question } else { PendingKind::Approval };
-        let args = read_decision(&last.kind, asked)?.and_then(|decision| decision.args);
-        let is_same = args.is_none() || row.answer.as_ref().is_some_and(|answer| answer.decision.args == args);
-        if approved != Some(*approve) || !is_same {
+        if !is_recorded_decision(&row, decision) {
             return Err(SubmitError::AlreadyDecided(Box::new(row)).into());
         }
     }
@@ -349,6 +346,16 @@ async fn resolve_earlier_answer(
         (None, InputKind::ToolResult { call_id, .. }) => Err(call_not_found(call_id)),
         (None, _) => Ok(None),
     }
+}
+
+/// Whether a request was decided as this decision says. The arguments of an approval may be left out.
+fn is_recorded_decision(row: &ApprovalRow, decision: &ApprovalDecision) -> bool {
+    let asked = if row.question.is_some() { PendingKind::Question } else { PendingKind::Approval };
+    let decision = complete_decision(decision, asked);
+    let Some(recorded) = row.answer.as_ref().map(|answer| &answer.decision) else { return false };
+    let is_rejected = |decision: &ApprovalDecision| decision.kind == ApprovalDecisionKind::Reject;
+    let is_same_args = decision.args.is_none() || recorded.args == decision.args;
+    is_rejected(recorded) == is_rejected(&decision) && is_same_args
 }
 
 /// The run that this answers, if it belongs to the request's conversation.
@@ -434,7 +441,7 @@ async fn choose_thread(
         (Some(busy), Some(run)) if busy.id != run.id && run.status.is_terminal() => {
             fork_from_run(gateway, user, &run, new).await?
         }
-        (_, run) => NewRun { previous: run.map(|run| run.id), ..new },
+        (_, run) => NewRun { previous: run.map(|run| run.id).into(), ..new },
     };
     // Continuing without answering cancels the pending calls.
     let interrupts = busy.is_some_and(|busy| busy.status == TaskStatus::Paused) && new.thread.is_some();
@@ -448,7 +455,7 @@ async fn fork_from_run(gateway: &Gateway, user: &UserId, run: &RunRow, new: NewR
     history.entries.extend(new.prior_history.iter().flat_map(|prior| prior.entries.clone()));
     let size = serde_json::to_vec(&history).map_or(usize::MAX, |text| text.len());
     if size > REQUEST_BYTES_MAX / 2 {
-        return Ok(NewRun { previous: Some(run.id.clone()), ..new });
+        return Ok(NewRun { previous: RunPredecessor::After(run.id.clone()), ..new });
     }
     Ok(NewRun { thread: None, create_if_missing: false, prior_history: Some(history), ..new })
 }

@@ -6,7 +6,7 @@ use crate::context::Gateway;
 use crate::rejection::{Rejection, truncate_id};
 use crate::run_lookup::{RECENT_RUNS_MAX, newest_runs};
 use crate::run_to_completion::run_to_completion;
-use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartReservation, StartedRun};
+use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, RunPredecessor, StartError, StartReservation, StartedRun};
 use model::content::ContentPart;
 use model::definition::{ClientInstructions, Definitions, ToolExecutor};
 use model::error::ErrorCode;
@@ -101,7 +101,7 @@ async fn check_thread(gateway: &Gateway, user: &UserId, thread: &ThreadId, new: 
     if directory.thread(user, thread).await?.is_none() {
         return if new.create_if_missing { Ok(()) } else { Err(StoreError::ThreadNotFound.into()) };
     }
-    if let Some(previous) = &new.previous
+    if let Some(previous) = new.previous.run()
         && directory.run(user, previous).await?.is_none_or(|run| run.thread != *thread)
     {
         return Err(StartError::UnknownPrevious(previous.clone()).into());
@@ -215,8 +215,9 @@ async fn check_has_input(gateway: &Gateway, user: &UserId, new: &NewRun) -> Resu
     let (Some(thread), [], None) = (&new.thread, new.input.as_slice(), &new.prior_history) else { return Ok(()) };
     let directory = &gateway.engine.ports().directory;
     let previous = match &new.previous {
-        Some(previous) => directory.run(user, previous).await?,
-        None => {
+        RunPredecessor::After(previous) => directory.run(user, previous).await?,
+        RunPredecessor::None => return Err(StartError::NoInput.into()),
+        RunPredecessor::Latest => {
             let newest = newest_runs(gateway, user, thread, RECENT_RUNS_MAX).await?;
             // A run that was cancelled in the queue has left no record.
             newest.into_iter().find(|run| run.first_seq.is_some() || !run.status.is_terminal())

@@ -11,6 +11,10 @@ use model::{TaskId, ThreadId, UserId};
 use protocol::agent_runs::{AGENT_RUNS_PROJECTION, AgentRunsProjection};
 use uuid::Uuid;
 
+/// The protocols whose clients name threads.
+const NAMED_KINDS: [AliasKind; 5] =
+    [AliasKind::AgentRun, AliasKind::BlockSession, AliasKind::Conversation, AliasKind::AgUiThread, AliasKind::UiChat];
+
 /// Finds an existing thread by its id (`thr_…`) or by the name that a client chose.
 pub async fn find_named_thread(
     gateway: &Gateway,
@@ -34,7 +38,7 @@ pub async fn find_named_thread(
 pub async fn find_threads_by_name(gateway: &Gateway, user: &UserId, name: &str) -> Result<Vec<ThreadRow>, Rejection> {
     let directory = &gateway.engine.ports().directory;
     let mut rows: Vec<ThreadRow> = Vec::new();
-    for kind in [AliasKind::AgentRun, AliasKind::BlockSession, AliasKind::Conversation] {
+    for kind in NAMED_KINDS {
         let thread = match ThreadId::parse(name) {
             Ok(thread) => Some(thread),
             Err(_) if is_valid_id(name) => directory.alias(user, kind, name).await?.map(|row| row.thread),

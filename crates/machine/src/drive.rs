@@ -8,7 +8,7 @@ use crate::outstanding::is_busy;
 use crate::state::RunState;
 use crate::tool_result::{self, CitationGroups};
 use crate::{budget, handoff, model_call, pending, questions, sub_agent, task_end, tool_execution};
-use model::command::{StartCommand, SteerCommand};
+use model::command::{StartCommand, SteerCommand, is_state_of_client};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
@@ -49,13 +49,15 @@ pub(crate) fn start_run(writer: &mut RunWriter<'_>, start: StartCommand) {
         prior_history: start.prior_history,
         model_settings: start.model_settings,
         request_echo: start.request_echo,
+        context: start.context,
         ..PrivatePayload::default()
     };
     writer.emit_with_private(created, Some(private));
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Run(task_id.clone()), at: deadline });
     writer.emit(Event::Started(TaskStarted { task_id: task_id.clone() }));
     // A run is whole by itself: what folds its records alone needs the state that it starts from.
-    if let Some(state) = writer.run.fold.state.clone() {
+    let brought = start.state.filter(is_state_of_client);
+    if let Some(state) = brought.or_else(|| writer.run.fold.state.clone()) {
         writer.emit(Event::StateSnapshot(StateSnapshot { task_id: task_id.clone(), state }));
     }
     if let Some(error) = hook_error {

@@ -1,6 +1,7 @@
 //! The history that a model turn reads.
 
 use crate::state::RunState;
+use model::context::context_message;
 use model::definition::{ClientInstructions, HandoffHistory};
 use model::fold::{HandoffFold, TaskFold};
 use model::history::HistoryEntry;
@@ -11,6 +12,10 @@ use std::sync::Arc;
 /// the next agent reads the filtered ones only.
 pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<Arc<HistoryEntry>> {
     let mut entries = prior_entries(run, task);
+    // A hook has seen the context and has written what the model shall read of it.
+    if task.rewritten_history.is_none() {
+        entries.extend(context_message(&task.context).map(Arc::new));
+    }
     let mut included = 0;
     for handoff in &task.handoffs {
         let (own, _) = split_history_entries(task, handoff.after_steps);

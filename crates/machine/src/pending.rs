@@ -9,11 +9,12 @@ use crate::output::RunWriter;
 use crate::state::RunState;
 use crate::task_tree::{ancestors_and_self, open_tasks};
 use crate::{outstanding, tool_lookup, tool_result};
-use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
+use model::command::{AnswerBody, AnswerCommand, ClientToolResult, RequestUpdate, is_state_of_client};
 use model::definition::{ApprovalOnTimeout, Tool, ToolExecutor};
 use model::event::{
-    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
-    Initiator, PendingKind, PendingRequest, Question, ReviewConfig, TaskPaused, TaskResumed,
+    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved,
+    ClientIds, Event, Initiator, PendingKind, PendingRequest, Question, ReviewConfig, StateSnapshot, TaskPaused,
+    TaskResumed,
 };
 use model::fold::{RunFold, TaskFold};
 use model::item::CallKind;
@@ -23,6 +24,7 @@ use model::record::PrivatePayload;
 use model::task::TaskStatus;
 use model::tool::ToolOutput;
 use model::{ApprovalKey, CallId, TaskId};
+use serde_json::Value;
 
 /// Asks people whether a call may run.
 pub(crate) fn request_approval(writer: &mut RunWriter<'_>, call: &CallId, tool: &Tool, arguments: &str) {
@@ -93,10 +95,11 @@ fn count_questions(task: &TaskFold, call: &CallId) -> usize {
 /// ignored.
 pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>) -> bool {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
-    let (mut echo, mut update) = (None, None);
+    let mut request = AnsweringRequestParts::default();
     for answer in answers {
-        echo = answer.request_echo.or(echo);
-        update = answer.update.or(update);
+        request.echo = answer.request_echo.or(request.echo);
+        request.update = answer.update.or(request.update);
+        request.client = answer.client.or(request.client);
         match answer.body {
             AnswerBody::Approval { key, decision, by } => decisions.push((key, decision, by)),
             AnswerBody::ClientTools { results: more } => results.extend(more),
@@ -108,11 +111,9 @@ pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>
         return false;
     }
     let only_timeouts = results.is_empty() && decisions.iter().all(|(.., by)| *by == Initiator::Timeout);
-    let requested = update.as_ref().map(|update| update.agent.clone());
+    let requested = request.update.as_ref().map(|update| update.agent.clone());
     let before = writer.run.fold.root().map(|root| root.requested_agent.clone());
-    let private = PrivatePayload { request_echo: echo, update, ..PrivatePayload::default() };
-    let private = Some(private).filter(|private| private.request_echo.is_some() || private.update.is_some());
-    resume_run_with_private(writer, if only_timeouts { Initiator::Timeout } else { Initiator::User }, private);
+    resume_run_with_request(writer, if only_timeouts { Initiator::Timeout } else { Initiator::User }, request);
     for (key, decision, by) in decisions {
         resolve_approval(writer, &key, decision, by);
     }
@@ -127,6 +128,14 @@ pub(crate) fn on_answers(writer: &mut RunWriter<'_>, answers: Vec<AnswerCommand>
         switch_agent(writer, agent);
     }
     true
+}
+
+/// What the requests that brought answers say besides; the last one counts.
+#[derive(Default)]
+struct AnsweringRequestParts {
+    echo: Option<Value>,
+    update: Option<Box<RequestUpdate>>,
+    client: Option<Box<ClientIds>>,
 }
 
 /// The client continues with another agent or model than before.
@@ -153,7 +162,7 @@ pub fn timeout_answer(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand
     };
     let decision = new_decision(kind);
     let body = AnswerBody::Approval { key: key.clone(), decision, by: Initiator::Timeout };
-    Some(AnswerCommand { task_id: run.root_id(), body, request_echo: None, update: None })
+    Some(AnswerCommand { task_id: run.root_id(), body, request_echo: None, update: None, client: None })
 }
 
 const fn new_decision(kind: ApprovalDecisionKind) -> ApprovalDecision {
@@ -199,13 +208,23 @@ fn is_waiting_for_client(run: &RunState, call: &CallId) -> bool {
 
 /// Resumes the run if it is paused.
 pub(crate) fn resume_run(writer: &mut RunWriter<'_>, by: Initiator) {
-    resume_run_with_private(writer, by, None);
+    resume_run_with_request(writer, by, AnsweringRequestParts::default());
 }
 
-fn resume_run_with_private(writer: &mut RunWriter<'_>, by: Initiator, private: Option<PrivatePayload>) {
+fn resume_run_with_request(writer: &mut RunWriter<'_>, by: Initiator, request: AnsweringRequestParts) {
+    let AnsweringRequestParts { echo, mut update, client } = request;
     let paused = writer.run.fold.root().filter(|root| root.status == TaskStatus::Paused);
-    if let Some(task_id) = paused.map(|root| root.id.clone()) {
-        writer.emit_with_private(Event::Resumed(TaskResumed { task_id, by, client: None }), private);
+    let Some(task_id) = paused.map(|root| root.id.clone()) else { return };
+    // The state has a record of its own.
+    let state = update.as_mut().and_then(|update| update.state.take()).filter(is_state_of_client);
+    let private = PrivatePayload { request_echo: echo, update, ..PrivatePayload::default() };
+    let private = Some(private).filter(|private| private.request_echo.is_some() || private.update.is_some());
+    writer.emit_with_private(
+        Event::Resumed(TaskResumed { task_id: task_id.clone(), by, client: client.map(|client| *client) }),
+        private,
+    );
+    if let Some(state) = state.filter(|state| writer.run.fold.state.as_ref() != Some(state)) {
+        writer.emit(Event::StateSnapshot(StateSnapshot { task_id, state }));
     }
 }
 

@@ -54,6 +54,8 @@ pub struct LogOptions {
     pub streamed_results: bool,
     /// Whether tools ask people. The same holds.
     pub questions: bool,
+    /// Whether requests carry ids of messages, context, and new ids when they resume a run. The same holds.
+    pub client_requests: bool,
     /// Whether files and images may be blobs. A store wants to have those that a log names.
     pub blobs: bool,
 }
@@ -71,6 +73,7 @@ impl Default for LogOptions {
             tool_searches: true,
             streamed_results: true,
             questions: true,
+            client_requests: true,
             blobs: true,
         }
     }
@@ -91,6 +94,7 @@ impl LogOptions {
             tool_searches: true,
             streamed_results: true,
             questions: true,
+            client_requests: true,
             blobs: true,
         }
     }
@@ -98,7 +102,14 @@ impl LogOptions {
     /// Logs that earlier versions could have written.
     #[must_use]
     pub const fn without_hosted_approvals(self) -> Self {
-        Self { hosted_approvals: false, tool_searches: false, streamed_results: false, questions: false, ..self }
+        Self {
+            hosted_approvals: false,
+            tool_searches: false,
+            streamed_results: false,
+            questions: false,
+            client_requests: false,
+            ..self
+        }
     }
 }
 
@@ -129,6 +140,7 @@ impl LogGenerator {
             }
             let again = log.rng.chance(10);
             let previous = log.rng.pick(&runs).filter(|_| again).cloned();
+            let previous = request::predecessor(&log, previous);
             run::write_run(&mut log, previous);
             runs.push(log.run.clone());
         }

@@ -5,8 +5,10 @@ use super::log_builder::LogBuilder;
 use super::rng::Rng;
 use super::text::random_text;
 use model::content::ContentPart;
+use model::context::ContextEntry;
+use model::event::ClientIds;
 use model::history::{HistoryEntry, PriorHistory};
-use model::id::{CallId, ItemId};
+use model::id::{CallId, ItemId, TaskId};
 use model::item::ResultStatus;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use model::record::PrivatePayload;
@@ -18,7 +20,41 @@ pub(super) fn start_private(log: &mut LogBuilder) -> PrivatePayload {
     let echo = rng.chance(40).then(|| random_echo(rng));
     let wishes = if rng.chance(15) { random_model_settings(rng) } else { ModelSettings::default() };
     let before = rng.chance(15).then(|| random_prior_history(rng, &mut log.reference_count));
-    PrivatePayload { request_echo: echo, model_settings: wishes, prior_history: before, ..PrivatePayload::default() }
+    let context = if log.options.client_requests { random_context(rng) } else { Vec::new() };
+    PrivatePayload {
+        request_echo: echo,
+        model_settings: wishes,
+        prior_history: before,
+        context,
+        ..PrivatePayload::default()
+    }
+}
+
+fn random_context(rng: &mut Rng) -> Vec<ContextEntry> {
+    let count = rng.choose(0, &[0, 0, 1, 2]);
+    let mut entry = || ContextEntry { description: random_text(rng, 0, 3), value: random_text(rng, 0, 6) };
+    (0..count).map(|_| entry()).collect()
+}
+
+/// The ids that a client of AG-UI uses for a run; of some clients also those of its messages.
+pub(super) fn client_ids(log: &LogBuilder) -> ClientIds {
+    let rng = &mut log.rng.clone();
+    let has_ids = log.options.client_requests && rng.chance(60);
+    let run_id = has_ids.then(|| format!("run-{}", rng.between(1, 99)));
+    let message_ids = if has_ids { vec![format!("m-{}", rng.between(1, u32::MAX))] } else { Vec::new() };
+    ClientIds { protocol: "ag-ui".to_owned(), thread_id: Some("t".to_owned()), run_id, message_ids }
+}
+
+/// The ids that come with answers, if any do.
+pub(super) fn resuming_client_ids(log: &LogBuilder) -> Option<ClientIds> {
+    let has_ids = log.options.client_requests && log.rng.clone().chance(30);
+    has_ids.then(|| ClientIds { message_ids: Vec::new(), ..client_ids(log) })
+}
+
+/// Some runs do not continue their thread.
+pub(super) fn predecessor(log: &LogBuilder, previous: Option<TaskId>) -> Option<TaskId> {
+    let is_none = log.options.client_requests && log.rng.clone().chance(5);
+    if is_none { Some(TaskId::no_run()) } else { previous }
 }
 
 /// The private half of the record that resumes a run.

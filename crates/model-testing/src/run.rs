@@ -144,8 +144,9 @@ impl GenRun {
     fn resume(&mut self, ctx: &mut RunContext<'_>, by: Initiator) {
         if std::mem::take(&mut self.paused) {
             let private = if by == Initiator::User { request::resume_private(ctx) } else { None };
+            let client = if by == Initiator::User { request::resuming_client_ids(ctx) } else { None };
             let task_id = ctx.run.clone();
-            ctx.emit_with_private(Event::Resumed(TaskResumed { task_id, by, client: None }), private);
+            ctx.emit_with_private(Event::Resumed(TaskResumed { task_id, by, client }), private);
         }
     }
 

@@ -18,9 +18,9 @@ use crate::turn_plan::{self, CHILD_CALL_KINDS, ItemPlan, LEAF_CALL_KINDS, Planne
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
-    CancelMode, ClientIds, ClientTool, DisplayMode, Event, Initiator, InputMessage, LimitReason, StepDone,
-    StepRetrying, StepStarted, StopReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed, TaskIncomplete,
-    TaskRecovered, TaskSpec, TaskStarted,
+    CancelMode, ClientTool, DisplayMode, Event, Initiator, InputMessage, LimitReason, StepDone, StepRetrying,
+    StepStarted, StopReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed, TaskIncomplete, TaskRecovered,
+    TaskSpec, TaskStarted,
 };
 use model::id::{CallId, ItemId, TaskId};
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, ToolCall};
@@ -475,7 +475,7 @@ fn task_spec(
     if ctx.rng.chance(40) {
         metadata.insert("note".to_owned(), ctx.random_value().into());
     }
-    let names = || ClientIds { protocol: "ag-ui".to_owned(), thread_id: Some("t".to_owned()), run_id: None };
+    let names = request::client_ids(ctx);
     TaskSpec {
         thread_id: ctx.thread.clone(),
         agent: agent.to_owned(),
@@ -487,6 +487,6 @@ fn task_spec(
         metadata,
         display_mode: ctx.rng.choose(DisplayMode::Agent, &[DisplayMode::Chat]),
         origin: ctx.rng.chance(10).then(|| json!({"relay": true})),
-        client: (own && ctx.rng.chance(20)).then(names),
+        client: (own && ctx.rng.chance(20)).then_some(names),
     }
 }

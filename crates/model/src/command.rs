@@ -2,6 +2,7 @@
 //! loop; the append that answers it removes it from the inbox.
 
 use crate::content::ContentPart;
+use crate::context::ContextEntry;
 use crate::error::ErrorInfo;
 use crate::event::{ApprovalDecision, CancelMode, ClientIds, ClientTool, DisplayMode, Initiator};
 use crate::history::{HistoryEntry, PriorHistory};
@@ -32,7 +33,7 @@ pub struct StartCommand {
     /// An agent's name, or `provider/model`.
     pub agent: String,
     pub input: Vec<ContentPart>,
-    /// The run to continue; the last one by default.
+    /// The run to continue; the last one by default. [`TaskId::no_run`] continues none.
     pub previous: Option<TaskId>,
     /// Tools that the client declares and runs itself.
     pub tools: Vec<ClientTool>,
@@ -58,6 +59,11 @@ pub struct StartCommand {
     /// MCP servers for which the request brought the user's credential. The credentials themselves are stored nowhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp_credentials: Vec<String>,
+    /// The client's copy of the thread's state; `None` leaves the thread's as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextEntry>,
     /// The history as an input hook rewrote it. Never set by clients.
     #[serde(skip)]
     pub rewritten_history: Option<Vec<HistoryEntry>>,
@@ -112,6 +118,9 @@ pub struct AnswerCommand {
     pub request_echo: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<RequestUpdate>>,
+    /// The ids that a client of another protocol uses for the run from here on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<Box<ClientIds>>,
 }
 
 /// What a request that resumes a run says about the rest of it, in protocols whose clients say it with every request.
@@ -124,6 +133,12 @@ pub struct RequestUpdate {
     pub tools: Option<Vec<ClientTool>>,
     #[serde(default)]
     pub model_settings: ModelSettings,
+    /// As in [`StartCommand::state`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    /// `None` keeps the context before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Vec<ContextEntry>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -149,6 +164,12 @@ pub struct ClientToolResult {
     /// The safety checks of a computer call that somebody has acknowledged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acknowledged_checks: Vec<Value>,
+}
+
+/// Whether a client brings a state. Those that have none yet send `null` or an empty object, which must not delete the
+/// thread's.
+pub fn is_state_of_client(state: &Value) -> bool {
+    !state.is_null() && state.as_object().is_none_or(|members| !members.is_empty())
 }
 
 impl<'de> Deserialize<'de> for Command {

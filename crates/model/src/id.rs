@@ -78,6 +78,8 @@ pub fn is_valid_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
+const NO_RUN: &str = "task_none";
+
 /// The longest name of a user.
 pub const USER_NAME_BYTES_MAX: usize = 128;
 /// The longest name of a user once [`USER_NAME_PUNCTUATION`] is percent-encoded, as it is in names of folders.
@@ -121,6 +123,15 @@ impl ThreadId {
 impl TaskId {
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("task_{}", random.simple()).into())
+    }
+
+    /// The reserved id that stands for no run: the predecessor of a run which does not continue its thread.
+    pub fn no_run() -> Self {
+        Self::from(NO_RUN)
+    }
+
+    pub fn is_no_run(&self) -> bool {
+        self.as_str() == NO_RUN
     }
 
     /// Parses an id from a client: of a run, or of a sub-agent's call.

@@ -17,6 +17,7 @@ pub mod blob;
 pub mod command;
 pub mod condense;
 pub mod content;
+pub mod context;
 pub mod cursor;
 pub mod defects;
 pub mod definition;

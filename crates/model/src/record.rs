@@ -6,6 +6,7 @@
 
 use crate::command::RequestUpdate;
 use crate::content::ContentPart;
+use crate::context::ContextEntry;
 use crate::defects::Defect;
 use crate::definition::OnCrash;
 use crate::event::{Event, PendingKind};
@@ -66,6 +67,9 @@ pub struct PrivatePayload {
     #[serde(default, skip_serializing_if = "ModelSettings::is_empty")]
     #[serde(rename = "wishes")]
     pub model_settings: ModelSettings,
+    /// What the client's application shows at the moment; the model reads it before the input.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextEntry>,
     /// The parts of the request that the client's protocol returns in its responses.
     #[serde(rename = "echo")]
     pub request_echo: Option<Value>,
@@ -233,13 +237,14 @@ pub struct RecordHeader {
 
 /// The oldest format whose readers know every word of the event: an earlier version takes a call of kind `hosted` or
 /// `tool_search`, or a pause for a question, for an unknown event, and would park the thread; a question it would take for an
-/// approval.
+/// approval; and a run that continues none would show it the thread's last one.
 fn record_format(event: &Event) -> u16 {
     let is_new = match event {
         Event::ItemAdded(e) | Event::ItemDone(e) => {
             let is_new = |kind| matches!(kind, Some(CallKind::Hosted | CallKind::ToolSearch));
             matches!(&e.item, Item::ToolCall(call) if is_new(call.kind))
         }
+        Event::Created(e) => e.task.previous.as_ref().is_some_and(TaskId::is_no_run),
         Event::ApprovalRequested(e) => e.question.is_some(),
         Event::Paused(e) => e.pending.iter().any(|pending| pending.kind == PendingKind::Question),
         _ => false,
@@ -328,5 +333,19 @@ mod tests {
             record_format(&Event::decode(text.as_bytes()))
         };
         assert_eq!((paused("approval"), paused("question")), (RECORD_FORMAT, RECORD_FORMAT_MAX));
+    }
+
+    /// An earlier version would give it the history of the run before it.
+    #[test]
+    fn a_run_that_continues_none_has_a_format_that_earlier_versions_do_not_read() {
+        let created = |previous: &str| {
+            let text = format!(
+                r#"{{"type":"task.created","task_id":"task_2","task":{{"thread_id":"thr_1","agent":"demo","model":"m",
+                "input":[],"parent_task_id":null,"previous":{previous},"origin":null,"client":null}}}}"#
+            );
+            record_format(&Event::decode(text.as_bytes()))
+        };
+        assert_eq!((created("null"), created(r#""task_1""#)), (RECORD_FORMAT, RECORD_FORMAT));
+        assert_eq!(created(r#""task_none""#), RECORD_FORMAT_MAX);
     }
 }

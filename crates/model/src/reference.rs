@@ -108,16 +108,22 @@ fn escape_part(part: ContentPart) -> ContentPart {
 /// Escapes the `<` of everything that reads like a marker.
 #[must_use]
 pub fn escape_markers(text: String) -> String {
+    escape_tag(text, GROUP_TAG_NAME)
+}
+
+/// Escapes the `<` of everything that reads like a tag of this name, which is in lower case.
+#[must_use]
+pub fn escape_tag(text: String, tag_name: &str) -> String {
     // ASCII lowering preserves byte offsets, so offsets found in the one are valid in the other.
     let lower = text.to_ascii_lowercase();
-    if !lower.contains(GROUP_TAG_NAME) {
+    if !lower.contains(tag_name) {
         return text;
     }
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = 0;
     for (at, _) in lower.match_indices('<') {
         let after = lower.get(at + 1..).unwrap_or_default().trim_start_matches(['/', ' ', '\t']);
-        if after.starts_with(GROUP_TAG_NAME) {
+        if after.starts_with(tag_name) {
             out.push_str(text.get(rest..at).unwrap_or_default());
             out.push_str("&lt;");
             rest = at + 1;

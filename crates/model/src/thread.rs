@@ -122,9 +122,12 @@ impl ThreadFold {
         summary.into_iter().chain(kept.iter().flat_map(|past| past.entries.iter().cloned())).collect()
     }
 
-    /// The runs that lead to `previous`, or to the last one, oldest first.
+    /// The runs that lead to `previous`, or to the last one, oldest first. None lead to [`TaskId::no_run`].
     pub fn run_chain(&self, previous: Option<&TaskId>) -> Vec<&PastRun> {
         let mut chain: Vec<&PastRun> = Vec::new();
+        if previous.is_some_and(TaskId::is_no_run) {
+            return chain;
+        }
         // A run that was cancelled before it started left no records: its chain continues with the run before it.
         let started: LazyCell<HashSet<&TaskId>, _> = LazyCell::new(|| self.runs.iter().map(|past| &past.run).collect());
         let mut next = previous.filter(|run| started.contains(run)).or_else(|| self.runs.last().map(|past| &past.run));
@@ -135,6 +138,7 @@ impl ThreadFold {
                 // Almost always it is the run before.
                 next = match &past.previous {
                     Some(run) if before == Some(run) => before,
+                    Some(run) if run.is_no_run() => None,
                     Some(run) => started.get(run).copied().or(before),
                     None => None,
                 };

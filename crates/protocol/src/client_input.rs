@@ -5,6 +5,7 @@
 
 use model::CallId;
 use model::content::{ContentPart, ImageDetail};
+use model::event::ApprovalDecision;
 use model::history::{HistoryEntry, PriorHistory};
 use model::item::ResultStatus;
 use model::{ItemId, TaskId};
@@ -41,10 +42,7 @@ pub enum InputKind {
     /// The answer to a pending approval request, or history.
     ApprovalDecision {
         key: String,
-        approve: bool,
-        reason: Option<String>,
-        /// The answer to a question: JSON.
-        arguments: Option<String>,
+        decision: ApprovalDecision,
     },
     /// A summary of what was said before it, sealed by the server that wrote it.
     SealedSummary {

@@ -10,6 +10,7 @@
 //! speaks to models.
 
 pub mod agent_runs;
+pub mod agui;
 pub mod blocks;
 pub mod chat;
 mod citations;

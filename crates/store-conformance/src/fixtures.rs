@@ -70,6 +70,8 @@ pub fn start_command(run: &TaskId) -> Command {
         rewritten_history: None,
         hook_error: None,
         mcp_credentials: Vec::new(),
+        state: None,
+        context: Vec::new(),
     }))
 }
 
@@ -134,7 +136,13 @@ pub fn decide_command(question: &ApprovalRow, decision: &ApprovalDecision) -> Co
 #[must_use]
 pub fn decide_command_as(by: Initiator, question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
     let to = AnswerBody::Approval { key: question.key.clone(), decision: decision.clone(), by };
-    Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None, update: None })
+    Command::Answer(AnswerCommand {
+        task_id: question.run_id.clone(),
+        body: to,
+        request_echo: None,
+        update: None,
+        client: None,
+    })
 }
 
 /// A command for an existing thread.

@@ -419,7 +419,7 @@ fn client_result(call: &CallId, text: &str) -> ClientToolResult {
 fn results_submission(question: &ApprovalRow, results: &[ClientToolResult]) -> Submission {
     let body = AnswerBody::ClientTools { results: results.to_vec() };
     let task_id = question.run_id.clone();
-    let answer = AnswerCommand { task_id, body, request_echo: None, update: None };
+    let answer = AnswerCommand { task_id, body, request_echo: None, update: None, client: None };
     Submission { task_path: vec![question.task_id.clone()], ..submission(&question.thread_id, Command::Answer(answer)) }
 }
 

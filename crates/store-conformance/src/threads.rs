@@ -7,7 +7,7 @@ use super::fixtures::{
 };
 use futures_util::future::join_all;
 use model::json::ExactValue;
-use model::ports::AliasKind::{AgentRun, BlockSession, Conversation, DeletedResponse};
+use model::ports::AliasKind::{AgUiThread, AgentRun, BlockSession, Conversation, DeletedResponse, UiChat};
 use model::ports::{
     AliasData, AliasKind, AliasRow, AliasUpdate, AppendOutcome, ConversationData, DirectoryChange, Journal, PageLimit,
     StoreError, SubmitError,
@@ -20,7 +20,7 @@ use serde_json::json;
 pub fn nth_alias(kind: AliasKind, name: &str, n: usize) -> AliasRow {
     let data = match kind {
         Conversation => AliasData::Conversation(conversation_data(&format!("note {n}"))),
-        AgentRun | BlockSession | DeletedResponse => AliasData::from_stored(kind, ""),
+        AgentRun | BlockSession | DeletedResponse | AgUiThread | UiChat => AliasData::from_stored(kind, ""),
     };
     AliasRow { name: name.to_owned(), thread: nth_thread(n), data, created_at: n as u64 }
 }
@@ -73,6 +73,8 @@ pub async fn an_alias_is_scoped_to_owner_and_protocol(_: &dyn Journal, directory
         (&owner, AgentRun, 2),
         (&owner, BlockSession, 4),
         (&owner, DeletedResponse, 5),
+        (&owner, AgUiThread, 6),
+        (&owner, UiChat, 7),
         (&other, Conversation, 3),
     ] {
         assert_eq!(directory.create_alias(user, nth_alias(kind, "mine", n)).await, Ok(nth_alias(kind, "mine", n)));

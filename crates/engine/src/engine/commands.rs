@@ -5,7 +5,7 @@ use model::command::{
     AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, RequestUpdate, SteerCommand,
 };
 use model::content::ContentPart;
-use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
+use model::event::{ApprovalDecision, ClientIds, Initiator, PendingKind, PendingRequest};
 use model::fold::RunFold;
 use model::ports::{IdempotencyKey, RunRow, StoreError, Submission, SubmitError, Submitted, ThreadMode};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
@@ -27,6 +27,8 @@ pub enum AnswerError {
 pub struct AnsweringRequest {
     pub request_echo: Option<Value>,
     pub update: Option<Box<RequestUpdate>>,
+    /// The ids that the client uses for the run from here on.
+    pub client: Option<ClientIds>,
 }
 
 impl Engine {
@@ -70,7 +72,7 @@ impl Engine {
             Some(task) if task != run.id => machine::answered_tasks(&self.fold_open_run(user, run).await?, &body),
             Some(_) | None => Vec::new(),
         };
-        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None, client: None };
         let submitted = self.submit_answer(user, run, answer, task_path, idempotency).await;
         let is_expired = matches!(&submitted, Err(SubmitError::AlreadyDecided(row)) if row.answer.is_none());
         if submitted.is_ok() || is_expired {
@@ -102,7 +104,7 @@ impl Engine {
         }
         let body = AnswerBody::ClientTools { results };
         let task_path = machine::answered_tasks(&fold, &body);
-        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None, update: None, client: None };
         match self.submit_answer(user, run, answer, task_path, idempotency).await {
             Ok(_) => {}
             Err(SubmitError::CallClosed(call)) => return Err(AnswerError::NotPending(call)),
@@ -139,8 +141,9 @@ impl Engine {
         let fold = self.fold_open_run(user, run).await?;
         for body in answers {
             let task_path = machine::answered_tasks(&fold, &body);
-            let AnsweringRequest { request_echo, update } = request.clone();
-            let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo, update };
+            let AnsweringRequest { request_echo, update, client } = request.clone();
+            let client = client.map(Box::new);
+            let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo, update, client };
             let submitted = self.submit_answer(user, run, answer, task_path, idempotency.take()).await;
             if let Err(error) = submitted {
                 // The answers before it are stored and must not wait for the next command.

@@ -1,7 +1,7 @@
 //! Reads runs and threads: the fold of what is durable.
 
 use super::Engine;
-use crate::load_thread::load_thread;
+use crate::load_thread::{LoadedThread, load_thread};
 use crate::read_records::{for_each_condensed_record, log_head};
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
@@ -106,6 +106,18 @@ impl Engine {
             entries: [vec![note], to_owned_entries(&kept)].concat(),
             reference_count: thread.reference_count,
         })
+    }
+
+    /// The runs that a thread's last run, which may be in progress, continues, and that run, oldest first. Runs that wait
+    /// in the queue have no place in it yet.
+    pub async fn runs_of_chain(&self, user: &UserId, thread: &ThreadId) -> Result<Vec<TaskId>, StoreError> {
+        let ports = self.ports();
+        let head = log_head(&*ports.journal, user, thread).await?;
+        let LoadedThread { thread, run, .. } = load_thread(ports, user, thread, head).await?;
+        let active = run.as_ref().and_then(RunFold::root);
+        let previous = active.and_then(|root| root.spec.previous.as_ref());
+        let past = thread.run_chain(previous).into_iter().map(|past| &past.run);
+        Ok(past.chain(active.map(|root| &root.id)).cloned().collect())
     }
 
     async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<Arc<ThreadFold>, StoreError> {

@@ -6,6 +6,7 @@ use crate::actor_registry::WakeReason;
 use crate::session::NewThread;
 use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::content::ContentPart;
+use model::context::ContextEntry;
 use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
 use model::history::PriorHistory;
 use model::json::ExactObject;
@@ -24,8 +25,7 @@ pub struct NewRun {
     pub input: Vec<ContentPart>,
     /// The thread to continue; a new one when absent.
     pub thread: Option<ThreadId>,
-    /// The run to continue from; the last one of the thread when absent.
-    pub previous: Option<TaskId>,
+    pub previous: RunPredecessor,
     /// Tools that the caller runs itself.
     pub tools: Vec<ClientTool>,
     pub metadata: ExactObject,
@@ -45,6 +45,45 @@ pub struct NewRun {
     pub request_echo: Option<Value>,
     /// The user's own, for MCP servers.
     pub mcp_credentials: McpCredentials,
+    /// The client's copy of the thread's state; `None`, `null` and `{}` leave the thread's as it is.
+    pub state: Option<Value>,
+    /// `None` if the request says nothing about it.
+    pub context: Option<Vec<ContextEntry>>,
+}
+
+/// The run that a new run continues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RunPredecessor {
+    /// The thread's last one.
+    #[default]
+    Latest,
+    After(TaskId),
+    /// None: the model reads nothing of the thread's earlier runs.
+    None,
+}
+
+impl RunPredecessor {
+    /// The run that it names.
+    pub const fn run(&self) -> Option<&TaskId> {
+        match self {
+            Self::After(run) => Some(run),
+            Self::Latest | Self::None => None,
+        }
+    }
+
+    fn into_task_id(self) -> Option<TaskId> {
+        match self {
+            Self::Latest => None,
+            Self::After(run) => Some(run),
+            Self::None => Some(TaskId::no_run()),
+        }
+    }
+}
+
+impl From<Option<TaskId>> for RunPredecessor {
+    fn from(run: Option<TaskId>) -> Self {
+        run.map_or(Self::Latest, Self::After)
+    }
 }
 
 /// What to do with a request for a thread that has an active run.
@@ -89,9 +128,9 @@ pub const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
 impl NewRun {
     /// Rejects a request that does not fit a record of the log.
     pub fn check_size(&self) -> Result<(), StartError> {
-        let Self { input, tools, metadata, prior_history, model_settings, request_echo, .. } = self;
-        let size = serde_json::to_vec(&(input, tools, metadata, prior_history, model_settings, request_echo))
-            .map_or(usize::MAX, |text| text.len());
+        let Self { input, tools, metadata, prior_history, model_settings, request_echo, state, context, .. } = self;
+        let request = (input, tools, metadata, prior_history, model_settings, request_echo, state, context);
+        let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
         if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
     }
 }
@@ -128,7 +167,7 @@ impl Engine {
             task_id: task.clone(),
             agent: new.agent,
             input: new.input,
-            previous: new.previous,
+            previous: new.previous.into_task_id(),
             tools: new.tools,
             metadata: new.metadata,
             display_mode: new.display_mode,
@@ -138,6 +177,8 @@ impl Engine {
             model_settings: new.model_settings,
             request_echo: new.request_echo,
             mcp_credentials: new.mcp_credentials.servers().map(str::to_owned).collect(),
+            state: new.state,
+            context: new.context.unwrap_or_default(),
             rewritten_history: None,
             hook_error: None,
         };
@@ -224,7 +265,7 @@ impl Engine {
         if !self.has_thread(user, thread).await? {
             return Err(SubmitError::from(StoreError::ThreadNotFound).into());
         }
-        if let Some(previous) = &new.previous {
+        if let Some(previous) = new.previous.run() {
             let row = directory.run(user, previous).await.map_err(SubmitError::from)?;
             if row.is_none_or(|row| row.thread != *thread) {
                 return Err(StartError::UnknownPrevious(previous.clone()));

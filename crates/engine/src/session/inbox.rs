@@ -179,6 +179,8 @@ impl ThreadSession<'_> {
             model_settings: ModelSettings::default(),
             request_echo: None,
             mcp_credentials: Vec::new(),
+            state: None,
+            context: Vec::new(),
             rewritten_history: None,
             hook_error: None,
         };

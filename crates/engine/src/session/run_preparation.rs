@@ -11,6 +11,7 @@ use crate::shared::ThreadContext;
 use machine::{MachineInput, ThreadInput};
 use model::UserId;
 use model::command::StartCommand;
+use model::context::context_message;
 use model::definition::{Agent, Definitions};
 use model::error::{ErrorCode, ErrorInfo};
 use model::history::{HistoryEntry, to_owned_entries};
@@ -79,7 +80,8 @@ impl ThreadSession<'_> {
             thread: context.thread.clone(),
             run: start.task_id.clone(),
             agent: agent.name.clone(),
-            history: [to_owned_entries(&past), prior_entries(start)].concat(),
+            history: [to_owned_entries(&past), prior_entries(start), Vec::from_iter(context_message(&start.context))]
+                .concat(),
             input: start.input.clone(),
         };
         Some(context.shared.ports.hooks.run_hook(hook, request))

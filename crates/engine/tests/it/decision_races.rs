@@ -29,8 +29,13 @@ async fn approval_row(test_engine: &TestEngine, key: &ApprovalKey) -> ApprovalRo
 async fn store_approval(test_engine: &TestEngine, question: &ApprovalRow) -> Result<Submitted, SubmitError> {
     let decision = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
     let to = AnswerBody::Approval { key: question.key.clone(), decision, by: Initiator::User };
-    let command =
-        Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None, update: None });
+    let command = Command::Answer(AnswerCommand {
+        task_id: question.run_id.clone(),
+        body: to,
+        request_echo: None,
+        update: None,
+        client: None,
+    });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
     let submission = Submission {
         thread,

@@ -36,6 +36,8 @@ pub(crate) async fn append_log(test_engine: &TestEngine, thread: &ThreadId, log:
         model_settings: model::model_settings::ModelSettings::default(),
         request_echo: None,
         mcp_credentials: Vec::new(),
+        state: None,
+        context: Vec::new(),
         rewritten_history: None,
         hook_error: None,
     };

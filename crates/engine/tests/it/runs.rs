@@ -1,12 +1,12 @@
 //! Queues, cancels, restarts.
 
 use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
-use engine::{NewRun, OnBusy, StartError};
+use engine::{NewRun, OnBusy, RunPredecessor, StartError};
 use model::content::ContentPart;
 use model::cursor::Cursor;
 use model::ports::IdempotencyKey;
 use model::task::TaskStatus;
-use model::{Seq, ThreadId};
+use model::{Seq, TaskId, ThreadId};
 use model_testing::invariants;
 use std::time::Duration;
 use uuid::Uuid;
@@ -234,5 +234,38 @@ async fn deleting_a_thread_ends_its_streams_and_its_records() {
             }
         };
         tokio::time::timeout(Duration::from_secs(10), gone).await.expect("its executor goes");
+    }
+}
+
+/// A thread's chain begins anew with a run that continues none, and a run in progress is its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_chain_of_a_thread_leads_to_its_last_run() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let (engine, user) = (&test_engine.engine, &test_engine.user);
+        let first = test_engine.start_run_of("demo", None, "hello").await;
+        let new = |previous: RunPredecessor, text: &str| NewRun {
+            agent: "demo".to_owned(),
+            input: vec![ContentPart::text(text)],
+            thread: Some(first.thread.clone()),
+            previous,
+            ..NewRun::default()
+        };
+        let mut runs = vec![first.task.clone()];
+        test_engine.wait_settled(&first).await;
+        for previous in [RunPredecessor::Latest, RunPredecessor::After(first.task.clone()), RunPredecessor::None] {
+            let run = engine.start(user, new(previous, "hello")).await.expect("the run is taken");
+            test_engine.wait_settled(&run).await;
+            runs.push(run.task);
+            let expected = match runs.len() {
+                3 => vec![runs[0].clone(), runs[2].clone()],
+                4 => vec![runs[3].clone()],
+                _ => runs.clone(),
+            };
+            assert_eq!(engine.runs_of_chain(user, &first.thread).await, Ok(expected), "{kind:?}");
+        }
+        assert_eq!(test_engine.models.last_request().history.len(), 1, "{kind:?}");
+        let unknown = engine.start(user, new(RunPredecessor::After(TaskId::no_run()), "hello")).await;
+        assert!(matches!(unknown, Err(StartError::UnknownPrevious(_))), "{kind:?}: {unknown:?}");
     }
 }

@@ -5,6 +5,7 @@ mod approvals;
 mod arguments;
 mod cancels;
 mod child_cancels;
+mod client_requests;
 mod clients;
 mod crashes;
 mod files;

@@ -450,6 +450,8 @@ pub(crate) fn start_command(tools: Vec<ClientTool>) -> StartCommand {
         model_settings: model::model_settings::ModelSettings::default(),
         request_echo: None,
         mcp_credentials: Vec::new(),
+        state: None,
+        context: Vec::new(),
         rewritten_history: None,
         hook_error: None,
     }
@@ -489,6 +491,7 @@ pub(crate) fn approval_answer(key: model::ApprovalKey, decision: ApprovalDecisio
         body: AnswerBody::Approval { key, decision, by: Initiator::User },
         request_echo: None,
         update: None,
+        client: None,
     }
 }
 
@@ -499,5 +502,11 @@ pub(crate) fn client_result_answer(call_id: CallId, words: &str) -> AnswerComman
 
 /// Everything that one request of the client carries.
 pub(crate) fn client_results_answer(results: Vec<ClientToolResult>) -> AnswerCommand {
-    AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None, update: None }
+    AnswerCommand {
+        task_id: run_id(),
+        body: AnswerBody::ClientTools { results },
+        request_echo: None,
+        update: None,
+        client: None,
+    }
 }

@@ -32,7 +32,7 @@ pub struct TaskSpec {
     pub input: Vec<InputMessage>,
     /// The task whose call started this one; `None` for the root of a run.
     pub parent_task_id: Option<TaskId>,
-    /// The run that it continues, where that is not the thread's last.
+    /// The run that it continues, where that is not the thread's last; `task_none` if it continues none.
     pub previous: Option<TaskId>,
     /// Tools that the client declared and runs itself.
     #[serde(default)]
@@ -101,6 +101,9 @@ pub struct ClientIds {
     pub protocol: String,
     pub thread_id: Option<String>,
     pub run_id: Option<String>,
+    /// The ids that the client gave to the messages of the input, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub message_ids: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,6 +3,7 @@
 use super::{FileFold, FoldError, FoldResult, QuestionFold, output};
 use crate::command::RequestUpdate;
 use crate::content::ContentPart;
+use crate::context::ContextEntry;
 use crate::definition::OnCrash;
 use crate::error::ErrorInfo;
 use crate::event::{
@@ -48,6 +49,8 @@ pub struct TaskFold {
     /// History that the thread's log does not have.
     pub prior_history: Option<PriorHistory>,
     pub model_settings: ModelSettings,
+    /// The context that the client sent last.
+    pub context: Vec<ContextEntry>,
     /// The last step before the settings came: a forced tool choice holds for the first one after it.
     pub settings_since_step: u32,
     /// The agent that the client named last; a hand-off may have replaced it since.
@@ -181,6 +184,7 @@ impl TaskFold {
             rewritten_history: private.and_then(|private| private.rewritten_history.clone()),
             prior_history: private.and_then(|private| private.prior_history.clone()),
             model_settings: private.map(|private| private.model_settings.clone()).unwrap_or_default(),
+            context: private.map(|private| private.context.clone()).unwrap_or_default(),
             settings_since_step: 0,
             requested_agent: created.task.agent.clone(),
             client_tools: created.task.tools.clone(),
@@ -335,6 +339,9 @@ impl TaskFold {
         self.model_settings = update.model_settings.clone();
         self.settings_since_step = self.steps.last().map_or(0, |step| step.step);
         self.requested_agent.clone_from(&update.agent);
+        if let Some(context) = &update.context {
+            self.context.clone_from(context);
+        }
         let Some(tools) = &update.tools else { return };
         let before = std::mem::replace(&mut self.client_tools, tools.clone());
         let is_retired = |tool: &ClientTool| !self.client_tools.iter().any(|now| now.name == tool.name);

@@ -27,6 +27,10 @@ pub enum AliasKind {
     Conversation,
     /// The id of a deleted response: it is hidden, although its thread exists.
     DeletedResponse,
+    /// The id of an AG-UI thread, chosen by the client.
+    AgUiThread,
+    /// The id of a chat of the AI SDK's UI stream, chosen by the client.
+    UiChat,
 }
 
 impl AliasKind {
@@ -37,6 +41,8 @@ impl AliasKind {
             Self::BlockSession => "blocks",
             Self::Conversation => "conversations",
             Self::DeletedResponse => "responses.deleted",
+            Self::AgUiThread => "ag-ui",
+            Self::UiChat => "ui-stream",
         }
     }
 }
@@ -48,6 +54,8 @@ pub enum AliasData {
     BlockSession,
     Conversation(ConversationData),
     DeletedResponse,
+    AgUiThread,
+    UiChat,
 }
 
 impl AliasData {
@@ -58,6 +66,8 @@ impl AliasData {
             Self::BlockSession => AliasKind::BlockSession,
             Self::Conversation(_) => AliasKind::Conversation,
             Self::DeletedResponse => AliasKind::DeletedResponse,
+            Self::AgUiThread => AliasKind::AgUiThread,
+            Self::UiChat => AliasKind::UiChat,
         }
     }
 
@@ -65,7 +75,9 @@ impl AliasData {
     pub fn to_stored(&self) -> String {
         match self {
             Self::Conversation(data) => data.to_stored(),
-            Self::AgentRun | Self::BlockSession | Self::DeletedResponse => String::new(),
+            Self::AgentRun | Self::BlockSession | Self::DeletedResponse | Self::AgUiThread | Self::UiChat => {
+                String::new()
+            }
         }
     }
 
@@ -76,6 +88,8 @@ impl AliasData {
             AliasKind::BlockSession => Self::BlockSession,
             AliasKind::Conversation => Self::Conversation(serde_json::from_str(text).unwrap_or_default()),
             AliasKind::DeletedResponse => Self::DeletedResponse,
+            AliasKind::AgUiThread => Self::AgUiThread,
+            AliasKind::UiChat => Self::UiChat,
         }
     }
 }

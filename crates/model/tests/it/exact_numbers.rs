@@ -101,7 +101,7 @@ fn check_command(args: &ExactValue, metadata: ExactObject, text: &str) {
     let start = r#"{"task_id":"task_1","agent":"a","input":[],"previous":null,"tools":[],"metadata":{},
         "display_mode":"agent","client":null}"#;
     let start = StartCommand { metadata, ..serde_json::from_str(start).unwrap() };
-    let answer = AnswerCommand { task_id, body, request_echo: None, update: None };
+    let answer = AnswerCommand { task_id, body, request_echo: None, update: None, client: None };
     for command in [Command::Start(Box::new(start)), Command::Answer(answer)] {
         let stored = serde_json::to_string(&command).unwrap();
         assert!(stored.contains(text), "{stored}");

@@ -70,6 +70,18 @@ fn the_history_of_a_run_is_its_chain_of_previous_runs() {
 }
 
 #[test]
+fn a_run_that_continues_none_begins_a_chain() {
+    assert_eq!(history_summary(&thread_of_four_runs(), Some("task_none"), ALL), [""; 0]);
+    let again = [past_run("e", Some("task_none"), 50), past_run("f", Some("e"), 60)];
+    let thread = ThreadFold { runs: [thread_of_four_runs().runs, again.into()].concat(), ..ThreadFold::default() };
+    assert_eq!(history_summary(&thread, None, ALL), ["e", "f"]);
+    assert_eq!(history_summary(&thread, Some("d"), ALL), ["a", "c", "d"]);
+    let mut compacted_thread = thread.clone();
+    compacted_thread.apply_compaction(&compacted(40));
+    assert_eq!(history_summary(&compacted_thread, None, ALL), ["e", "f"], "the summary is of another chain");
+}
+
+#[test]
 fn a_summary_replaces_the_runs_that_had_ended_before_it() {
     for (up_to, expected) in [
         (9, vec!["a", "c", "d"]),

@@ -58,7 +58,7 @@ pub struct CreateTaskRequest {
 }
 
 /// What happens if the thread is busy: wait, refuse, cancel the active run, or add the input to it.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "OnBusy")]
 pub enum OnBusyParam {

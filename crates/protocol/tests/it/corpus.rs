@@ -33,6 +33,11 @@ fn the_corpus_of_agent_run_requests_passes_its_check() {
 }
 
 #[test]
+fn the_corpus_of_agui_requests_passes_its_check() {
+    replay("request_agui", requests::an_agui_request);
+}
+
+#[test]
 fn the_corpus_of_blocks_messages_passes_its_check() {
     replay("request_blocks", requests::a_blocks_message);
 }

@@ -67,7 +67,12 @@ async fn new_run(app: &App, user: &UserId, mut request: CreateAgentRunRequest) -
         thread,
         metadata,
         create_if_missing: client_name.is_some(),
-        client: Some(ClientIds { protocol: AGENT_RUNS_PROJECTION.to_owned(), thread_id: client_name, run_id: None }),
+        client: Some(ClientIds {
+            protocol: AGENT_RUNS_PROJECTION.to_owned(),
+            thread_id: client_name,
+            run_id: None,
+            message_ids: Vec::new(),
+        }),
         ..NewRun::default()
     })
 }

@@ -102,7 +102,7 @@ async fn new_run(app: &App, user: &UserId, request: CreateTaskRequest) -> Result
         agent: request.model,
         input,
         thread,
-        previous,
+        previous: previous.into(),
         tools: check_client_tools(&app.gateway, user, request.tools.into_iter().map(Into::into).collect()).await?,
         metadata: request.metadata,
         on_busy: match request.on_busy {

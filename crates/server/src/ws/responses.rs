@@ -59,7 +59,7 @@ struct ResponsesSocket {
     storage_alarm: StorageAlarm,
     missed_pongs: u32,
     waiting: VecDeque<WaitingMessage>,
-    turn: Option<ResponseTurn>,
+    turn: Option<Box<ResponseTurn>>,
     remembered: RememberedResponses,
     /// Of the last request that generated nothing.
     prewarmed: Option<PrewarmedInput>,
@@ -130,7 +130,7 @@ impl ResponsesSocket {
                 let handle = handle.as_mut().filter(|_| turn.is_none());
                 tokio::select! {
                     message = connection.next() => SocketEvent::Incoming(message),
-                    output = next_output(turn.as_mut()) => SocketEvent::Outgoing(output),
+                    output = next_output(turn.as_deref_mut()) => SocketEvent::Outgoing(output),
                     _ = ticks.tick() => SocketEvent::Tick,
                     notice = storage_alarm.next_notice(&app.gateway) => SocketEvent::StorageNotice(notice),
                     () = sleep_until(*expires_at), if !*is_expired => SocketEvent::Expired,
@@ -269,7 +269,7 @@ struct SocketMemory<'a> {
 }
 
 enum StartedTurn {
-    Response(ResponseTurn),
+    Response(Box<ResponseTurn>),
     /// Nothing was started: these are all events.
     Prewarmed(PrewarmedInput, [Value; 2]),
 }
@@ -313,7 +313,8 @@ async fn start_turn(
     match started.await {
         Ok((start, response_id)) => {
             drop(memory);
-            Ok(StartedTurn::Response(ResponseTurn::new(app, user, start, response_id, previous_id)))
+            let turn = ResponseTurn::new(app, user, start, response_id, previous_id);
+            Ok(StartedTurn::Response(Box::new(turn)))
         }
         Err(problem) => Err(RefusedRequest { problem, previous_id }),
     }

@@ -169,6 +169,26 @@ async fn what_is_old_is_deleted_and_what_is_young_stays() {
     assert_eq!(store.unreferenced_attachments().await, Ok(Vec::new()), "its bytes are gone, too");
 }
 
+/// The threads in which a conversation was summed up.
+#[tokio::test]
+async fn an_unlisted_thread_is_deleted_after_a_day_without_a_policy() {
+    let mut hw = Server::with_scenarios(SCENARIOS);
+    hw.signal("-TERM");
+    hw.wait_exit();
+    let (listed, _) = write_old_thread(&hw).await;
+    let now = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+    let unlisted = [2, 3].map(|n| model::ThreadId::unlisted(uuid::Uuid::from_u128(n)).to_string());
+    for (thread, at) in unlisted.iter().zip([now - 2 * DAY, now]) {
+        let mut past = HistoryWriter::open(&hw, thread);
+        past.write_run((at, "hello"), &[(at, "a summary".to_owned())]).await;
+        past.close().await;
+    }
+    hw.restart();
+    let status = async |thread: &str| hw.get(&format!("/v1/threads/{thread}")).await.status;
+    hw.wait_until("the old one is deleted", async || status(&unlisted[0]).await == 404).await;
+    assert_eq!([status(&unlisted[1]).await, status(listed).await], [200, 200]);
+}
+
 /// The clock is far ahead of everything in the folder: it may be wrong, and nothing is deleted at once.
 #[tokio::test]
 async fn a_clock_that_is_years_ahead_deletes_nothing_at_a_start() {

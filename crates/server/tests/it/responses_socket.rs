@@ -16,9 +16,11 @@ async fn connect(hw: &Server) -> Socket {
     Socket::connect_to(hw, "/v1/responses", "").await.unwrap_or_else(|head| panic!("{head}"))
 }
 
-fn create(fields: Value) -> Value {
-    let mut message = json!({"type": "response.create", "model": "demo"});
-    message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+fn create(mut message: Value) -> Value {
+    message["type"] = json!("response.create");
+    if message["model"].is_null() {
+        message["model"] = json!("demo");
+    }
     message
 }
 

@@ -5,7 +5,9 @@ use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, wit
 use crate::computer_calls::{self, SAFETY_CHECKS_MAX};
 use crate::request_fields;
 use model::content::{ContentPart, ImageUrl};
+use model::event::{ApprovalDecision, ApprovalDecisionKind};
 use model::item::COMPUTER_TOOL;
+use model::json::{ExactValue, parse_exact_object};
 use serde_json::Value;
 
 /// An input that is a plain text.
@@ -50,16 +52,9 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
             let acknowledged_checks = parse_safety_checks(field, item.get("acknowledged_safety_checks"))?;
             InputKind::ToolResult { call_id: need("call_id")?, content, failed: false, acknowledged_checks }
         }
-        Some("mcp_approval_response") => InputKind::ApprovalDecision {
-            key: need("approval_request_id")?,
-            approve: item
-                .get("approve")
-                .and_then(Value::as_bool)
-                .ok_or_else(|| InvalidField::new(format!("{field}.approve"), "expected true or false"))?,
-            reason: str_field(item, "reason").filter(|reason| !reason.is_empty()).map(str::to_owned),
-            // Beyond the original protocol: the answer to a question, as JSON or as its text.
-            arguments: item.get("arguments").filter(|arguments| !arguments.is_null()).map(json_text),
-        },
+        Some("mcp_approval_response") => {
+            InputKind::ApprovalDecision { key: need("approval_request_id")?, decision: parse_decision(field, item)? }
+        }
         Some("mcp_call") => return parse_mcp_call(field, item, out),
         Some("image_generation_call") => parse_generated_image(field, item)?,
         Some("compaction") => {
@@ -74,6 +69,19 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
     };
     out.push(ClientInput { id, kind });
     Ok(())
+}
+
+fn parse_decision(field: &str, item: &Value) -> Result<ApprovalDecision, InvalidField> {
+    let approve = item.get("approve").and_then(Value::as_bool);
+    let approve = approve.ok_or_else(|| InvalidField::new(format!("{field}.approve"), "expected true or false"))?;
+    let message = str_field(item, "reason").filter(|reason| !reason.is_empty()).map(str::to_owned);
+    // Beyond the original protocol: the answer to a question, as JSON or as its text.
+    let args = item.get("arguments").filter(|arguments| !arguments.is_null()).map(|arguments| {
+        let not_object = |_| InvalidField::new(format!("{field}.arguments"), "expected a JSON object");
+        parse_exact_object(&json_text(arguments)).map(ExactValue::Object).map_err(not_object)
+    });
+    let kind = if approve { ApprovalDecisionKind::Approve } else { ApprovalDecisionKind::Reject };
+    Ok(ApprovalDecision { kind, always: false, message, args: args.transpose()? })
 }
 
 fn json_text(value: &Value) -> String {

@@ -37,7 +37,9 @@ impl HistoryWriter {
     }
 
     fn current_run(&self) -> TaskId {
-        TaskId::from(format!("task_{:032x}", self.runs))
+        // Two threads have no run in common.
+        let thread = format!("{:0>20}", self.thread.as_str().trim_start_matches("thr_"));
+        TaskId::from(format!("task_{}{:016x}", &thread[thread.len() - 16..], self.runs))
     }
 
     fn push_event(&mut self, at: Millis, event: Event) {
