@@ -117,12 +117,12 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn message(blocks: Value) -> Message {
+    fn message(blocks: &Value) -> Message {
         let message = json!({"id": "msg_R1", "role": "assistant", "block_list": blocks});
         serde_json::from_value(message).unwrap()
     }
 
-    fn block(text: &str, annotations: Value) -> Value {
+    fn block(text: &str, annotations: &Value) -> Value {
         json!({"type": "text", "text": text, "annotations": annotations})
     }
 
@@ -131,7 +131,7 @@ mod tests {
         let reference = json!({"type": "reference_to_block", "reference_id": 7, "start_index": 2, "end_index": 4});
         let page = json!({"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 99});
         let picture = json!({"type": "image", "image_url": {"url": "/v1/blobs/a"}});
-        let message = message(json!([block("a😀bcd", json!([reference])), picture, block("é😀", json!([page]))]));
+        let message = message(&json!([block("a😀bcd", &json!([reference])), picture, block("é😀", &json!([page]))]));
         let citations = serde_json::to_value(message_citations(&message)).unwrap();
         let expected =
             json!([{"start": 3, "end": 5, "reference": 7}, {"start": 7, "end": 10, "url": "u", "title": "t"}]);
@@ -143,7 +143,7 @@ mod tests {
         let ranged = json!({"type": "file_citation", "file_id": "f", "index": 1, "start_index": 0, "end_index": 2});
         let placed = json!({"type": "file_citation", "file_id": "f", "filename": "a.md", "index": 3, "quote": "q"});
         let written = json!({"type": "file_path", "file_id": "g", "index": 1});
-        let message = message(json!([block("abcd", json!([ranged, placed, written]))]));
+        let message = message(&json!([block("abcd", &json!([ranged, placed, written]))]));
         let citations = serde_json::to_value(message_citations(&message)).unwrap();
         let expected = json!([
             {"start": 0, "end": 2, "fileId": "f"},

@@ -6,6 +6,9 @@
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::LimitReason;
 
+/// The text of a cancellation, where a protocol reports an error.
+pub(crate) const CANCELLED_MESSAGE: &str = "The run was cancelled.";
+
 /// How a run, or a segment of it, ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RunEnd {
@@ -39,7 +42,7 @@ impl RunEnd {
     }
 
     pub(crate) fn cancelled() -> Self {
-        let message = "The run was cancelled.".to_owned();
+        let message = CANCELLED_MESSAGE.to_owned();
         Self::Failed(RunFailure { kind: RunFailureKind::Cancelled, message, retryable: false })
     }
 

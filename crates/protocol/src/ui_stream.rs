@@ -3,18 +3,22 @@
 //! A run is one message of the assistant, and its segments continue it: a request shows one segment, a client that comes
 //! back is shown all of them. [`UiStreamProjection`] makes the chunks. They go to a sink: one writes frames, [`UiReplay`]
 //! writes what a client has missed in few frames, and [`UiRunMessages`] is the SDK's own reducer, so that a message that is
-//! read later is the one that was streamed.
+//! read later is the one that was streamed. [`parse_ui_chat_request`] reads requests.
 //!
 //! Version 6 of the SDK refuses chunks that it does not know. [`UiVersion::Seven`] has those that version 7 added.
 
 mod message_builder;
 mod project;
 mod replay;
+mod request;
 mod wire;
 
 pub use message_builder::{UiMessage, UiPart, UiRunMessages};
 pub use project::UiStreamProjection;
 pub use replay::{UiReplay, ui_cancelled_frames};
+pub use request::{
+    UiAnsweredCall, UiApprovalAnswer, UiChatRequest, UiClientOutput, UiRequestMessage, UiTrigger, parse_ui_chat_request,
+};
 
 /// The protocol in the ids of clients, and of the aliases that its clients give to threads.
 pub const UI_STREAM_PROTOCOL: &str = "ui-stream";

@@ -144,7 +144,8 @@ impl<'a> EventProjector<'a, '_> {
             // These mean the same in every task.
             Event::StateSnapshot(_) | Event::StateDelta(_) => self.show_state(),
             Event::Custom(e) => {
-                self.push(&UiChunk { data: Some(e.value.clone().into()), ..UiChunk::new(custom_chunk_type(&e.name)) })
+                let data = Some(e.value.clone().into());
+                self.push(&UiChunk { data, ..UiChunk::new(custom_chunk_type(&e.name)) });
             }
             Event::ToolProgress(e) => self.on_tool_progress(e),
             Event::Retrying(e) => self.on_retrying(e),

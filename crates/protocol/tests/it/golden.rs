@@ -10,6 +10,7 @@ use model::ports::{Frames, Projection};
 use model::{Record, TaskId, ThreadId};
 use model_testing::{DEFAULT_SEEDS, LogOptions, generate_thread_log};
 use protocol::agent_runs::{AgentRunsProjection, MessageHistory};
+use protocol::agui::{AgUiProjection, AgUiScope, AgUiVersion};
 use protocol::blocks::BlocksProjection;
 use protocol::chat::ChatProjection;
 use protocol::messages::MessagesProjection;
@@ -21,8 +22,19 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-const DIALECTS: [&str; 9] =
-    ["task", "run_items", "responses", "input_items", "blocks", "agent_runs", "history", "messages", "chat"];
+const DIALECTS: [&str; 11] = [
+    "task",
+    "run_items",
+    "responses",
+    "input_items",
+    "blocks",
+    "agent_runs",
+    "history",
+    "messages",
+    "chat",
+    "agui1",
+    "agui0",
+];
 /// No random run and no scenario has more segments.
 const SEGMENTS_MAX: u32 = 4;
 
@@ -148,16 +160,20 @@ fn computer() -> Log {
 }
 
 /// Everything that clients of each protocol can be sent, in the order of [`DIALECTS`].
-fn transcripts(log: &NamedLog) -> [Vec<u8>; 9] {
+fn transcripts(log: &NamedLog) -> [Vec<u8>; DIALECTS.len()] {
     let NamedLog { thread, records, .. } = log;
     let mut runs: Vec<TaskId> = records.iter().map(|record| record.run.clone()).collect();
     runs.dedup();
-    let mut all: [Vec<u8>; 9] = Default::default();
-    let [task, run_items, responses, input_items, blocks, agent_runs, history, messages, chat] = &mut all;
+    let mut all: [Vec<u8>; DIALECTS.len()] = Default::default();
+    let [task, run_items, responses, input_items, blocks, agent_runs, history, messages, chat, agui1, agui0] = &mut all;
     project(&mut TaskProjection::new(RecordScope::Thread), records, task, |_, _| ());
     project(&mut RunItemsProjection::for_thread(thread), records, run_items, |_, _| ());
     project(&mut BlocksProjection::new("session".to_owned()), records, blocks, |_, _| ());
     project(&mut AgentRunsProjection::new("name".to_owned()), records, agent_runs, |_, _| ());
+    for (version, transcript) in [(AgUiVersion::V1, agui1), (AgUiVersion::V0_0_59, agui0)] {
+        let mut projection = AgUiProjection::new(version, "name".to_owned(), AgUiScope::Thread);
+        project(&mut projection, records, transcript, |_, _| ());
+    }
     for run in &runs {
         let of_run: Vec<Record> = records.iter().filter(|record| record.run == *run).cloned().collect();
         project(&mut TaskProjection::new(RecordScope::Run(run.clone())), records, task, |_, _| ());
@@ -209,7 +225,7 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-fn fixture_line(name: &str, transcripts: &[Vec<u8>; 9]) -> String {
+fn fixture_line(name: &str, transcripts: &[Vec<u8>; DIALECTS.len()]) -> String {
     let mut line = name.to_owned();
     transcripts.iter().for_each(|transcript| write!(line, " {:016x}", hash(transcript)).unwrap());
     line

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod agent_runs;
 #[cfg(test)]
+mod agui;
+#[cfg(test)]
 mod allocations;
 #[cfg(test)]
 mod blocks;

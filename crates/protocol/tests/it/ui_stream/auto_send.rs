@@ -2,6 +2,7 @@
 
 use super::reducer::Reducer;
 use super::{VERSIONS, count_segments, project};
+use crate::responses::log::Log;
 use model::event::{Event, PendingKind, PendingRequest};
 use model::{CallId, Record};
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
@@ -14,7 +15,7 @@ fn is_complete_with_tool_calls(message: &Value) -> bool {
     let is_own = |part: &&Value| is_call(part) && part["providerExecuted"] != true;
     let Some(last) = parts.iter().rposition(|part| is_own(&part)) else { return false };
     let is_open_text = |part: &Value| part["type"] == "text" && part["state"] != "done";
-    !parts[last + 1..].iter().any(is_open_text) && parts.iter().filter(is_own).all(|part| has_output(part))
+    !parts[last + 1..].iter().any(is_open_text) && parts.iter().filter(is_own).all(has_output)
 }
 
 /// `lastAssistantMessageIsCompleteWithApprovalResponses`.
@@ -128,4 +129,59 @@ fn a_client_sends_once_when_everything_is_answered_and_never_else() {
         }
     }
     assert!(sent > 200, "only {sent} clients have sent answers");
+}
+
+/// A step with a call of the client's and a call that asks a person.
+fn mixed_log(ask: impl Fn(&mut Log)) -> Log {
+    let mut log = Log::new();
+    log.step().call(1, "pick", ["client", "never"], &["{}"]).call(2, "book", ["tool", "never"], &["{}"]);
+    log.step_done("tool_calls").started(2, "{}");
+    ask(&mut log);
+    log
+}
+
+#[test]
+fn an_open_question_keeps_the_outputs_of_tools_back() {
+    let log = mixed_log(|log| {
+        log.add(json!({
+            "type": "task.approval.requested", "key": "apr_R2_1", "call_id": "call_R2", "action_requests": [],
+            "review_configs": [], "timeout_seconds": 300, "expires_at": 1_710_000_300_000_u64,
+            "question": {"message": "Which?"},
+        }));
+        let question = json!({"kind": "question", "key": "apr_R2_1", "call_id": "call_R2", "task_id": "task_R"});
+        let tool = json!({"kind": "client_tool", "call_id": "call_R1", "task_id": "task_R"});
+        log.add(json!({"type": "task.paused", "pending": [tool, question]}));
+    });
+    for version in VERSIONS {
+        let mut reducer = Reducer::new(version);
+        reducer.apply_all(&project(&log.records, (1, 1), version));
+        let (pending, _) = pauses(&log.records).remove(0);
+        let both = [("call_R1", false), ("apr_R2_1", true)];
+        for (key, is_last) in both {
+            answer(&mut reducer, &pending[usize::from(is_last)..][..1], &BTreeSet::from([key.to_owned()]));
+            assert_eq!(sends(&reducer), is_last, "{version:?}: {:#}", reducer.message);
+        }
+    }
+}
+
+#[test]
+fn a_rejected_tool_of_the_client_does_not_keep_the_others_back() {
+    let mut log = Log::new();
+    log.step().call(1, "pick", ["client", "never"], &["{}"]).call(2, "erase", ["client", "always"], &[r#"{"n":1}"#]);
+    log.step_done("tool_calls").ask(2, "erase", json!({"n": 1}));
+    log.pause(&[("client_tool", 1, "task_R"), ("approval", 2, "task_R")]).resume("user");
+    log.decide(2, json!({"type": "reject"}), "user").no_result(2, "rejected", "rejected", "no");
+    log.pause(&[("client_tool", 1, "task_R")]);
+    for version in VERSIONS {
+        let mut reducer = Reducer::new(version);
+        reducer.apply_all(&project(&log.records, (1, 1), version));
+        assert_eq!(reducer.tool_calls, ["call_R1"], "a tool must not run before it is approved");
+        assert_eq!(reducer.message["parts"][2]["input"], json!({"n": 1}));
+        reducer.apply_all(&project(&log.records, (2, 2), version));
+        assert_eq!(reducer.message["parts"][2]["state"], "output-denied");
+        assert!(!sends(&reducer));
+        let (pending, _) = pauses(&log.records).remove(1);
+        answer(&mut reducer, &pending, &BTreeSet::from(["call_R1".to_owned()]));
+        assert!(sends(&reducer), "{version:?}: {:#}", reducer.message);
+    }
 }

@@ -326,8 +326,9 @@ fn merge(before: &mut Value, members: &Value) {
 fn check_shape(version: UiVersion, chunk: &Value) -> Result<(), String> {
     let kind = chunk["type"].as_str().ok_or("no type")?;
     let is_seven = version == UiVersion::Seven;
-    let is_known = COMMON_TYPES.contains(&kind) || kind.starts_with("data-");
-    if !is_known && !(is_seven && TYPES_OF_SEVEN.contains(&kind)) {
+    let is_common = COMMON_TYPES.contains(&kind) || kind.starts_with("data-");
+    let is_known = is_common || is_seven && TYPES_OF_SEVEN.contains(&kind);
+    if !is_known {
         return Err(format!("{kind} is unknown to {version:?}"));
     }
     let texts: &[&str] = match kind {
