@@ -10,6 +10,7 @@ use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
 use crate::run_lookup::{RunStart, find_run_start};
 use crate::storage_alarm::reject_when_full;
+use bytes::Bytes;
 use engine::{View, Viewer};
 use memchr::memmem;
 use model::cursor::{Cursor, CursorError};
@@ -159,6 +160,8 @@ pub struct StreamStart {
     /// Whether clients expect image bytes where frames have URLs.
     inline_images: bool,
     pub until: StreamUntil,
+    /// Frames before those of the log, without ids.
+    pub prelude: Option<Bytes>,
 }
 
 impl StreamStart {
@@ -174,6 +177,7 @@ impl StreamStart {
             queue_cancel_frames: None,
             inline_images: false,
             until: StreamUntil::End,
+            prelude: None,
         }
     }
 
@@ -322,6 +326,35 @@ pub async fn resume_stream(
     let position = StreamPosition { history_start, start, skip_frames };
     check_frame_offset(gateway, user, thread, view.projection.boxed_clone(), position).await?;
     Ok(StreamStart::new(thread.clone(), view, position))
+}
+
+/// The stream of a run from a cursor, for a projection that ends with the run or before it; `None` if the client has all of
+/// it.
+pub(crate) async fn resume_run_view(
+    gateway: &Gateway,
+    user: &UserId,
+    run: &RunRow,
+    view: StreamView,
+    cursor: Cursor,
+) -> Result<Option<StreamStart>, Rejection> {
+    let before = run.first_seq.map_or(Seq::ZERO, Seq::prev);
+    let (start, skip_frames) = resolve_cursor(gateway, user, &run.thread, Some(&cursor), view.dialect).await?;
+    let (start, skip_frames) = if start < before { (before, 0) } else { (start, skip_frames) };
+    let (mut projection, mut is_finished) = (view.projection.boxed_clone(), false);
+    let journal = &*gateway.engine.ports().journal;
+    engine::for_each_condensed_record(journal, user, &run.thread, before, start, |record| {
+        let mut frames = Frames::discarded();
+        projection.project(record, &mut frames);
+        is_finished |= frames.is_finished();
+        ControlFlow::<()>::Continue(())
+    })
+    .await?;
+    if is_finished {
+        return Ok(None);
+    }
+    let position = StreamPosition { history_start: before, start, skip_frames };
+    check_frame_offset(gateway, user, &run.thread, view.projection.boxed_clone(), position).await?;
+    Ok(Some(StreamStart::new(run.thread.clone(), view, position)))
 }
 
 /// Checks that the record after `start` has more than `skip` frames. A client holds a cursor inside a record only if it has

@@ -16,11 +16,14 @@ pub(crate) enum ErrorFormat {
     Native,
     OpenAi,
     Anthropic,
+    /// The AI SDK shows the text of a body as the message of its error.
+    UiStream,
 }
 
 /// Prefixes of routes with OpenAI's format.
 const OPENAI_PATHS: [&str; 4] = ["/v1/responses", "/v1/conversations", "/v1/models", "/v1/chat/completions"];
 const ANTHROPIC_PATHS: [&str; 1] = ["/v1/messages"];
+const UI_STREAM_PATHS: [&str; 1] = ["/api/chat"];
 
 impl ErrorFormat {
     pub(crate) fn for_path(path: &str) -> Self {
@@ -30,6 +33,8 @@ impl ErrorFormat {
             Self::OpenAi
         } else if ANTHROPIC_PATHS.iter().any(is_under) {
             Self::Anthropic
+        } else if UI_STREAM_PATHS.iter().any(is_under) {
+            Self::UiStream
         } else {
             Self::Native
         }
@@ -41,7 +46,7 @@ impl ErrorFormat {
             // Anthropic has a status of its own for an overloaded server.
             (Self::Anthropic, StatusCode::SERVICE_UNAVAILABLE) => StatusCode::from_u16(529).unwrap_or(status),
             // These SDKs expect 400 for an invalid body.
-            (Self::OpenAi | Self::Anthropic, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
+            (Self::OpenAi | Self::Anthropic | Self::UiStream, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
             _ => status,
         }
     }
@@ -49,7 +54,7 @@ impl ErrorFormat {
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::Native => "application/problem+json",
-            Self::OpenAi | Self::Anthropic => "application/json",
+            Self::OpenAi | Self::Anthropic | Self::UiStream => "application/json",
         }
     }
 
@@ -58,6 +63,7 @@ impl ErrorFormat {
             Self::Native => generator.subschema_for::<Problem>(),
             Self::OpenAi => generator.subschema_for::<OpenAiError>(),
             Self::Anthropic => generator.subschema_for::<AnthropicError>(),
+            Self::UiStream => generator.subschema_for::<UiStreamError>(),
         }
     }
 
@@ -68,6 +74,7 @@ impl ErrorFormat {
             Self::Native => return response,
             Self::OpenAi => openai_error(response.status(), &problem),
             Self::Anthropic => anthropic_error(response.status(), &problem, request_id),
+            Self::UiStream => ui_stream_error(&problem),
         };
         *response.status_mut() = self.http_status(response.status());
         let headers = response.headers_mut();
@@ -108,6 +115,15 @@ struct AnthropicErrorDetails<'a> {
     message: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
+}
+
+/// An error of a chat.
+#[derive(Serialize, JsonSchema)]
+struct UiStreamError<'a> {
+    code: &'a str,
+    error: &'a str,
+    /// The field of the request that is at fault.
+    field: Option<&'a str>,
 }
 
 /// The message of a WebSocket that stands for an error response.
@@ -164,6 +180,11 @@ fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &He
     let error = AnthropicErrorDetails { message: &problem.detail, kind };
     let request_id = request_id.to_str().unwrap_or_default();
     serde_json::to_string(&AnthropicError { error, request_id, kind: "error" }).unwrap_or_default()
+}
+
+fn ui_stream_error(ProblemSummary { code, detail, field, .. }: &ProblemSummary) -> String {
+    let error = UiStreamError { code: code.as_str(), error: detail, field: field.as_deref() };
+    serde_json::to_string(&error).unwrap_or_default()
 }
 
 #[cfg(test)]

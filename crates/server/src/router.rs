@@ -2,6 +2,7 @@
 
 mod compatible;
 mod native;
+mod ui_chat;
 
 use crate::app::App;
 use crate::middleware;

@@ -37,6 +37,7 @@ pub(crate) mod thread_events;
 pub(crate) mod thread_get;
 pub(crate) mod thread_list;
 pub(crate) mod ticket_create;
+pub(crate) mod ui_chat;
 pub(crate) mod usage;
 
 use crate::app::App;
@@ -101,7 +102,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ThreadNamePath {
     }
 }
 
-async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
+pub(crate) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| Problem::not_found())?;
     let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
     found.ok_or_else(Problem::not_found)

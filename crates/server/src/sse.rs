@@ -90,6 +90,11 @@ pub(crate) fn sse_response_with_permit(
     style: SseStyle,
     permit: StreamPermit,
 ) -> Response {
+    let preamble = if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() };
+    let preamble = match place.prelude.take() {
+        Some(prelude) => [preamble, prelude].concat().into(),
+        None => preamble,
+    };
     // Boxed because it is moved with every chunk.
     let stream = Box::new(SseStream {
         app: app.clone(),
@@ -105,7 +110,7 @@ pub(crate) fn sse_response_with_permit(
         is_ended: false,
         until: place.until,
         viewer: stream_start::open_viewer(&app.gateway, &caller.user, place),
-        preamble: Some(if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() }),
+        preamble: Some(preamble),
         terminator: Some(style.terminator).filter(|terminator| !terminator.is_empty()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last_sent: Instant::now(),
@@ -113,6 +118,13 @@ pub(crate) fn sse_response_with_permit(
     });
     let mut response = sse_head();
     *response.body_mut() = Body::new(SseBody::Between(stream));
+    response
+}
+
+/// A stream that has ended already.
+pub(crate) fn ended_sse_response(frames: Bytes, style: SseStyle) -> Response {
+    let mut response = sse_head();
+    *response.body_mut() = Body::from([&frames, style.terminator].concat());
     response
 }
 

@@ -34,6 +34,7 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let none = || Value::Null;
     let says = || json!({"model": "demo", "input": "hi"});
+    let says_ui = || json!({"id": "m-1", "role": "user", "parts": [{"type": "text", "text": "hi"}]});
     let turns = || json!({"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
     vec![
         (get.clone(), "/v1/tasks", none(), Sees),
@@ -75,6 +76,10 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
         (delete.clone(), "/v1/responses/{response}", none(), CannotAct),
         (post.clone(), "/v1/responses/{response}/cancel", none(), CannotAct),
         (get.clone(), "/v1/responses/{response}/input_items", none(), Sees),
+        (post.clone(), "/api/chat", json!({"id": "c-1", "message": says_ui()}), CannotAct),
+        (get.clone(), "/api/chat/{thread_id}/stream", none(), Sees),
+        (get.clone(), "/api/chat/{thread_id}/messages", none(), Sees),
+        (post.clone(), "/api/chat/{thread_id}/stop", none(), CannotAct),
         (post.clone(), "/v1/conversations", json!({}), CannotAct),
         (get.clone(), "/v1/conversations/{conversation}", none(), SeesNothing),
         (post.clone(), "/v1/conversations/{conversation}", json!({"metadata": {}}), CannotAct),
