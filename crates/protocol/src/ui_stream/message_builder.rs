@@ -1,8 +1,8 @@
 //! Chunks → the message, as the SDK's own reducer makes it.
 
-use super::UiVersion;
 use super::project::UiStreamProjection;
 use super::wire::{UiChunk, UiInputPart, UiSink, input_parts};
+use super::{UI_STREAM_PROTOCOL, UiVersion};
 use model::event::InputMessage;
 use model::item::Role;
 use model::json::{ExactObject, ExactValue, to_exact_value};
@@ -88,19 +88,24 @@ impl UiRunMessages {
     /// Oldest first. Empty before the run's first record.
     pub fn into_messages(self) -> Vec<UiMessage> {
         let Some(root) = self.projection.fold().root() else { return Vec::new() };
-        let mut messages: Vec<UiMessage> = root.spec.input.iter().map(input_message).collect();
+        let client = root.spec.client.as_ref().filter(|client| client.protocol == UI_STREAM_PROTOCOL);
+        let ids = client.map_or(&[][..], |client| &client.message_ids);
+        // The log has one message for those that a client sent together, and the client finds it by the last of them.
+        let client_id = ids.last().filter(|_| root.spec.input.len() == 1);
+        let input = root.spec.input.iter().map(|message| input_message(message, client_id));
+        let mut messages: Vec<UiMessage> = input.collect();
         messages.push(self.answer.message);
         messages
     }
 }
 
-fn input_message(message: &InputMessage) -> UiMessage {
+fn input_message(message: &InputMessage, client_id: Option<&String>) -> UiMessage {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::System => "system",
     };
-    let id = message.id.to_string();
+    let id = client_id.cloned().unwrap_or_else(|| message.id.to_string());
     UiMessage { id, role, metadata: None, parts: input_parts(message).into_iter().map(UiPart::from).collect() }
 }
 
