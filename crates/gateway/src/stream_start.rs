@@ -160,7 +160,7 @@ pub struct StreamStart {
     /// Whether clients expect image bytes where frames have URLs.
     inline_images: bool,
     pub until: StreamUntil,
-    /// Frames before those of the log, without ids.
+    /// Frames without ids, before those of the log.
     pub prelude: Option<Bytes>,
 }
 
@@ -195,6 +195,11 @@ impl StreamStart {
     #[must_use]
     pub fn with_until(self, until: StreamUntil) -> Self {
         Self { until, ..self }
+    }
+
+    /// Sends these frames first, for a client that has nothing before the position of the stream.
+    pub(crate) fn with_prelude(self, frames: Bytes) -> Self {
+        Self { prelude: Some(frames).filter(|frames| !frames.is_empty()), ..self }
     }
 
     /// Marks a run that has not started. `frames` end the stream if it is cancelled in the queue; those of the projection
@@ -328,38 +333,9 @@ pub async fn resume_stream(
     Ok(StreamStart::new(thread.clone(), view, position))
 }
 
-/// The stream of a run from a cursor, for a projection that ends with the run or before it; `None` if the client has all of
-/// it.
-pub(crate) async fn resume_run_view(
-    gateway: &Gateway,
-    user: &UserId,
-    run: &RunRow,
-    view: StreamView,
-    cursor: Cursor,
-) -> Result<Option<StreamStart>, Rejection> {
-    let before = run.first_seq.map_or(Seq::ZERO, Seq::prev);
-    let (start, skip_frames) = resolve_cursor(gateway, user, &run.thread, Some(&cursor), view.dialect).await?;
-    let (start, skip_frames) = if start < before { (before, 0) } else { (start, skip_frames) };
-    let (mut projection, mut is_finished) = (view.projection.boxed_clone(), false);
-    let journal = &*gateway.engine.ports().journal;
-    engine::for_each_condensed_record(journal, user, &run.thread, before, start, |record| {
-        let mut frames = Frames::discarded();
-        projection.project(record, &mut frames);
-        is_finished |= frames.is_finished();
-        ControlFlow::<()>::Continue(())
-    })
-    .await?;
-    if is_finished {
-        return Ok(None);
-    }
-    let position = StreamPosition { history_start: before, start, skip_frames };
-    check_frame_offset(gateway, user, &run.thread, view.projection.boxed_clone(), position).await?;
-    Ok(Some(StreamStart::new(run.thread.clone(), view, position)))
-}
-
 /// Checks that the record after `start` has more than `skip` frames. A client holds a cursor inside a record only if it has
 /// some of the record's frames but not the last; a larger offset would skip frames of later records.
-async fn check_frame_offset(
+pub(crate) async fn check_frame_offset(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
@@ -389,7 +365,7 @@ async fn check_frame_offset(
 }
 
 /// Checks that a cursor belongs to this log, and returns its record and the number of frames to skip after it.
-async fn resolve_cursor(
+pub(crate) async fn resolve_cursor(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,

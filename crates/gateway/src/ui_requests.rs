@@ -221,11 +221,11 @@ impl ChatRequest<'_> {
     }
 
     /// The last messages, without those that runs have read.
-    async fn unknown_messages<'b>(
+    async fn unknown_messages(
         self,
         first: usize,
-        sent: &'b [UiRequestMessage],
-    ) -> Result<(usize, &'b [UiRequestMessage]), Rejection> {
+        sent: &[UiRequestMessage],
+    ) -> Result<(usize, &[UiRequestMessage]), Rejection> {
         let mut known = 0;
         for (index, message) in sent.iter().enumerate().rev() {
             let run = self.chat.find_run_of_message(self.gateway, self.user, &message.id, REPEATED_RUNS_MAX).await?;
@@ -296,7 +296,7 @@ impl ChatRequest<'_> {
             Some(IdempotencyKey { key: format!("{UI_STREAM_PROTOCOL} {request_digest}"), request_digest })
         });
         let is_steering = new.on_busy == OnBusy::Steer;
-        let started = start_run(gateway, user, NewRun { idempotency, ..new }, uploads).await?;
+        let started = Box::pin(start_run(gateway, user, NewRun { idempotency, ..new }, uploads)).await?;
         let segment = match gateway.engine.run_of_task(user, &started.task).await? {
             Some(run) if is_steering => current_segment(gateway, user, &run).await?,
             _ => 1,
@@ -337,10 +337,10 @@ fn answers_of(message: &UiRequestMessage) -> Vec<ClientInput> {
         failed: *failed,
         acknowledged_checks: Vec::new(),
     });
-    let approvals = message.approvals.iter().map(|answer| InputKind::ApprovalDecision {
-        key: answer.approval_id.clone(),
-        decision: decision_of(answer),
-    });
+    let approvals = message
+        .approvals
+        .iter()
+        .map(|answer| InputKind::ApprovalDecision { key: answer.approval_id.clone(), decision: decision_of(answer) });
     outputs.chain(approvals).map(|kind| ClientInput { id: None, kind }).collect()
 }
 

@@ -2,15 +2,15 @@
 
 use crate::context::Gateway;
 use crate::rejection::Rejection;
-use crate::run_lookup::{find_run_start, for_each_record_of_run};
 use crate::resolve_run::ResolvedRun;
-use crate::stream_start::{StreamPosition, StreamStart, StreamView, resume_run_view};
+use crate::run_lookup::{find_run_start, for_each_record_of_run};
+use crate::stream_start::{StreamPosition, StreamStart, StreamView, check_frame_offset, resolve_cursor};
 use crate::thread_names::find_named_thread;
 use bytes::Bytes;
+use model::cursor::Cursor;
 use model::error::ErrorCode;
 use model::event::Event;
-use model::cursor::Cursor;
-use model::ports::{AliasKind, RunRow, StoreError};
+use model::ports::{AliasKind, Frames, RunRow, StoreError};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::ui_stream::{UiMessage, UiReplay, UiRunMessages, UiStreamProjection, UiVersion, ui_cancelled_frames};
 use std::collections::HashSet;
@@ -82,7 +82,7 @@ pub async fn resume_ui_stream(
     let before = run.first_seq.map_or(Seq::ZERO, Seq::prev);
     let position = StreamPosition { history_start: before, start: head, skip_frames: 0 };
     let stream = StreamStart::new(run.thread, ui_view(&run.id, 1, segment, version), position);
-    Ok(UiResume::Live(StreamStart { prelude: Some(frames), ..stream.resumed_at(projection, head, 0) }))
+    Ok(UiResume::Live(stream.resumed_at(projection, head, 0).with_prelude(frames)))
 }
 
 /// The rest of the message after a cursor, for transports that have one; `None` if the client has all of it.
@@ -96,6 +96,35 @@ pub async fn resume_ui_stream_after(
     let Some(run) = find_replayed_run(gateway, user, name).await? else { return Ok(None) };
     let segment = current_segment(gateway, user, &run).await?;
     resume_run_view(gateway, user, &run, ui_view(&run.id, 1, segment, version), cursor).await
+}
+
+/// The stream of a run from a cursor, for a projection that ends with the run or before it; `None` if the client has all of
+/// it.
+async fn resume_run_view(
+    gateway: &Gateway,
+    user: &UserId,
+    run: &RunRow,
+    view: StreamView,
+    cursor: Cursor,
+) -> Result<Option<StreamStart>, Rejection> {
+    let before = run.first_seq.map_or(Seq::ZERO, Seq::prev);
+    let (start, skip_frames) = resolve_cursor(gateway, user, &run.thread, Some(&cursor), view.dialect).await?;
+    let (start, skip_frames) = if start < before { (before, 0) } else { (start, skip_frames) };
+    let (mut projection, mut is_finished) = (view.projection.boxed_clone(), false);
+    let journal = &*gateway.engine.ports().journal;
+    engine::for_each_condensed_record(journal, user, &run.thread, before, start, |record| {
+        let mut frames = Frames::discarded();
+        projection.project(record, &mut frames);
+        is_finished |= frames.is_finished();
+        ControlFlow::<()>::Continue(())
+    })
+    .await?;
+    if is_finished {
+        return Ok(None);
+    }
+    let position = StreamPosition { history_start: before, start, skip_frames };
+    check_frame_offset(gateway, user, &run.thread, view.projection.boxed_clone(), position).await?;
+    Ok(Some(StreamStart::new(run.thread.clone(), view, position)))
 }
 
 /// The newest run of a chat, if it has not ended long ago.

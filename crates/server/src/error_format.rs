@@ -46,7 +46,9 @@ impl ErrorFormat {
             // Anthropic has a status of its own for an overloaded server.
             (Self::Anthropic, StatusCode::SERVICE_UNAVAILABLE) => StatusCode::from_u16(529).unwrap_or(status),
             // These SDKs expect 400 for an invalid body.
-            (Self::OpenAi | Self::Anthropic | Self::UiStream, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
+            (Self::OpenAi | Self::Anthropic | Self::UiStream, StatusCode::UNPROCESSABLE_ENTITY) => {
+                StatusCode::BAD_REQUEST
+            }
             _ => status,
         }
     }

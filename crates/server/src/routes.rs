@@ -102,7 +102,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ThreadNamePath {
     }
 }
 
-pub(crate) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
+async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| Problem::not_found())?;
     let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
     found.ok_or_else(Problem::not_found)

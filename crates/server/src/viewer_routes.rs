@@ -16,8 +16,8 @@ const VIEWER_ROUTES: [&str; 14] = [
     "/api/v1/agent/runs/{thread}/events",
     "/api/v1/agent/history",
     "/api/v1/agent/attachments/signed-url",
-    "/api/chat/{chat}/stream",
-    "/api/chat/{chat}/messages",
+    "/api/chat/{thread}/stream",
+    "/api/chat/{thread}/messages",
     "/v1/blobs/{hash}",
     "/ws",
 ];

@@ -188,12 +188,12 @@ error_codes! {
         ThreadParked = "thread_parked" 409 permanent;
         /// The run does not wait for a result of this call.
         NothingPending = "nothing_pending" 409 permanent;
-        /// The request shows a call that it answers otherwise than the run made it.
-        AlteredHistory = "altered_history" 409 permanent;
         /// Other requests kept changing the same object.
         Conflict = "conflict" 409 retryable;
         /// The approval has been decided before.
         AlreadyDecided = "already_decided" 409 permanent;
+        /// The request shows a call that it answers in another form than the run asked it.
+        AlteredHistory = "altered_history" 409 permanent;
         /// The time for this decision is over.
         Expired = "expired" 409 permanent;
         /// The run or task has ended.

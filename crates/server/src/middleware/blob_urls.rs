@@ -39,8 +39,8 @@ pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 20] = [
     (Method::POST, "/v1/messages"),
     (Method::POST, "/v1/chat/completions"),
     (Method::POST, "/api/chat"),
-    (Method::GET, "/api/chat/{chat}/stream"),
-    (Method::GET, "/api/chat/{chat}/messages"),
+    (Method::GET, "/api/chat/{thread}/stream"),
+    (Method::GET, "/api/chat/{thread}/messages"),
 ];
 
 /// Runs after authentication. A socket is not a body: its handler finds [`BlobUrls`] in the request.

@@ -19,7 +19,7 @@ pub(super) fn add_routes(api: &mut Api) {
         .events::<UiMessageChunk>("The chunks.")
         .errors(&[NotFound, UnmatchedApproval, CallNotFound, AlteredHistory])
         .errors(&[AlreadyDecided, NothingPending, Conflict, ThreadBusy]);
-    with_version(api.get("/api/chat/{chat}/stream", stream::handle, "resumeUiMessage", "Resume the current message"))
+    with_version(api.get("/api/chat/{thread}/stream", stream::handle, "resumeUiMessage", "Resume the current message"))
         .description(
             "The message that is being written or waits, from its start: what was written already comes in few chunks, without \
              ids. With a cursor, the chunks after it.",
@@ -28,13 +28,18 @@ pub(super) fn add_routes(api: &mut Api) {
         .blob_urls()
         .resumable_events::<UiMessageChunk>("The chunks.")
         .empty(204, "Nothing runs, and nothing has ended in the last minute.");
-    with_version(api.get("/api/chat/{chat}/messages", messages::handle, "listUiMessages", "List the messages of a chat"))
-        .path_param("thread_id", CHAT_PARAM, chat_name())
-        .query("before", "The id of the first message that you have.", json!({ "type": "string" }))
-        .blob_urls()
-        .json::<UiMessageList>(200, "The newest messages, up to 200.")
-        .errors(&[InvalidQuery]);
-    api.post("/api/chat/{chat}/stop", stop::handle, "stopUiMessage", "Cancel the active run of a chat")
+    with_version(api.get(
+        "/api/chat/{thread}/messages",
+        messages::handle,
+        "listUiMessages",
+        "List the messages of a chat",
+    ))
+    .path_param("thread_id", CHAT_PARAM, chat_name())
+    .query("before", "The id of the first message that you have.", json!({ "type": "string" }))
+    .blob_urls()
+    .json::<UiMessageList>(200, "The newest messages, up to 200.")
+    .errors(&[InvalidQuery]);
+    api.post("/api/chat/{thread}/stop", stop::handle, "stopUiMessage", "Cancel the active run of a chat")
         .path_param("thread_id", CHAT_PARAM, chat_name())
         .json::<stop::StoppedChat>(200, "Whether anything was stopped.");
 }

@@ -6,9 +6,6 @@ pub(crate) mod stop;
 pub(crate) mod stream;
 
 use crate::problem::Problem;
-use crate::routes::path_param;
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use protocol::ui_stream::UiVersion;
@@ -16,17 +13,6 @@ use protocol::ui_stream::UiVersion;
 /// Tells proxies and tools of the SDK's vendor what the stream is.
 const STREAM_HEADER: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1"));
-
-/// The client's name for a chat, or the id of its thread.
-pub(crate) struct ChatPath(pub(crate) String);
-
-impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Ok(Self(path_param(parts, state, "chat").await?))
-    }
-}
 
 /// Parses the parameter `ui`: nothing else in a request says which version of the SDK sent it.
 fn parse_version(ui: Option<&str>) -> Result<UiVersion, Problem> {

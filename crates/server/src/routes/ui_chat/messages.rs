@@ -1,11 +1,12 @@
-//! `GET /api/chat/{chat}/messages`: the messages of a chat, for a page that opens it.
+//! `GET /api/chat/{thread}/messages`: the messages of a chat, for a page that opens it.
 
-use super::{ChatPath, parse_version};
+use super::parse_version;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::json_response::LongJson;
 use crate::problem::Problem;
 use crate::query_params;
+use crate::routes::ThreadNamePath;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
@@ -23,7 +24,7 @@ struct MessagesResponse {
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
-    ChatPath(chat): ChatPath,
+    ThreadNamePath(chat): ThreadNamePath,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let [ui, before] = query_params::parse_known_query(&uri, ["ui", "before"])?;

@@ -1,10 +1,10 @@
-//! `POST /api/chat/{chat}/stop`: cancels the active run of a chat. `stop()` of the SDK only leaves.
+//! `POST /api/chat/{thread}/stop`: cancels the active run of a chat. `stop()` of the SDK only leaves.
 
-use super::ChatPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::json_body::JsonBody;
 use crate::problem::Problem;
+use crate::routes::ThreadNamePath;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -26,7 +26,7 @@ pub(crate) struct StoppedChat {
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
-    ChatPath(chat): ChatPath,
+    ThreadNamePath(chat): ThreadNamePath,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<StoppedChat>, Problem> {

@@ -1,11 +1,12 @@
-//! `GET /api/chat/{chat}/stream`: the message that is being written, from its start or from a cursor.
+//! `GET /api/chat/{thread}/stream`: the message that is being written, from its start or from a cursor.
 
-use super::{ChatPath, parse_version, with_stream_header};
+use super::{parse_version, with_stream_header};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::sse::{self, SseStyle};
 use crate::query_params;
+use crate::routes::ThreadNamePath;
+use crate::sse::{self, SseStyle};
 use crate::stream_request::parse_request_cursor;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -15,7 +16,7 @@ use gateway::ui_streams::{UiResume, resume_ui_stream, resume_ui_stream_after};
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
-    ChatPath(chat): ChatPath,
+    ThreadNamePath(chat): ThreadNamePath,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
