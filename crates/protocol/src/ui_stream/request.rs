@@ -71,8 +71,9 @@ pub struct UiApprovalAnswer {
     pub call: UiAnsweredCall,
     pub approval_id: String,
     pub approved: bool,
+    /// For the model. The SDK has no other text for an answer, so a form may have put the answer to a question here, as JSON.
     pub reason: Option<String>,
-    /// The answer to a question.
+    /// The answer to a question, from `answers`.
     pub arguments: Option<ExactObject>,
 }
 

@@ -9,7 +9,7 @@ use crate::request_fields::{
 use model::blob::BLOB_URL_PREFIX;
 use model::content::ContentPart;
 use model::item::Role;
-use model::json::{ExactObject, JsonObject, to_exact_object};
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// Parts that tell nothing new: the log has what they show.
@@ -146,15 +146,9 @@ fn parse_approval(part: &JsonObject, call: UiAnsweredCall, at: &str) -> Result<U
         call,
         approval_id: required_str(approval, "id", &at)?.to_owned(),
         approved,
-        arguments: reason.and_then(parse_object),
         reason: reason.map(str::to_owned),
+        arguments: None,
     })
-}
-
-/// The SDK has one text for an answer; a form puts an object into it.
-fn parse_object(text: &str) -> Option<ExactObject> {
-    let value: Value = serde_json::from_str(text).ok()?;
-    value.as_object().cloned().map(to_exact_object)
 }
 
 /// What a tool of the client returned: a text, a picture, or any other value as JSON.
