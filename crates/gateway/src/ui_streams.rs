@@ -173,7 +173,14 @@ pub async fn read_ui_messages(
     version: UiVersion,
     before: Option<&str>,
 ) -> Result<UiMessages, Rejection> {
-    let thread = find_named_thread(gateway, user, AliasKind::UiChat, name).await?;
+    let thread = match find_named_thread(gateway, user, AliasKind::UiChat, name).await {
+        Ok(thread) => thread,
+        // Clients choose the name of a chat before its first message.
+        Err(rejection) if rejection.code == ErrorCode::NotFound && ThreadId::parse(name).is_err() => {
+            return Ok(UiMessages { messages: Vec::new(), has_more: false });
+        }
+        Err(rejection) => return Err(rejection),
+    };
     let chain = gateway.engine.runs_of_chain(user, &thread).await?;
     let (mut pages, mut count, mut bytes, mut has_more) = (Vec::new(), 0, 0, false);
     let (mut is_wanted, mut hidden) = (before.is_none(), HashSet::new());

@@ -122,9 +122,9 @@ pub(crate) fn sse_response_with_permit(
 }
 
 /// A stream that has ended already.
-pub(crate) fn ended_sse_response(frames: Bytes, style: SseStyle) -> Response {
+pub(crate) fn ended_sse_response(frames: &Bytes, style: SseStyle) -> Response {
     let mut response = sse_head();
-    *response.body_mut() = Body::from([&frames, style.terminator].concat());
+    *response.body_mut() = Body::from([frames, style.terminator].concat());
     response
 }
 
