@@ -6,7 +6,7 @@ use crate::thread_names::reserve_named_thread;
 use model::content::ContentPart;
 use model::event::{Event, TaskCreated};
 use model::ports::{AliasData, PageLimit, RunRow};
-use model::{TaskId, ThreadId, UserId};
+use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::ui_stream::UI_STREAM_PROTOCOL;
 
 pub(crate) struct UiChat {
@@ -44,7 +44,7 @@ impl UiChat {
         if is_thread_id && !exists {
             return Err(Rejection::not_found());
         }
-        let chain = if exists { gateway.engine.runs_of_chain(user, &thread).await? } else { Vec::new() };
+        let chain = if exists { gateway.engine.runs_of_chain(user, &thread, Seq::MAX).await? } else { Vec::new() };
         Ok(Self { thread, is_thread_id, chain })
     }
 

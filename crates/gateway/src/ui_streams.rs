@@ -132,12 +132,12 @@ async fn find_replayed_run(gateway: &Gateway, user: &UserId, name: &str) -> Resu
     let thread = match find_named_thread(gateway, user, AliasKind::UiChat, name).await {
         Ok(thread) => thread,
         // The SDK asks for the stream of a chat before its first message.
-        Err(rejection) if rejection.code == ErrorCode::NotFound => return Ok(None),
+        Err(rejection) if rejection.code == ErrorCode::NotFound && ThreadId::parse(name).is_err() => return Ok(None),
         Err(rejection) => return Err(rejection),
     };
     let run = match gateway.engine.active_run(user, &thread).await? {
         Some(active) => Some(active),
-        None => gateway.engine.runs_of_chain(user, &thread).await?.pop(),
+        None => gateway.engine.runs_of_chain(user, &thread, Seq::MAX).await?.pop(),
     };
     let Some(run) = run else { return Ok(None) };
     let row = gateway.engine.ports().directory.run(user, &run).await?;
@@ -181,7 +181,7 @@ pub async fn read_ui_messages(
         }
         Err(rejection) => return Err(rejection),
     };
-    let chain = gateway.engine.runs_of_chain(user, &thread).await?;
+    let chain = gateway.engine.runs_of_chain(user, &thread, Seq::MAX).await?;
     let (mut pages, mut count, mut bytes, mut has_more) = (Vec::new(), 0, 0, false);
     let (mut is_wanted, mut hidden) = (before.is_none(), HashSet::new());
     for run in chain.iter().rev() {

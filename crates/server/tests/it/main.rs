@@ -4,6 +4,7 @@
 
 mod access;
 mod agent_runs;
+mod agui_requests;
 mod approvals;
 mod archive;
 mod attachments;

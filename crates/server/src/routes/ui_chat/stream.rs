@@ -29,7 +29,7 @@ pub(crate) async fn handle(
     }
     match Box::pin(resume_ui_stream(&app.gateway, &caller.user, &chat, version)).await? {
         UiResume::Nothing => Ok(StatusCode::NO_CONTENT.into_response()),
-        UiResume::Ended(frames) => Ok(with_stream_header(sse::ended_sse_response(&frames, SseStyle::OPENAI))),
+        UiResume::Ended(frames) => Ok(with_stream_header(sse::sse_response_with_frames(frames, SseStyle::OPENAI))),
         UiResume::Live(stream) => {
             Ok(with_stream_header(sse::sse_response_with_style(&app, &caller, stream, SseStyle::OPENAI)?))
         }
