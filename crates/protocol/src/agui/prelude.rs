@@ -132,7 +132,8 @@ fn messages_snapshot(runs: &[AgUiRunSnapshot]) -> AgUiEvent<'_> {
                 messages.push(message);
             }
             Entry::Occupied(place) => {
-                if let Some(known) = messages.get_mut(*place.get()).filter(|_| message.role == "activity") {
+                let is_activity = |known: &AgUiMessage| known.role == "activity" && message.role == "activity";
+                if let Some(known) = messages.get_mut(*place.get()).filter(|known| is_activity(known)) {
                     *known = message;
                 }
             }
