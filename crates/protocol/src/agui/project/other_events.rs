@@ -131,8 +131,9 @@ impl<'a> EventProjector<'a, '_> {
                 let replace = Some(replace || is_first);
                 self.push_tagged(AgUiEvent { event_type: "ACTIVITY_SNAPSHOT", content, replace, ..event });
             }
+            // Without the name of a sub-agent: clients reject a run in which one agent changes the activity of another.
             ActivityChange::Patch(patch) => {
-                self.push_tagged(AgUiEvent { event_type: "ACTIVITY_DELTA", patch: Some(patch), ..event });
+                self.push(AgUiEvent { event_type: "ACTIVITY_DELTA", patch: Some(patch), ..event });
             }
         }
     }
