@@ -88,7 +88,8 @@ impl io::Write for ByteCounter {
 /// The frames that bring a client to the head of a thread, of which these are the runs, oldest first. None for a thread
 /// without runs.
 pub fn agui_prelude(runs: &[AgUiRunSnapshot], history: AgUiHistory) -> Bytes {
-    let Some(last) = runs.last().filter(|last| last.fold().root().is_some()) else { return Bytes::new() };
+    // A run that waits in a queue has no records.
+    let Some(last) = runs.iter().rev().find(|run| run.fold().root().is_some()) else { return Bytes::new() };
     let mut frames = PlainFrames { at: last.fold().at, out: BytesMut::new() };
     frames.push(&run_started(last.projection.options(), last.projection.run()));
     if let Some(state) = runs.iter().rev().find_map(|run| run.fold().state.as_ref()) {

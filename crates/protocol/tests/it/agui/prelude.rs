@@ -131,9 +131,14 @@ fn a_reload_shows_no_new_error() {
 }
 
 #[test]
-fn a_thread_without_runs_has_no_prelude() {
+fn runs_without_records_have_no_prelude() {
     assert!(agui_prelude(&[], AgUiHistory::Complete).is_empty());
-    assert!(agui_prelude(&[AgUiRunSnapshot::new(AgUiVersion::V1, THREAD)], AgUiHistory::Complete).is_empty());
+    let queued = AgUiRunSnapshot::new(AgUiVersion::V1, THREAD);
+    assert!(agui_prelude(std::slice::from_ref(&queued), AgUiHistory::Complete).is_empty());
+    let mut runs = snapshots(AgUiVersion::V1, &scenario_logs::weather().records);
+    let prelude = agui_prelude(&runs, AgUiHistory::Complete);
+    runs.push(queued);
+    assert_eq!(agui_prelude(&runs, AgUiHistory::Complete), prelude);
 }
 
 #[test]
