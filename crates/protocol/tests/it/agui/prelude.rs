@@ -16,8 +16,8 @@ use model::record::RecordDraft;
 use model::{Epoch, Event, Record, Seq, TaskId};
 use model_testing::{LogOptions, test_seeds};
 use protocol::agui::{
-    AgUiHistory, AgUiRunSnapshot, AgUiVersion, agui_cancelled_frames, agui_messages_frame, agui_prelude,
-    parse_agui_request,
+    AgUiHistory, AgUiRunSnapshot, AgUiVersion, SNAPSHOT_BYTES_MAX, agui_cancelled_frames, agui_messages_frame,
+    agui_prelude, parse_agui_request,
 };
 use serde_json::{Value, json};
 
@@ -227,4 +227,31 @@ fn every_snapshot_can_be_sent_back() {
         }
     }
     assert!(count > 100, "{count} messages");
+}
+
+#[test]
+fn a_run_that_is_too_long_for_a_snapshot_lacks_its_oldest_long_results() {
+    const RESULT_BYTES: usize = 1024 * 1024;
+    let mut log = Log::new();
+    log.step();
+    for number in 1..=6 {
+        log.call(number, "read", ["tool", "never"], &["{}"]);
+    }
+    log.step_done("tool_calls");
+    for number in 1..=6 {
+        let length = if number == 2 { 10 } else { RESULT_BYTES };
+        log.result(number, json!([{"type": "text", "text": "x".repeat(length)}]));
+    }
+    log.completed();
+    let runs = snapshots(AgUiVersion::V1, &log.records);
+    assert!(runs[0].message_bytes() > SNAPSHOT_BYTES_MAX);
+    let events = parse_events(&agui_prelude(&runs, AgUiHistory::Complete));
+    assert!(events.iter().any(|event| event["name"] == "headwater.history_truncated"));
+    let messages = reduce(&events).messages;
+    let lengths: Vec<usize> = messages[1..].iter().map(|message| message["content"].as_str().unwrap().len()).collect();
+    assert!(lengths[0] < 100 && lengths[2] < 100, "{lengths:?}");
+    assert_eq!((lengths[1], &lengths[3..]), (10, [RESULT_BYTES; 3].as_slice()), "short and later ones stay");
+    let messages: Vec<Value> =
+        parse_events(&agui_messages_frame(&runs)).remove(0)["messages"].as_array().unwrap().clone();
+    assert!(serde_json::to_vec(&messages).unwrap().len() <= SNAPSHOT_BYTES_MAX);
 }
