@@ -193,13 +193,14 @@ impl UiMessageBuilder {
     }
 
     fn open_part(&mut self, chunk: &UiChunk<'_>, part: UiPart) {
-        let id = chunk.id.as_deref().unwrap_or_default().to_owned();
-        self.open_parts.push((id, self.message.parts.len()));
+        let id = chunk.id.as_ref().map(ToString::to_string);
+        self.open_parts.push((id.unwrap_or_default(), self.message.parts.len()));
         self.add_part(UiPart { text: Some(String::new()), state: Some(STREAMING), ..part });
     }
 
     fn find_open_part(&mut self, chunk: &UiChunk<'_>) -> Option<&mut UiPart> {
-        let (_, index) = self.open_parts.iter().find(|(id, _)| Some(id.as_str()) == chunk.id.as_deref())?;
+        let id = chunk.id.as_ref().map(ToString::to_string)?;
+        let (_, index) = self.open_parts.iter().find(|(open, _)| *open == id)?;
         self.message.parts.get_mut(*index)
     }
 
@@ -209,7 +210,8 @@ impl UiMessageBuilder {
             part.citations = chunk.citations.as_ref().map(to_exact_value);
             part.provider_metadata = chunk.provider_metadata.as_ref().map(to_exact_value);
         }
-        self.open_parts.retain(|(id, _)| Some(id.as_str()) != chunk.id.as_deref());
+        let id = chunk.id.as_ref().map(ToString::to_string);
+        self.open_parts.retain(|(open, _)| Some(open) != id.as_ref());
     }
 
     fn current_step(&self) -> usize {
@@ -225,15 +227,11 @@ impl UiMessageBuilder {
         if chunk.is_transient() {
             return;
         }
-        let data = chunk.data.clone();
-        let same =
-            |part: &&mut UiPart| part.part_type == chunk.chunk_type() && part.id.as_deref() == chunk.id.as_deref();
-        match self.message.parts.iter_mut().find(same).filter(|_| chunk.id.is_some()) {
+        let (id, data) = (chunk.id.as_ref().map(ToString::to_string), chunk.data.clone());
+        let same = |part: &&mut UiPart| part.part_type == chunk.chunk_type() && part.id == id;
+        match self.message.parts.iter_mut().find(same).filter(|_| id.is_some()) {
             Some(part) => part.data = data,
-            None => {
-                let id = chunk.id.as_ref().map(ToString::to_string);
-                self.add_part(UiPart { id, data, ..UiPart::new(chunk.chunk_type()) });
-            }
+            None => self.add_part(UiPart { id, data, ..UiPart::new(chunk.chunk_type()) }),
         }
     }
 

@@ -17,7 +17,7 @@ mod subagents;
 pub(super) use ends::cancelled_chunks;
 
 use super::UiVersion;
-use super::wire::{UiChunk, UiMessageMetadata, UiSink, image_media_type, input_parts};
+use super::wire::{UiChunk, UiChunkId, UiMessageMetadata, UiSink, image_media_type, input_parts};
 use crate::citations::block_citations;
 use crate::event_groups::terminal_events;
 use crate::record_frames::{FrameFormat, RecordFrames};
@@ -165,9 +165,9 @@ impl<'a> EventProjector<'a, '_> {
             Event::StepDone(_) => self.push(&UiChunk::new("finish-step")),
             Event::SummaryAdded(e) => self.on_summary_added(e),
             Event::SummaryDelta(e) => {
-                self.push_delta("reasoning-delta", &part_id(&e.item_id, e.summary_index), &e.delta);
+                self.push_delta("reasoning-delta", UiChunkId::Part(&e.item_id, e.summary_index), &e.delta);
             }
-            Event::SummaryDone(e) => self.push_part("reasoning-end", &part_id(&e.item_id, e.summary_index)),
+            Event::SummaryDone(e) => self.push_part("reasoning-end", UiChunkId::Part(&e.item_id, e.summary_index)),
             Event::ItemAdded(e) => self.on_item_added(&e.item),
             Event::ArgumentsDelta(e) => self.on_arguments_delta(e.output_index, &e.delta),
             Event::ArgumentsDone(e) => self.on_arguments_done(e.output_index),
@@ -238,9 +238,9 @@ impl<'a> EventProjector<'a, '_> {
     }
 
     fn on_summary_added(&mut self, e: &SummaryEvent) {
-        let id = part_id(&e.item_id, e.summary_index);
-        self.push_part("reasoning-start", &id);
-        self.push_delta("reasoning-delta", &id, e.item.text());
+        let id = UiChunkId::Part(&e.item_id, e.summary_index);
+        self.push_part("reasoning-start", id);
+        self.push_delta("reasoning-delta", id, e.item.text());
     }
 
     fn on_item_added(&mut self, item: &Item) {
@@ -267,9 +267,9 @@ impl<'a> EventProjector<'a, '_> {
     fn on_text_added(&mut self, e: &TextEvent) {
         match self.item_at(e.output_index).map(|fold| &fold.item) {
             Some(Item::Message(message)) => {
-                let id = part_id(&message.id, e.block_index);
-                self.push_part("text-start", &id);
-                self.push_delta("text-delta", &id, e.item.block().text());
+                let id = UiChunkId::Part(&message.id, e.block_index);
+                self.push_part("text-start", id);
+                self.push_delta("text-delta", id, e.item.block().text());
             }
             Some(Item::ToolResult(result)) => self.on_result_block_added(result, e.block_index),
             _ => {}
@@ -278,7 +278,9 @@ impl<'a> EventProjector<'a, '_> {
 
     fn on_text_delta(&mut self, output_index: u32, block_index: u32, delta: &str) {
         match self.item_at(output_index).map(|fold| &fold.item) {
-            Some(Item::Message(message)) => self.push_delta("text-delta", &part_id(&message.id, block_index), delta),
+            Some(Item::Message(message)) => {
+                self.push_delta("text-delta", UiChunkId::Part(&message.id, block_index), delta);
+            }
             Some(Item::ToolResult(result)) => self.show_output_delta(result, block_index, delta),
             _ => {}
         }
@@ -289,7 +291,7 @@ impl<'a> EventProjector<'a, '_> {
         match (&fold.item, fold.item.blocks().get(e.block_index as usize)) {
             (Item::Message(_), Some(Block::Text(block))) => {
                 let citations = block_citations(block);
-                self.push_text_end(&part_id(&e.item_id, e.block_index), citations);
+                self.push_text_end(UiChunkId::Part(&e.item_id, e.block_index), citations);
             }
             (Item::ToolResult(result), _) => self.show_partial_output(self.root, result),
             _ => {}
@@ -322,7 +324,7 @@ impl<'a> EventProjector<'a, '_> {
 
     fn show_steering(&mut self, message: &InputMessage) {
         let parts = input_parts(message);
-        let id = Some(message.id.as_str().into());
+        let id = Some(UiChunkId::Name(message.id.as_str()));
         let chunk = match self.version {
             UiVersion::Six => {
                 let data = Some(to_exact_value(&json!({ "parts": parts })));
@@ -347,7 +349,7 @@ impl<'a> EventProjector<'a, '_> {
 
     fn show_state(&mut self) {
         let Some(state) = &self.run.state else { return };
-        let (id, data) = (Some("state".into()), Some(state.clone().into()));
+        let (id, data) = (Some(UiChunkId::Name("state")), Some(state.clone().into()));
         self.push(&UiChunk { id, data, ..UiChunk::new("data-state") });
     }
 
@@ -358,7 +360,8 @@ impl<'a> EventProjector<'a, '_> {
     }
 
     fn push_files(&mut self, item: &model::item::FileProcessing) {
-        let (id, data) = (Some(item.id.as_str().into()), Some(to_exact_value(&json!({ "files": item.files }))));
+        let (id, data) =
+            (Some(UiChunkId::Name(item.id.as_str())), Some(to_exact_value(&json!({ "files": item.files }))));
         self.push(&UiChunk { id, data, ..UiChunk::new("data-file-processing") });
     }
 
@@ -373,13 +376,13 @@ impl<'a> EventProjector<'a, '_> {
         }
     }
 
-    fn push_part(&mut self, chunk_type: &'static str, id: &str) {
-        self.push(&UiChunk { id: Some(id.into()), ..UiChunk::new(chunk_type) });
+    fn push_part(&mut self, chunk_type: &'static str, id: UiChunkId<'_>) {
+        self.push(&UiChunk { id: Some(id), ..UiChunk::new(chunk_type) });
     }
 
-    fn push_delta(&mut self, chunk_type: &'static str, id: &str, delta: &str) {
+    fn push_delta(&mut self, chunk_type: &'static str, id: UiChunkId<'_>, delta: &str) {
         if !delta.is_empty() {
-            self.push(&UiChunk { id: Some(id.into()), delta: Some(delta), ..UiChunk::new(chunk_type) });
+            self.push(&UiChunk { id: Some(id), delta: Some(delta), ..UiChunk::new(chunk_type) });
         }
     }
 
@@ -394,11 +397,6 @@ impl<'a> EventProjector<'a, '_> {
     fn push(&mut self, chunk: &UiChunk<'_>) {
         self.sink.push(self.message.segment, chunk);
     }
-}
-
-/// The id of a text or a part of a reasoning summary.
-fn part_id(item: &ItemId, index: u32) -> String {
-    format!("{item}:{index}")
 }
 
 /// The type of an application's chunk. The SDK takes any name; front ends use them as identifiers.

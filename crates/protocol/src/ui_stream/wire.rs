@@ -5,13 +5,15 @@ use crate::record_frames::RecordFrames;
 use model::content::{ContentPart, UrlKind};
 use model::event::InputMessage;
 use model::fold::RunFold;
+use model::id::ID_BYTES_MAX;
 use model::item::CallKind;
 use model::json::ExactValue;
 use model::usage::Usage;
-use model::{Millis, TaskId, ThreadId};
-use serde::Serialize;
+use model::{ItemId, Millis, TaskId, ThreadId};
+use serde::{Serialize, Serializer};
 use serde_with::skip_serializing_none;
 use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 
 /// What a log says of an image of unknown format.
 const ANY_IMAGE: &str = "image/*";
@@ -24,7 +26,7 @@ const ANY_FILE: &str = "application/octet-stream";
 pub(super) struct UiChunk<'a> {
     #[serde(rename = "type")]
     pub(super) chunk_type: Cow<'static, str>,
-    pub(super) id: Option<Cow<'a, str>>,
+    pub(super) id: Option<UiChunkId<'a>>,
     pub(super) message_id: Option<&'a str>,
     /// Never empty.
     pub(super) delta: Option<&'a str>,
@@ -70,6 +72,64 @@ impl UiChunk<'_> {
 
     pub(super) fn is_transient(&self) -> bool {
         self.transient == Some(true)
+    }
+}
+
+/// The id of a text, a part of a summary, or data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UiChunkId<'a> {
+    Name(&'a str),
+    /// A part of an item. Every delta has such an id, so it is not made before it is written.
+    Part(&'a ItemId, u32),
+}
+
+impl fmt::Display for UiChunkId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Part(item, index) => write!(f, "{item}:{index}"),
+        }
+    }
+}
+
+impl Serialize for UiChunkId<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Self::Name(name) = self {
+            return serializer.serialize_str(name);
+        }
+        let mut text = ShortText::default();
+        match write!(text, "{self}") {
+            Ok(()) => serializer.serialize_str(text.as_str()),
+            Err(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+/// Room for the id of an item and a number, without an allocation.
+struct ShortText {
+    bytes: [u8; ID_BYTES_MAX + 16],
+    len: usize,
+}
+
+impl Default for ShortText {
+    fn default() -> Self {
+        Self { bytes: [0; ID_BYTES_MAX + 16], len: 0 }
+    }
+}
+
+impl ShortText {
+    fn as_str(&self) -> &str {
+        let text = self.bytes.get(..self.len).unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for ShortText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.saturating_add(text.len());
+        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
     }
 }
 

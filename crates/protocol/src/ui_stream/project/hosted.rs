@@ -5,7 +5,7 @@ use super::outputs::UiToolOutput;
 use crate::hosted_calls::{
     has_complete_arguments, hosted_arguments, hosted_call_succeeded, hosted_error_text, hosted_output_text,
 };
-use crate::ui_stream::wire::{UiChunk, UiToolMetadata};
+use crate::ui_stream::wire::{UiChunk, UiChunkId, UiToolMetadata};
 use model::ItemId;
 use model::item::{CallKind, HostedCall, Item, MCP_LIST_TOOLS};
 use model::json::{ExactValue, to_exact_value};
@@ -73,7 +73,7 @@ impl EventProjector<'_, '_> {
         if let (Some(error), Some(data)) = (hosted_error_text(call), data.as_object_mut()) {
             data.insert("error".to_owned(), error.into());
         }
-        let (id, data) = (Some(call.id.as_str().into()), Some(data.into()));
+        let (id, data) = (Some(UiChunkId::Name(call.id.as_str())), Some(data.into()));
         self.push(&UiChunk { id, data, ..UiChunk::new("data-mcp-tools") });
     }
 }

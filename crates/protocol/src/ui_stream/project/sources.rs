@@ -3,7 +3,7 @@
 use super::EventProjector;
 use crate::citations::TextCitation;
 use crate::ui_stream::UiVersion;
-use crate::ui_stream::wire::{UiChunk, UiCitation, UiCitedSource, UiProviderMetadata, UiTextMetadata};
+use crate::ui_stream::wire::{UiChunk, UiChunkId, UiCitation, UiCitedSource, UiProviderMetadata, UiTextMetadata};
 use model::content::Annotation;
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ impl EventProjector<'_, '_> {
         self.push(&UiChunk { source_id, url, media_type, title, filename, ..UiChunk::new(chunk_type) });
     }
 
-    pub(super) fn push_text_end(&mut self, id: &str, citations: Vec<TextCitation<'_>>) {
-        let mut chunk = UiChunk { id: Some(id.into()), ..UiChunk::new("text-end") };
+    pub(super) fn push_text_end(&mut self, id: UiChunkId<'_>, citations: Vec<TextCitation<'_>>) {
+        let mut chunk = UiChunk { id: Some(id), ..UiChunk::new("text-end") };
         if !citations.is_empty() {
             let known = citations.iter().map(ui_citation).collect();
             chunk.citations = (self.version == UiVersion::Seven).then_some(known);

@@ -7,7 +7,7 @@ use super::EventProjector;
 use crate::event_groups::{item_progress_events, terminal_events};
 use crate::hosted_calls::hosted_output_text;
 use crate::tool_results::result_text;
-use crate::ui_stream::wire::UiChunk;
+use crate::ui_stream::wire::{UiChunk, UiChunkId};
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::{Item, ItemStatus, ResultStatus, ToolCall};
@@ -120,7 +120,7 @@ impl<'a> EventProjector<'a, '_> {
 
     fn show_subagent(&mut self, task: &TaskFold) {
         let data = Some(to_exact_value(&subagent(self.run, task)));
-        self.push(&UiChunk { id: Some(task.id.as_str().into()), data, ..UiChunk::new("data-subagent") });
+        self.push(&UiChunk { id: Some(UiChunkId::Name(task.id.as_str())), data, ..UiChunk::new("data-subagent") });
     }
 
     fn show_subagent_delta(&mut self, task: &TaskFold, item: &ItemId, delta: &str) {
