@@ -7,6 +7,10 @@
 //! `shares::ScopedStore` limits what it sees.
 
 pub mod agent_history;
+pub mod agui_history;
+pub mod agui_requests;
+pub mod agui_streams;
+pub mod answers;
 pub mod approvals;
 pub mod attachments;
 pub mod blocks_session;

@@ -16,7 +16,7 @@ pub use prelude::{AgUiHistory, AgUiRunSnapshot, agui_cancelled_frames, agui_mess
 pub use project::{AgUiProjection, AgUiScope, agui_run_id};
 pub use request::{
     AgUiLegacyAnswer, AgUiRequest, AgUiResume, AgUiResumeStatus, InvalidAgUiRequest, check_agui_id, parse_agui_request,
-    parse_agui_stop, parse_tool_message_decision,
+    parse_agui_stop, parse_agui_version, parse_tool_message_decision,
 };
 pub use wire::{AgUiEvent, AgUiMessage};
 

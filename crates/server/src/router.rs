@@ -1,5 +1,6 @@
 //! The table of routes. The router and the OpenAPI document are both built from it.
 
+mod agui;
 mod compatible;
 mod native;
 
@@ -49,6 +50,7 @@ fn api() -> Api {
     api.group("blocks", "A thread as content blocks over one socket.");
     add_socket_route(&mut api);
     compatible::add_routes(&mut api);
+    agui::add_routes(&mut api);
     api.group("mcp", "MCP servers that act for a user.");
     add_mcp_routes(&mut api);
     api.group("server", "Tickets, usage, health and metrics.");

@@ -145,7 +145,12 @@ fn parse_id(fields: &JsonObject, name: &str) -> Result<String, InvalidField> {
 }
 
 fn parse_version(fields: &JsonObject) -> Result<AgUiVersion, InvalidAgUiRequest> {
-    let Some(version) = optional_str(fields, "protocolVersion", "")? else { return Ok(AgUiVersion::V0_0_59) };
+    parse_agui_version(optional_str(fields, "protocolVersion", "")?)
+}
+
+/// The version that a client names. Those of 0.0.59 name none.
+pub fn parse_agui_version(version: Option<&str>) -> Result<AgUiVersion, InvalidAgUiRequest> {
+    let Some(version) = version else { return Ok(AgUiVersion::V0_0_59) };
     let minor = version.strip_prefix("1.").unwrap_or_default();
     if !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Ok(AgUiVersion::V1);

@@ -55,7 +55,7 @@ async fn invalid_requests_are_refused_and_leave_nothing() {
         (json!({"tools": tools}), 400, "invalid_body"),
         (json!({"tools": [{"name": "transfer_to_specialist", "description": ""}]}), 400, "invalid_body"),
         (json!({"resume": (0..65).map(entry).collect::<Vec<_>>()}), 400, "invalid_body"),
-        (json!({"messages": [], "resume": [entry(1)]}), 400, "unmatched_approval"),
+        (json!({"messages": [], "resume": [entry(1)]}), 400, "approval_not_found"),
         (json!({"forwardedProps": {"headwater": {"on_busy": "wait"}}}), 400, "invalid_body"),
     ];
     for (changes, status, code) in table {
@@ -92,8 +92,8 @@ async fn answers_that_do_not_fit_are_refused_and_the_run_goes_on_waiting() {
         (answer(&mine["id"], json!("yes")), 400, "invalid_body"),
         (answer(&mine["id"], json!({"approved": "yes"})), 400, "invalid_body"),
         (answer(&mine["id"], json!({"approved": true, "editedArgs": {"quantity": "many"}})), 400, "invalid_arguments"),
-        (answer(&other["id"], json!(true)), 400, "unmatched_approval"),
-        (answer(&json!("apr_nothing"), json!(true)), 400, "unmatched_approval"),
+        (answer(&other["id"], json!(true)), 400, "approval_not_found"),
+        (answer(&json!("apr_nothing"), json!(true)), 400, "approval_not_found"),
     ] {
         let reply = hw.post(RUN, body(&request)).await;
         assert_eq!(refusal(&reply), (status, code.to_owned()), "{request}");
