@@ -4,7 +4,7 @@
 //! `request` turns requests into inputs. [`task`] is the native protocol. They share [`run_reader`] (a run, event by
 //! event, with short forms expanded), [`record_frames`] (the frames of one record and their cursors), `run_end` (how
 //! runs end and what each protocol calls it), `hosted_calls` (tools that the provider ran), `computer_calls` (actions on a computer), `tool_searches` (searches of tools), `event_groups` (events that
-//! most matches skip), `request_fields` (request bodies) and [`client_input`] (inputs with a history, in one form).
+//! most matches skip), `citations` (offsets of citations), `request_fields` (request bodies) and [`client_input`] (inputs with a history, in one form).
 //!
 //! Everything here is pure: no tokio, no sockets, no clock. The crate `sse` encodes event streams; the crate `upstream`
 //! speaks to models.
@@ -13,6 +13,7 @@ pub mod agent_runs;
 pub mod agui;
 pub mod blocks;
 pub mod chat;
+mod citations;
 pub mod client_input;
 mod computer_calls;
 mod event_groups;
@@ -28,4 +29,5 @@ pub mod stateless;
 pub mod task;
 mod tool_results;
 mod tool_searches;
+pub mod ui_stream;
 pub mod vendor_objects;

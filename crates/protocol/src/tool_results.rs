@@ -1,7 +1,8 @@
 //! The text of a tool result. The result of a sub-agent is the last message that the sub-agent wrote.
 
+use model::error::ErrorCode;
 use model::fold::{RunFold, TaskFold};
-use model::item::{Item, Message, ToolResult, plain_text};
+use model::item::{Item, Message, ResultStatus, ToolResult, plain_text};
 
 pub(crate) fn subagent_of_result<'a>(run: &'a RunFold, task: &TaskFold, result: &ToolResult) -> Option<&'a TaskFold> {
     let child = run.task(&result.call_id.child_task_id())?;
@@ -25,4 +26,21 @@ pub(crate) fn result_text(run: &RunFold, task: &TaskFold, result: &ToolResult) -
         Some(child) => latest_messages(child).next().map(Message::text).unwrap_or_default(),
         None => plain_text(result.block_list.as_deref().unwrap_or_default()),
     }
+}
+
+/// The text of a result, or the reason why there is none.
+pub(crate) fn result_or_error_text(
+    run: &RunFold,
+    task: &TaskFold,
+    result: &ToolResult,
+    status: ResultStatus,
+) -> String {
+    let reason = result.error.as_ref().map(|error| {
+        let text = if error.message.is_empty() { &error.code } else { &error.message };
+        match status {
+            ResultStatus::Rejected if error.has_code(ErrorCode::Rejected) => format!("Rejected: {text}"),
+            _ => text.clone(),
+        }
+    });
+    reason.filter(|_| status != ResultStatus::Completed).unwrap_or_else(|| result_text(run, task, result))
 }

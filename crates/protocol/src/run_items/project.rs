@@ -12,7 +12,7 @@ use crate::responses::{
 };
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
-use crate::tool_results::result_text;
+use crate::tool_results::result_or_error_text;
 use crate::tool_searches::{
     SEARCH_CALL_TYPE, SEARCH_OUTPUT_TYPE, hosted_search_type, is_tool_search, search_output_item,
 };
@@ -292,7 +292,7 @@ impl TurnProjector<'_> {
             _ => ("tool_output", "tool_call_output_item"),
         };
         let call_id = call.call_id.as_str();
-        let text = output_text(run, root, result, status);
+        let text = result_or_error_text(run, root, result, status);
         let screenshot = if call.name == COMPUTER_TOOL { screenshot_url(result) } else { None };
         let (raw_item, output) = match screenshot {
             Some(url) => {
@@ -394,18 +394,6 @@ impl TurnProjector<'_> {
 fn mcp_call_of_server<'a>(root: &'a TaskFold, call_id: &CallId) -> Option<&'a ToolCall> {
     let (_, call) = root.call(call_id)?;
     (call.server_label.is_some() && call.kind != Some(CallKind::Hosted)).then_some(call)
-}
-
-/// The text of a result, or the reason why there is none.
-fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: ResultStatus) -> String {
-    let reason = result.error.as_ref().map(|error| {
-        let text = if error.message.is_empty() { &error.code } else { &error.message };
-        match status {
-            ResultStatus::Rejected if error.has_code(ErrorCode::Rejected) => format!("Rejected: {text}"),
-            _ => text.clone(),
-        }
-    });
-    reason.filter(|_| status != ResultStatus::Completed).unwrap_or_else(|| result_text(run, root, result))
 }
 
 fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Interruption<'a>> {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod agent_runs;
 #[cfg(test)]
+mod agui;
+#[cfg(test)]
 mod allocations;
 #[cfg(test)]
 mod blocks;
@@ -30,3 +32,5 @@ mod run_items;
 mod task;
 #[cfg(test)]
 mod tool_searches;
+#[cfg(test)]
+mod ui_stream;
