@@ -148,7 +148,9 @@ fn interrupt(events: &[Value]) -> Value {
 
 /// A `resume` with one entry.
 fn resume(interrupt: &Value, payload: Value) -> Value {
-    json!({"resume": [{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}]})
+    let mut resume = json!({"resume": [{"interruptId": interrupt["id"], "status": "resolved"}]});
+    resume["resume"][0]["payload"] = payload;
+    resume
 }
 
 /// The newest run of the server.

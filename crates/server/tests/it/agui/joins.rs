@@ -106,3 +106,43 @@ async fn a_thread_of_another_protocol_is_joined_by_its_id() {
     let shown = snapshot(&hw, &thread).await;
     assert_eq!(shown.len(), 4, "{shown:?}");
 }
+
+/// An agent whose runs start when there is a file `go`.
+const HELD: &str = r#"
+[agents.held]
+model = "scripted/demo"
+input_hook = { command = ["sh", "-c", "cat > /dev/null; until [ -e go ]; do sleep 0.02; done; echo '{}'"] }
+"#;
+
+/// A page that is loaded again in the moment after a message was sent shows the answer.
+#[tokio::test]
+async fn a_client_that_connects_before_the_first_record_follows_the_run() {
+    let hw = Server::demo_with(HELD);
+    let mut client = AgUiClient { path: "/agui/held", ..AgUiClient::new(&hw, "t-1") };
+    client.add_message("user", "story 3 fast");
+    let body = client.body(&json!({}));
+    let first = hw.client.post(hw.url("/agui/held")).json(&body).send().await.unwrap();
+    assert_eq!(newest_run(&hw).await["status"], "queued");
+    let connected = hw.client.post(hw.url(CONNECT)).json(&json!({"threadId": "t-1"})).send().await.unwrap();
+    std::fs::write(hw.path("go"), "").unwrap();
+    let frames = |text: String| parse_frames(&text).into_iter().map(|frame| frame.raw).collect::<Vec<String>>();
+    let expected = frames(first.text().await.unwrap());
+    assert_eq!(expected.last().map(|frame| frame.contains("RUN_FINISHED")), Some(true));
+    assert_eq!(frames(connected.text().await.unwrap()), expected);
+}
+
+/// One that is cancelled there has no record, and its client is told nevertheless.
+#[tokio::test]
+async fn a_run_that_is_stopped_in_the_queue_ends_its_streams() {
+    let hw = Server::demo_with(HELD);
+    let mut client = AgUiClient::new(&hw, "t-1");
+    client.add_message("user", "story 3 fast");
+    let body = client.body(&json!({}));
+    let first = hw.client.post(hw.url("/agui/held")).json(&body).send().await.unwrap();
+    let stopped = hw.post("/agui/held/stop/t-1", json!({"runId": "t-1-r1"})).await.json();
+    assert_eq!(stopped["stopped"], true);
+    let told = first.text().await.unwrap();
+    let types: Vec<String> = parse_frames(&told).into_iter().map(|frame| frame.event).collect();
+    assert_eq!(types, ["RUN_STARTED", "RUN_ERROR"], "{told}");
+    std::fs::write(hw.path("go"), "").unwrap();
+}
