@@ -14,6 +14,7 @@ import { PICK_TOOL, V0, V1, VERSIONS, callsOf, eventsOf, join, plain, reduce, sn
 import { begin } from './lib/runs.mjs';
 import { HOSTED, SCENARIOS, responseId } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
+import { open, take } from './lib/sse.mjs';
 
 let server;
 before(async () => {
@@ -339,6 +340,48 @@ inBoth.test("the state of a thread is the client's, and an empty one leaves it",
   const other = agentOf(version, { threadId: agent.threadId });
   await other.say('hello');
   assert.deepEqual(other.state, { cart: ['spring', 2] });
+});
+
+inBoth.test('a run that fails or is stopped after an answer does not keep its client from going on', async (version) => {
+  const clerk = await startServer({ config: new URL('agui/headwater.toml', import.meta.url).pathname });
+  try {
+    for (const [input, status] of [['fail', 'failed'], ['tell', 'cancelled']]) {
+      const agent = startAgent(version, clerk, { threadId: uuid(), agent: 'clerk' });
+      const [{ id }] = (await agent.say(input)).at(-1).outcome.interrupts;
+      const rest = agent.go({ resume: [{ interruptId: id, status: 'resolved', payload: true }] });
+      if (status === 'cancelled') {
+        const isAfterAnswer = ({ data }) => data.type === 'TEXT_MESSAGE_CONTENT';
+        await take(await open(`${clerk.url}${threadAddress(version, agent.threadId, 'clerk')}`), isAfterAnswer);
+        await clerk.post(`/agui/clerk/stop/${agent.threadId}`, {});
+      }
+      assert.equal(statusOf(await rest), status);
+      assert.deepEqual(agent.pendingInterrupts, []);
+      await agent.say('hello');
+      assert.match(textOf(agent.messages), /At your service\.$/);
+    }
+  } finally {
+    await clerk.stop();
+  }
+});
+
+inBoth.test('a question of a tool is answered with what its schema asks for', async (version) => {
+  const asker = await startServer({ config: new URL('page/questions.toml', import.meta.url).pathname });
+  try {
+    const ask = async (resume) => {
+      const agent = startAgent(version, asker, { threadId: uuid(), agent: 'asker' });
+      const [question] = (await agent.say('form')).at(-1).outcome.interrupts;
+      assert.deepEqual([question.reason, question.message], ['input_required', 'Which color?']);
+      assert.deepEqual(question.responseSchema.required, ['color']);
+      await agent.go({ resume: [{ interruptId: question.id, ...resume }] });
+      return callsOf(agent.messages)[0].output;
+    };
+    assert.equal(await ask({ status: 'resolved', payload: { color: 'blue', amount: 7 } }), '{"amount":7,"color":"blue"}');
+    assert.match(await ask({ status: 'cancelled' }), /Cancelled by the user/);
+    await assert.rejects(ask({ status: 'resolved', payload: { color: 'green' } }), /400/);
+    await assert.rejects(ask({ status: 'resolved', payload: true }), /400/);
+  } finally {
+    await asker.stop();
+  }
 });
 
 /** Waits until the thread is there. */

@@ -14,7 +14,8 @@ import { begin, settle } from './lib/runs.mjs';
 import { responseId } from './lib/scenarios.mjs';
 import { events, startServer } from './lib/server.mjs';
 import { take } from './lib/sse.mjs';
-import { ofAgUi, ofAgUiMessages, ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask } from './lib/run-summary.mjs';
+import { SDKS, SEVEN, SIX, chunksOf, startChat } from './lib/ui-chat.mjs';
+import { ofAgUi, ofAgUiMessages, ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask, ofUiMessage, ofUiStream } from './lib/run-summary.mjs';
 
 let server;
 let python;
@@ -50,6 +51,8 @@ const blocks = reader(protocols.blocks, ofBlocks);
 const agentRuns = reader(protocols.agentRuns, ofAgentRuns);
 const agui1 = reader(protocols.agui1, ofAgUi(V1));
 const agui0 = reader(protocols.agui0, ofAgUi(V0));
+const ui6 = reader(protocols.uiStream6, ofUiStream(SIX));
+const ui7 = reader(protocols.uiStream7, ofUiStream(SEVEN));
 
 async function openaiPython({ task_id }, drops) {
   const follow = (more) => python.ask('call', { path: 'responses.retrieve', response_id: responseId(task_id), stream: true, ...more });
@@ -95,6 +98,10 @@ const CLIENTS = [
   { name: 'AG-UI 1.0, dropping', follow: agui1, drops: 5 },
   { name: 'AG-UI 0.0.59', follow: agui0 },
   { name: 'AG-UI 0.0.59, dropping', follow: agui0, drops: 4 },
+  { name: 'UI message stream 6', follow: ui6 },
+  { name: 'UI message stream 6, dropping', follow: ui6, drops: 3 },
+  { name: 'UI message stream 7', follow: ui7 },
+  { name: 'UI message stream 7, dropping', follow: ui7, drops: 4 },
 ];
 /** Those whose stream of a thread stays open while a run waits. */
 const PATIENT = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns, agui1, agui0].includes(follow));
@@ -198,6 +205,14 @@ const BEGINNERS = [
       const agent = startAgent(version, server, { threadId: crypto.randomUUID() });
       const events = await agent.say(input);
       return ofAgUiMessages(agent.messages, events);
+    },
+  })),
+  ...SDKS.map((sdk) => ({
+    name: `UI message stream ${sdk.name}`,
+    begin: async (input) => {
+      const chat = startChat(sdk, server);
+      const message = await chat.say(input);
+      return ofUiMessage(message, chunksOf(await chat.streams[0]));
     },
   })),
 ];

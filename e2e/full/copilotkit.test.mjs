@@ -3,15 +3,15 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import { startBrowser } from '../lib/browser.mjs';
+import { startHost } from '../lib/page-host.mjs';
 import { events, lastWords, startServer } from '../lib/server.mjs';
-import { startHost } from './copilotkit/host.mjs';
 
 let server;
 let host;
 let browser;
 before(async () => {
   server = await startServer();
-  host = await startHost(server.url);
+  host = await startHost(server.url, 'full/copilotkit/page.jsx');
   browser = await startBrowser();
 });
 after(async () => {

@@ -7,6 +7,7 @@ import { V0, V1, threadAddress } from './agui.mjs';
 import { responseId } from './scenarios.mjs';
 import { messages } from './socket.mjs';
 import { frames, open } from './sse.mjs';
+import { SEVEN, SIX } from './ui-chat.mjs';
 
 const ENDS = /^(task\.(completed|incomplete|failed|cancelled)|run_ended)$/;
 
@@ -78,6 +79,15 @@ const agui = (version) => {
 
 export const agui1 = agui(V1);
 export const agui0 = agui(V0);
+
+/** The UI message stream. Without a place it is a replay, which has no cursors: these readers begin before the first record. */
+const uiStream = ({ name, query }) => {
+  const rows = withIds(`UI message stream ${name}`, ({ thread_id }) => `/api/chat/${thread_id}/stream${query}`, () => false);
+  return { ...rows, follow: (url, at, place = { query: 0 }) => rows.follow(url, at, place) };
+};
+
+export const uiStream6 = uiStream(SIX);
+export const uiStream7 = uiStream(SEVEN);
 
 async function* blocksFrames(url, message) {
   for await (const text of messages(`${url}/ws`, message)) {

@@ -6,6 +6,7 @@ import { useStreamProcessor } from '../blocks/react.mjs';
 import { callsOf, reduce, statusOf, textOf } from './agui.mjs';
 import { pageModule } from './page-module.mjs';
 import { words } from './scenarios.mjs';
+import * as ui from './ui-chat.mjs';
 
 const { blank, fold, isItem, ownBlocks, resultOf } = await pageModule();
 
@@ -132,6 +133,17 @@ export const ofAgUi = (version) => async (frames) => {
 export function ofAgUiMessages(messages, events) {
   const tools = callsOf(messages).map((call) => tool(call.name, call.arguments, call.output));
   return { text: textOf(messages), tools, status: statusOf(events) };
+}
+
+/** The UI message stream, by the reducer of the AI SDK. */
+export const ofUiStream = (sdk) => async (frames) => {
+  const chunks = frames.map(({ data }) => data);
+  return ofUiMessage(await ui.reduce(sdk, chunks), chunks);
+};
+
+export function ofUiMessage(message, chunks) {
+  const own = ui.callsOf(message).filter(({ kind }) => kind !== 'hosted');
+  return { text: ui.textOf(message), tools: own.map((call) => tool(call.name, call.input, call.output?.text)), status: ui.statusOf(chunks) };
 }
 
 /** A message of Messages. */

@@ -7,6 +7,10 @@
 //! `shares::ScopedStore` limits what it sees.
 
 pub mod agent_history;
+pub mod agui_history;
+pub mod agui_requests;
+pub mod agui_streams;
+pub mod answers;
 pub mod approvals;
 pub mod attachments;
 pub mod blocks_session;
@@ -50,6 +54,9 @@ pub mod stream_limiter;
 pub mod stream_start;
 pub mod task_commands;
 pub mod thread_names;
+mod ui_chats;
+pub mod ui_requests;
+pub mod ui_streams;
 mod web_images;
 
 pub use context::{Gateway, GatewayOpenError, GatewayParts};

@@ -4,49 +4,30 @@
 //! pending calls and approvals resume the run that waits for them; new input starts the next run. A request that refers
 //! to no run of this server starts a new thread.
 
-use crate::approvals::check_decision;
+pub use crate::answers::ResolvedRun;
+use crate::answers::{
+    call_not_found, check_answers, count_pauses, is_answer, match_answers, resolve_earlier_answer, segment_opened_by,
+};
 use crate::attachments::uploads::{self, Uploads};
 use crate::compaction_item::open_summaries;
 use crate::context::Gateway;
 pub use crate::known_items::{ConversationRef, find_known_prefix};
 use crate::rejection::Rejection;
 use crate::resent_runs::split_altered_history;
-use crate::run_lookup::for_each_record_of_run;
 use crate::start_run::{
     check_agent, check_callable, check_client_instructions, check_json_size, check_request_size, check_tool_names,
     check_web_file_count, start_run,
 };
 use engine::{AnsweringRequest, NewRun, OnBusy, REQUEST_BYTES_MAX, RunPredecessor, StartedRun};
-use model::command::{AnswerBody, ClientToolResult, RequestUpdate};
+use model::UserId;
+use model::command::RequestUpdate;
 use model::content::ContentPart;
-use model::error::{ErrorCode, ErrorInfo};
-use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
-use model::item::Item;
-use model::json::{ExactValue, parse_exact_object};
-use model::ports::{ApprovalRow, IdempotencyKey, RunRow, SubmitError};
+use model::ports::{IdempotencyKey, RunRow};
 use model::task::TaskStatus;
-use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use protocol::client_input::{ClientInput, InputKind, NewInput};
-use std::ops::ControlFlow;
 
 /// Results of client tools are logged one by one, so together they may exceed a request; but they pass the inbox as one row.
 const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
-
-/// The run that answers a request, and which of its segments does.
-pub struct ResolvedRun {
-    pub thread: ThreadId,
-    pub run: TaskId,
-    /// Counted from 1; each pause starts another.
-    pub segment: u32,
-    /// Whether this request started the run.
-    pub is_new: bool,
-}
-
-impl ResolvedRun {
-    pub(crate) fn existing(run: &RunRow, segment: u32) -> Self {
-        Self { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false }
-    }
-}
 
 /// The items of a request. Their files have been extracted, so that they compare equal to the log's items.
 pub struct RequestInput {
@@ -98,7 +79,7 @@ pub async fn resolve_run(
 }
 
 /// Removes tool outputs without a call before them: after a run of this server they are history, elsewhere an error.
-fn drop_unmatched_outputs(
+pub(crate) fn drop_unmatched_outputs(
     items: Vec<ClientInput>,
     conversation: &ConversationRef,
 ) -> Result<Vec<ClientInput>, Rejection> {
@@ -121,7 +102,7 @@ fn unmatched_call_id<'a>(items: &[ClientInput], index: usize, item: &'a ClientIn
 }
 
 /// Answers the run's pending requests. Returns `None` if the request has no answers or only repeats earlier ones.
-async fn answer_pending(
+pub(crate) async fn answer_pending(
     gateway: &Gateway,
     user: &UserId,
     input: &RequestInput,
@@ -213,210 +194,11 @@ async fn resolve_repeated_request(
     Ok(ResolvedRun::existing(&run, segment.unwrap_or(1)))
 }
 
-fn is_answer(item: &ClientInput) -> bool {
-    matches!(item.kind, InputKind::ToolResult { .. } | InputKind::ApprovalDecision { .. })
-}
-
 /// Whether a user message follows the last answer: such a message is new.
 fn has_input_after_answers(items: &[ClientInput]) -> bool {
     let answer = items.iter().rposition(is_answer);
     let message = items.iter().rposition(|item| matches!(item.kind, InputKind::User(_)));
     message > answer
-}
-
-/// The answers to pending requests. Equal duplicates count once; conflicting ones are rejected before any is submitted.
-fn match_answers(items: &[ClientInput], pending: &[PendingRequest]) -> Result<Vec<AnswerBody>, Rejection> {
-    let (mut answers, mut results): (Vec<AnswerBody>, Vec<ClientToolResult>) = (Vec::new(), Vec::new());
-    for item in items {
-        match &item.kind {
-            InputKind::ApprovalDecision { key, decision } => {
-                let is_key = |pending: &&PendingRequest| pending.key.as_ref().is_some_and(|id| id.as_str() == key);
-                if let Some(pending) = pending.iter().find(is_key) {
-                    let decision = complete_decision(decision, pending.kind);
-                    let (key, by) = (ApprovalKey::from(key.as_str()), Initiator::User);
-                    push_unique_answer(&mut answers, AnswerBody::Approval { key, decision, by }, is_same_approval)?;
-                }
-            }
-            InputKind::ToolResult { call_id, content, failed, acknowledged_checks } => {
-                let is_call = |pending: &PendingRequest| {
-                    pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id
-                };
-                if pending.iter().any(is_call) {
-                    let error = failed.then(|| ErrorInfo::new(ErrorCode::ToolFailed, "the client's tool failed"));
-                    let call_id = CallId::from(call_id.as_str());
-                    let (content, acknowledged_checks) = (content.clone(), acknowledged_checks.clone());
-                    let result = ClientToolResult { call_id, content, error, acknowledged_checks };
-                    push_unique_answer(&mut results, result, |one, other| one.call_id == other.call_id)?;
-                }
-            }
-            InputKind::System(_)
-            | InputKind::User(_)
-            | InputKind::Assistant(_)
-            | InputKind::GeneratedImages(_)
-            | InputKind::ToolCall { .. }
-            | InputKind::SealedSummary { .. }
-            | InputKind::Summary { .. }
-            | InputKind::ItemReference => {}
-        }
-    }
-    if !results.is_empty() {
-        answers.push(AnswerBody::ClientTools { results });
-    }
-    Ok(answers)
-}
-
-/// A decision about what was asked. The answer to a question is in its arguments; clients whose types have no such field
-/// write it as JSON into the reason. An approval has none: those beside it are the call's own.
-fn complete_decision(decision: &ApprovalDecision, asked: PendingKind) -> ApprovalDecision {
-    let decision = decision.clone();
-    match (decision.kind, asked) {
-        (ApprovalDecisionKind::Edit, _) => decision,
-        (ApprovalDecisionKind::Approve, PendingKind::Question) if decision.args.is_none() => {
-            let answer = decision.message.as_deref().and_then(|reason| parse_exact_object(reason).ok());
-            // A reason that is the answer is not repeated beside it.
-            let message = decision.message.filter(|_| answer.is_none());
-            ApprovalDecision { message, args: answer.map(ExactValue::Object), ..decision }
-        }
-        (ApprovalDecisionKind::Approve, PendingKind::Question) => decision,
-        (ApprovalDecisionKind::Approve | ApprovalDecisionKind::Reject, _) => {
-            ApprovalDecision { args: None, ..decision }
-        }
-    }
-}
-
-/// Checks answers to questions before any answer is submitted.
-async fn check_answers(gateway: &Gateway, user: &UserId, answers: &[AnswerBody]) -> Result<(), Rejection> {
-    for answer in answers {
-        let AnswerBody::Approval { key, decision, .. } = answer else { continue };
-        if let Some(row) = gateway.engine.ports().directory.approval(user, key).await? {
-            check_decision(gateway, user, &row, decision, "arguments").await?;
-        }
-    }
-    Ok(())
-}
-
-fn push_unique_answer<T: PartialEq>(
-    all: &mut Vec<T>,
-    one: T,
-    is_same: impl Fn(&T, &T) -> bool,
-) -> Result<(), Rejection> {
-    match all.iter().find(|other| is_same(&one, other)) {
-        None => all.push(one),
-        Some(other) if *other == one => {}
-        Some(_) => return Err(Rejection::invalid_body("one thing is answered twice, and not in the same way")),
-    }
-    Ok(())
-}
-
-fn is_same_approval(one: &AnswerBody, other: &AnswerBody) -> bool {
-    matches!((one, other), (AnswerBody::Approval { key: one, .. }, AnswerBody::Approval { key: other, .. }) if one == other)
-}
-
-/// Resolves a request whose last item repeats an earlier answer: it is that request again, and gets the same segment. A
-/// different answer comes too late and is rejected; before other items it is only history.
-async fn resolve_earlier_answer(
-    gateway: &Gateway,
-    user: &UserId,
-    items: &[ClientInput],
-    conversation: &ConversationRef,
-) -> Result<Option<ResolvedRun>, Rejection> {
-    let Some(last) = items.last().filter(|item| is_answer(item)) else { return Ok(None) };
-    let run = match (run_of_answer(gateway, user, last, conversation).await?, conversation, &last.kind) {
-        (Some(run), _, _) => run,
-        (
-            None,
-            ConversationRef::AfterRun(_) | ConversationRef::InThread(_),
-            InputKind::ApprovalDecision { key, .. },
-        ) => return Err(approval_not_found(key)),
-        (None, ConversationRef::AfterRun(_), InputKind::ToolResult { call_id, .. }) => {
-            return Err(call_not_found(call_id));
-        }
-        // The request may contain its call.
-        (None, _, _) => return Ok(None),
-    };
-    if let InputKind::ApprovalDecision { key, decision } = &last.kind {
-        let row = gateway.engine.ports().directory.approval(user, &ApprovalKey::from(key.as_str())).await?;
-        let Some(row) = row else { return Err(approval_not_found(key)) };
-        if !is_recorded_decision(&row, decision) {
-            return Err(SubmitError::AlreadyDecided(Box::new(row)).into());
-        }
-    }
-    match (segment_opened_by(gateway, user, &run, last).await?, &last.kind) {
-        (Some(segment), _) => Ok(Some(ResolvedRun::existing(&run, segment))),
-        (None, InputKind::ToolResult { call_id, .. }) => Err(call_not_found(call_id)),
-        (None, _) => Ok(None),
-    }
-}
-
-/// Whether a request was decided as this decision says. The arguments of an approval may be left out.
-fn is_recorded_decision(row: &ApprovalRow, decision: &ApprovalDecision) -> bool {
-    let asked = if row.question.is_some() { PendingKind::Question } else { PendingKind::Approval };
-    let decision = complete_decision(decision, asked);
-    let Some(recorded) = row.answer.as_ref().map(|answer| &answer.decision) else { return false };
-    let is_rejected = |decision: &ApprovalDecision| decision.kind == ApprovalDecisionKind::Reject;
-    let is_same_args = decision.args.is_none() || recorded.args == decision.args;
-    is_rejected(recorded) == is_rejected(&decision) && is_same_args
-}
-
-/// The run that this answers, if it belongs to the request's conversation.
-async fn run_of_answer(
-    gateway: &Gateway,
-    user: &UserId,
-    answer: &ClientInput,
-    conversation: &ConversationRef,
-) -> Result<Option<RunRow>, Rejection> {
-    let Some(run) = answer.run_id() else { return Ok(None) };
-    let row = gateway.engine.run_of_task(user, &run).await?;
-    Ok(row.filter(|row| match conversation {
-        ConversationRef::Unspecified => false,
-        ConversationRef::AfterRun(run) => run.id == row.id,
-        ConversationRef::InThread(thread) => row.thread == *thread,
-    }))
-}
-
-fn approval_not_found(key: &str) -> Rejection {
-    let detail = format!("No approval request found with id {key}.");
-    Rejection::new(ErrorCode::UnmatchedApproval, detail)
-}
-
-fn call_not_found(call_id: &str) -> Rejection {
-    let detail = format!("No tool call found for function call output with call_id {call_id}.");
-    Rejection::new(ErrorCode::CallNotFound, detail)
-}
-
-/// The number of a run's pauses.
-async fn count_pauses(gateway: &Gateway, user: &UserId, run: &RunRow) -> Result<u32, Rejection> {
-    let mut pauses = 0;
-    for_each_record_of_run(gateway, user, run, |record| {
-        pauses += u32::from(matches!(record.event(), Event::Paused(_)));
-        ControlFlow::<()>::Continue(())
-    })
-    .await?;
-    Ok(pauses)
-}
-
-async fn segment_opened_by(
-    gateway: &Gateway,
-    user: &UserId,
-    run: &RunRow,
-    answer: &ClientInput,
-) -> Result<Option<u32>, Rejection> {
-    let mut segment = 1;
-    let found = for_each_record_of_run(gateway, user, run, |record| {
-        let event = record.event();
-        segment += u32::from(matches!(event, Event::Resumed(_)));
-        let is_answer = match (event, &answer.kind) {
-            (Event::ApprovalResolved(resolved), InputKind::ApprovalDecision { key, .. }) => {
-                resolved.key.as_str() == key
-            }
-            (Event::ItemAdded(added), InputKind::ToolResult { call_id, .. }) => {
-                matches!(&added.item, Item::ToolResult(result) if result.call_id.as_str() == call_id)
-            }
-            _ => false,
-        };
-        if is_answer { ControlFlow::Break(segment) } else { ControlFlow::Continue(()) }
-    });
-    Ok(found.await?)
 }
 
 /// Sets the thread of a new run, its predecessor, and what happens if the thread is busy.

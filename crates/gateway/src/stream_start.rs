@@ -10,6 +10,7 @@ use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
 use crate::run_lookup::{RunStart, find_run_start};
 use crate::storage_alarm::reject_when_full;
+use bytes::Bytes;
 use engine::{View, Viewer};
 use memchr::memmem;
 use model::cursor::{Cursor, CursorError};
@@ -106,6 +107,13 @@ pub enum StreamUntil {
     Pause,
 }
 
+/// Inserts frames after the first one.
+pub fn insert_after_first_frame(frames: &Bytes, inserted: &Bytes) -> Bytes {
+    let first = memmem::find(frames, FRAME_END).map_or(frames.len(), |end| end + FRAME_END.len());
+    let (first, rest) = frames.split_at(first);
+    [first, inserted, rest].concat().into()
+}
+
 /// The frame of a pause. No data has a line break.
 const PAUSE_FRAME: &[u8] = b"\nevent: run_paused\n";
 const FRAME_END: &[u8] = b"\n\n";
@@ -159,6 +167,10 @@ pub struct StreamStart {
     /// Whether clients expect image bytes where frames have URLs.
     inline_images: bool,
     pub until: StreamUntil,
+    /// Frames without ids, before those of the log.
+    pub prelude: Option<Bytes>,
+    /// Frames without ids, after the first one of the log.
+    pub inserted: Option<Bytes>,
 }
 
 impl StreamStart {
@@ -174,6 +186,8 @@ impl StreamStart {
             queue_cancel_frames: None,
             inline_images: false,
             until: StreamUntil::End,
+            prelude: None,
+            inserted: None,
         }
     }
 
@@ -191,6 +205,15 @@ impl StreamStart {
     #[must_use]
     pub fn with_until(self, until: StreamUntil) -> Self {
         Self { until, ..self }
+    }
+
+    /// Sends these frames first, for a client that has nothing before the position of the stream.
+    pub(crate) fn with_prelude(self, frames: Bytes) -> Self {
+        Self { prelude: Some(frames).filter(|frames| !frames.is_empty()), ..self }
+    }
+
+    pub(crate) fn with_inserted(self, frames: Bytes) -> Self {
+        Self { inserted: Some(frames).filter(|frames| !frames.is_empty()), ..self }
     }
 
     /// Marks a run that has not started. `frames` end the stream if it is cancelled in the queue; those of the projection
@@ -326,7 +349,7 @@ pub async fn resume_stream(
 
 /// Checks that the record after `start` has more than `skip` frames. A client holds a cursor inside a record only if it has
 /// some of the record's frames but not the last; a larger offset would skip frames of later records.
-async fn check_frame_offset(
+pub(crate) async fn check_frame_offset(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
@@ -356,7 +379,7 @@ async fn check_frame_offset(
 }
 
 /// Checks that a cursor belongs to this log, and returns its record and the number of frames to skip after it.
-async fn resolve_cursor(
+pub(crate) async fn resolve_cursor(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
@@ -369,7 +392,7 @@ async fn resolve_cursor(
 }
 
 /// The position before the run that is in progress at `start`; `start` itself if there is none.
-async fn seq_before_current_run(
+pub(crate) async fn seq_before_current_run(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,

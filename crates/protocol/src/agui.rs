@@ -15,8 +15,8 @@ pub use message_list::MessageList;
 pub use prelude::{AgUiHistory, AgUiRunSnapshot, agui_cancelled_frames, agui_messages_frame, agui_prelude};
 pub use project::{AgUiProjection, AgUiScope, agui_run_id};
 pub use request::{
-    AgUiContext, AgUiLegacyAnswer, AgUiRequest, AgUiResume, AgUiResumeStatus, InvalidAgUiRequest, check_agui_id,
-    parse_agui_request, parse_agui_stop, parse_tool_message_decision,
+    AgUiLegacyAnswer, AgUiRequest, AgUiResume, AgUiResumeStatus, InvalidAgUiRequest, check_agui_id, parse_agui_request,
+    parse_agui_stop, parse_agui_version, parse_tool_message_decision,
 };
 pub use wire::{AgUiEvent, AgUiMessage};
 

@@ -78,6 +78,29 @@ vendor_objects! {
         usage: object!";
     /// A chunk of a completion. The stream ends with `[DONE]`; a run that fails or is cancelled ends with an `error`.
     ChatCompletionChunk "id: string!, object: 'chat.completion.chunk'!, created: integer!, model: string!, choices: array!";
+    /// A request of the AI SDK's chats: `messages`, or the last one as `message`. Other fields are ignored.
+    NewUiMessage "id: string!, messages: array, message: object, trigger: string, messageId: string, agent: string, \
+        model: string, tools: array, metadata: object, on_busy: string, answers: object";
+    /// A chunk of the AI SDK's UI message stream, which ends with `[DONE]`.
+    UiMessageChunk "type: string!";
+    /// Messages of the AI SDK, oldest first.
+    UiMessageList "messages: array!, hasMore: boolean!";
+    /// A request of AG-UI: `RunAgentInput`. Without `protocolVersion` it is one of 0.0.59. Other fields are ignored.
+    AgUiRunInput "threadId: string!, runId: string!, messages: array!, protocolVersion: string, parentRunId: string, \
+        tools: array, context: array, state: object|array|string|number|boolean, forwardedProps: object, resume: array";
+    /// A request to follow the active run of a thread: `RunAgentInput`, of which only these fields are read.
+    AgUiConnectInput "threadId: string!, protocolVersion: string";
+    /// An event of AG-UI.
+    AgUiStreamEvent "type: string!, timestamp: integer";
+    /// Which run to stop. Without `runId` it is the active one.
+    AgUiStop "runId: string";
+    /// Whether there was a run to stop.
+    AgUiStopped "stopped: boolean!";
+    /// A request of CopilotKit's clients that use one route.
+    CopilotKitRequest "method: string!, params: object, body: object";
+    /// The agents, and what this runtime has.
+    CopilotKitInfo "version: string!, agents: object!, mode: 'sse'!, audioFileTranscriptionEnabled: boolean!, \
+        threadEndpoints: object!, telemetryDisabled: boolean!";
 }
 
 fn object_schema(description: &str, members: &str) -> Schema {

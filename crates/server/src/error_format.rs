@@ -1,11 +1,12 @@
 //! The body of an error response, by the protocol of the route. Handlers return a [`Problem`]; a middleware replaces its
-//! body where clients expect OpenAI's or Anthropic's.
+//! body where clients expect OpenAI's, Anthropic's or AG-UI's.
 
-use crate::problem::{Problem, ProblemSummary};
+use crate::problem::{Problem, ProblemMembers, ProblemSummary};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use model::error::ErrorCode;
+use model::json::{ExactValue, to_exact_value};
 use schemars::generate::SchemaGenerator;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
@@ -16,11 +17,16 @@ pub(crate) enum ErrorFormat {
     Native,
     OpenAi,
     Anthropic,
+    /// The AI SDK shows the text of a body as the message of its error.
+    UiStream,
+    AgUi,
 }
 
 /// Prefixes of routes with OpenAI's format.
 const OPENAI_PATHS: [&str; 4] = ["/v1/responses", "/v1/conversations", "/v1/models", "/v1/chat/completions"];
 const ANTHROPIC_PATHS: [&str; 1] = ["/v1/messages"];
+const UI_STREAM_PATHS: [&str; 1] = ["/api/chat"];
+const AG_UI_PATHS: [&str; 2] = ["/agui", "/copilotkit"];
 
 impl ErrorFormat {
     pub(crate) fn for_path(path: &str) -> Self {
@@ -30,6 +36,10 @@ impl ErrorFormat {
             Self::OpenAi
         } else if ANTHROPIC_PATHS.iter().any(is_under) {
             Self::Anthropic
+        } else if UI_STREAM_PATHS.iter().any(is_under) {
+            Self::UiStream
+        } else if AG_UI_PATHS.iter().any(is_under) {
+            Self::AgUi
         } else {
             Self::Native
         }
@@ -40,8 +50,10 @@ impl ErrorFormat {
         match (self, status) {
             // Anthropic has a status of its own for an overloaded server.
             (Self::Anthropic, StatusCode::SERVICE_UNAVAILABLE) => StatusCode::from_u16(529).unwrap_or(status),
-            // These SDKs expect 400 for an invalid body.
-            (Self::OpenAi | Self::Anthropic, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
+            // These clients expect 400 for an invalid body.
+            (Self::OpenAi | Self::Anthropic | Self::UiStream | Self::AgUi, StatusCode::UNPROCESSABLE_ENTITY) => {
+                StatusCode::BAD_REQUEST
+            }
             _ => status,
         }
     }
@@ -49,7 +61,7 @@ impl ErrorFormat {
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::Native => "application/problem+json",
-            Self::OpenAi | Self::Anthropic => "application/json",
+            Self::OpenAi | Self::Anthropic | Self::UiStream | Self::AgUi => "application/json",
         }
     }
 
@@ -58,16 +70,21 @@ impl ErrorFormat {
             Self::Native => generator.subschema_for::<Problem>(),
             Self::OpenAi => generator.subschema_for::<OpenAiError>(),
             Self::Anthropic => generator.subschema_for::<AnthropicError>(),
+            Self::UiStream => generator.subschema_for::<UiStreamError>(),
+            Self::AgUi => generator.subschema_for::<AgUiError>(),
         }
     }
 
     /// Leaves responses alone that are not errors.
     pub(crate) fn format_error(self, mut response: Response, request_id: &HeaderValue) -> Response {
         let Some(problem) = response.extensions_mut().remove::<ProblemSummary>() else { return response };
+        let members = response.extensions_mut().remove::<ProblemMembers>();
         let body = match self {
             Self::Native => return response,
             Self::OpenAi => openai_error(response.status(), &problem),
             Self::Anthropic => anthropic_error(response.status(), &problem, request_id),
+            Self::UiStream => ui_stream_error(&problem),
+            Self::AgUi => agui_error(&problem, members),
         };
         *response.status_mut() = self.http_status(response.status());
         let headers = response.headers_mut();
@@ -108,6 +125,33 @@ struct AnthropicErrorDetails<'a> {
     message: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
+}
+
+/// An error of a chat.
+#[derive(Serialize, JsonSchema)]
+struct UiStreamError<'a> {
+    code: &'a str,
+    error: &'a str,
+    /// The field of the request that is at fault.
+    field: Option<&'a str>,
+}
+
+/// An error of AG-UI's front ends, which show `message` or `error`. It may have further members.
+#[derive(Serialize, JsonSchema)]
+struct AgUiError<'a> {
+    error: &'a str,
+    message: &'a str,
+    code: &'a str,
+}
+
+fn agui_error(problem: &ProblemSummary, members: Option<ProblemMembers>) -> String {
+    let code = problem.code.as_str();
+    let error = to_exact_value(&AgUiError { error: code, message: &problem.detail, code });
+    let ExactValue::Object(mut error) = error else { return String::new() };
+    for (name, value) in members.into_iter().flat_map(|members| members.0) {
+        error.entry(name).or_insert(value);
+    }
+    ExactValue::Object(error).to_string()
 }
 
 /// The message of a WebSocket that stands for an error response.
@@ -166,6 +210,11 @@ fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &He
     serde_json::to_string(&AnthropicError { error, request_id, kind: "error" }).unwrap_or_default()
 }
 
+fn ui_stream_error(ProblemSummary { code, detail, field, .. }: &ProblemSummary) -> String {
+    let error = UiStreamError { code: code.as_str(), error: detail, field: field.as_deref() };
+    serde_json::to_string(&error).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +240,9 @@ mod tests {
         let (status, body) = error_response("/v1/messages").await;
         assert_eq!((status, &body["error"]["type"]), (StatusCode::BAD_REQUEST, &json!("invalid_request_error")));
         assert_eq!((&body["type"], &body["request_id"]), (&json!("error"), &json!("req_1")));
+        let (status, body) = error_response("/agui/demo").await;
+        let error = json!({ "error": "invalid_body", "message": "`input`: this is no list", "code": "invalid_body" });
+        assert_eq!((status, body), (StatusCode::BAD_REQUEST, error));
         let (status, body) = error_response("/v1/tasks").await;
         assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid_body")));
         assert_eq!(ErrorFormat::for_path("/v1/modelsx"), ErrorFormat::Native);

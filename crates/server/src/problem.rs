@@ -136,6 +136,10 @@ pub(crate) struct ProblemSummary {
     pub(crate) field: Option<String>,
 }
 
+/// The members of the body that are not in every problem; they travel with the summary.
+#[derive(Clone, Debug)]
+pub(crate) struct ProblemMembers(pub(crate) ExactObject);
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let ProblemFields { summary, extensions, headers } = *self.0;
@@ -148,6 +152,7 @@ impl IntoResponse for Problem {
             ("detail", json!(summary.detail)),
         ];
         let mut body: ExactObject = members.map(|(name, value)| (name.to_owned(), value.into())).into();
+        let members = ProblemMembers(extensions.clone());
         body.extend(extensions);
         let mut response = Response::new(Body::from(ExactValue::Object(body).to_string()));
         *response.status_mut() = status;
@@ -155,6 +160,7 @@ impl IntoResponse for Problem {
         let media_type = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         response.extensions_mut().insert(summary);
+        response.extensions_mut().insert(members);
         response
     }
 }

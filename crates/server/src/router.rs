@@ -1,7 +1,9 @@
 //! The table of routes. The router and the OpenAPI document are both built from it.
 
+mod agui;
 mod compatible;
 mod native;
+mod ui_chat;
 
 use crate::app::App;
 use crate::middleware;
@@ -49,6 +51,7 @@ fn api() -> Api {
     api.group("blocks", "A thread as content blocks over one socket.");
     add_socket_route(&mut api);
     compatible::add_routes(&mut api);
+    agui::add_routes(&mut api);
     api.group("mcp", "MCP servers that act for a user.");
     add_mcp_routes(&mut api);
     api.group("server", "Tickets, usage, health and metrics.");

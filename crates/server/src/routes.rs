@@ -4,6 +4,7 @@ pub(crate) mod agent_history;
 pub(crate) mod agent_run_cancel;
 pub(crate) mod agent_run_create;
 pub(crate) mod agent_run_events;
+pub(crate) mod agui;
 pub(crate) mod approval_list;
 pub(crate) mod attachment_create;
 pub(crate) mod attachment_raw;
@@ -11,6 +12,7 @@ pub(crate) mod attachment_signed_url;
 pub(crate) mod blob_get;
 pub(crate) mod chat_create;
 pub(crate) mod conversations;
+pub(crate) mod copilotkit;
 pub(crate) mod health;
 pub(crate) mod mcp_authorize;
 pub(crate) mod mcp_callback;
@@ -37,6 +39,7 @@ pub(crate) mod thread_events;
 pub(crate) mod thread_get;
 pub(crate) mod thread_list;
 pub(crate) mod ticket_create;
+pub(crate) mod ui_chat;
 pub(crate) mod usage;
 
 use crate::app::App;
@@ -98,6 +101,17 @@ impl<S: Send + Sync> FromRequestParts<S> for ThreadNamePath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         Ok(Self(path_param(parts, state, "thread").await?))
+    }
+}
+
+/// The agent, or `provider/model` with an encoded slash.
+pub(crate) struct AgentPath(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for AgentPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(path_param(parts, state, "agent").await?))
     }
 }
 

@@ -104,8 +104,9 @@ pub(crate) fn sse_response_with_permit(
         image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
         until: place.until,
+        inserted: place.inserted.take(),
+        preamble: Some(first_bytes(style, place.prelude.take())),
         viewer: stream_start::open_viewer(&app.gateway, &caller.user, place),
-        preamble: Some(if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() }),
         terminator: Some(style.terminator).filter(|terminator| !terminator.is_empty()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last_sent: Instant::now(),
@@ -113,6 +114,13 @@ pub(crate) fn sse_response_with_permit(
     });
     let mut response = sse_head();
     *response.body_mut() = Body::new(SseBody::Between(stream));
+    response
+}
+
+/// A stream that ends with these frames. They have no ids.
+pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle) -> Response {
+    let mut response = sse_head();
+    *response.body_mut() = Body::from([&first_bytes(style, Some(frames)), style.terminator].concat());
     response
 }
 
@@ -176,6 +184,11 @@ enum LivePoll {
     NotLive,
 }
 
+fn first_bytes(style: SseStyle, prelude: Option<Bytes>) -> Bytes {
+    let preamble = if style.sends_retry { sse_preamble() } else { sse::keep_alive_comment() };
+    prelude.map_or(preamble.clone(), |prelude| [preamble, prelude].concat().into())
+}
+
 /// The first bytes. Some proxies and clients wait for them, and `retry` is known before the connection can break.
 fn sse_preamble() -> Bytes {
     let spread = RETRY_MS.end - RETRY_MS.start;
@@ -213,6 +226,8 @@ struct SseStream {
     image_inliner: Option<ImageInliner>,
     is_ended: bool,
     until: StreamUntil,
+    /// Sent after the first frame of the log.
+    inserted: Option<Bytes>,
     preamble: Option<Bytes>,
     terminator: Option<&'static [u8]>,
     tick: Pin<Box<Sleep>>,
@@ -232,7 +247,7 @@ impl SseStream {
             Poll::Ready(bytes) if bytes.is_empty() => return LivePoll::NotLive,
             Poll::Ready(bytes) => {
                 self.last_sent = Instant::now();
-                let bytes = self.cut_after_pause(bytes);
+                let bytes = self.edit_frames(bytes);
                 return match &mut self.image_inliner {
                     None => LivePoll::Bytes(Ok(Some(bytes))),
                     Some(inliner) => match inliner.split_frames(bytes) {
@@ -302,7 +317,7 @@ impl SseStream {
                     self.last_sent = Instant::now();
                     self.cancelled_in_queue = None;
                     let is_interrupted = bytes.is_none() && self.viewer.is_interrupted();
-                    let bytes = bytes.map(|bytes| self.cut_after_pause(bytes));
+                    let bytes = bytes.map(|bytes| self.edit_frames(bytes));
                     return match (bytes, &mut self.image_inliner) {
                         _ if is_interrupted => Err(StreamError::Interrupted),
                         (Some(bytes), Some(inliner)) => Ok(Some(inliner.push_frames(bytes).await?)),
@@ -324,8 +339,11 @@ impl SseStream {
         }
     }
 
-    /// Removes the frames after a pause that ends the stream.
-    fn cut_after_pause(&mut self, mut frames: Bytes) -> Bytes {
+    /// Inserts the frames that follow the first one, and removes those after a pause that ends the stream.
+    fn edit_frames(&mut self, mut frames: Bytes) -> Bytes {
+        if let Some(inserted) = self.inserted.take_if(|_| !frames.is_empty()) {
+            frames = stream_start::insert_after_first_frame(&frames, &inserted);
+        }
         if let Some(end) = self.until.find_end(&frames) {
             frames.truncate(end);
             self.is_ended = true;

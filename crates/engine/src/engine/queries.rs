@@ -108,12 +108,10 @@ impl Engine {
         })
     }
 
-    /// The runs that a thread's last run, which may be in progress, continues, and that run, oldest first. Runs that wait
-    /// in the queue have no place in it yet.
-    pub async fn runs_of_chain(&self, user: &UserId, thread: &ThreadId) -> Result<Vec<TaskId>, StoreError> {
-        let ports = self.ports();
-        let head = log_head(&*ports.journal, user, thread).await?;
-        let LoadedThread { thread, run, .. } = load_thread(ports, user, thread, head).await?;
+    /// The runs that a thread's last run as of `head`, which may be in progress, continues, and that run, oldest first. Runs
+    /// that wait in the queue have no place in it yet.
+    pub async fn runs_of_chain(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Vec<TaskId>, StoreError> {
+        let LoadedThread { thread, run, .. } = load_thread(self.ports(), user, thread, head).await?;
         let active = run.as_ref().and_then(RunFold::root);
         let previous = active.and_then(|root| root.spec.previous.as_ref());
         let past = thread.run_chain(previous).into_iter().map(|past| &past.run);

@@ -262,7 +262,7 @@ async fn the_chain_of_a_thread_leads_to_its_last_run() {
                 4 => vec![runs[3].clone()],
                 _ => runs.clone(),
             };
-            assert_eq!(engine.runs_of_chain(user, &first.thread).await, Ok(expected), "{kind:?}");
+            assert_eq!(engine.runs_of_chain(user, &first.thread, Seq::MAX).await, Ok(expected), "{kind:?}");
         }
         assert_eq!(test_engine.models.last_request().history.len(), 1, "{kind:?}");
         let unknown = engine.start(user, new(RunPredecessor::After(TaskId::no_run()), "hello")).await;

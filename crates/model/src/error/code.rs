@@ -112,6 +112,8 @@ error_codes! {
         InvalidHandshake = "invalid_handshake" 400 permanent;
         /// The WebSocket message is not text.
         InvalidMessage = "invalid_message" 415 permanent;
+        /// The request is of a version of its protocol that the server does not have.
+        UnsupportedVersion = "unsupported_version" 400 permanent "protocolVersion";
         /// The `Content-Encoding` is not supported.
         UnsupportedEncoding = "unsupported_encoding" 415 permanent;
         /// The `Content-Type` is not supported.
@@ -192,6 +194,8 @@ error_codes! {
         Conflict = "conflict" 409 retryable;
         /// The approval has been decided before.
         AlreadyDecided = "already_decided" 409 permanent;
+        /// The request shows a call that it answers in another form than the run asked it.
+        AlteredHistory = "altered_history" 409 permanent;
         /// The time for this decision is over.
         Expired = "expired" 409 permanent;
         /// The run or task has ended.

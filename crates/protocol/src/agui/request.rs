@@ -15,6 +15,7 @@ use crate::request_fields::{
 };
 use crate::task::OnBusyParam;
 use messages::{ParsedMessages, parse_messages};
+use model::context::ContextEntry;
 use model::event::ClientTool;
 use model::json::{ExactObject, ExactValue, JsonObject};
 pub use resume::{AgUiLegacyAnswer, AgUiResume, AgUiResumeStatus, parse_tool_message_decision};
@@ -44,7 +45,8 @@ pub struct AgUiRequest {
     unsupported: Vec<UnsupportedInput>,
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
-    pub context: Vec<AgUiContext>,
+    /// What the application tells its agent beside the conversation.
+    pub context: Vec<ContextEntry>,
     /// `None` also for `{}`, which clients without a state send.
     pub state: Option<Value>,
     /// Answers to interrupts.
@@ -56,13 +58,6 @@ pub struct AgUiRequest {
     pub on_busy: Option<OnBusyParam>,
     /// The run to continue from.
     pub previous: Option<String>,
-}
-
-/// Something that an application tells its agent beside the conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AgUiContext {
-    pub description: String,
-    pub value: String,
 }
 
 /// A part or a role that this server does not know, and the message that has it.
@@ -150,7 +145,12 @@ fn parse_id(fields: &JsonObject, name: &str) -> Result<String, InvalidField> {
 }
 
 fn parse_version(fields: &JsonObject) -> Result<AgUiVersion, InvalidAgUiRequest> {
-    let Some(version) = optional_str(fields, "protocolVersion", "")? else { return Ok(AgUiVersion::V0_0_59) };
+    parse_agui_version(optional_str(fields, "protocolVersion", "")?)
+}
+
+/// The version that a client names. Those of 0.0.59 name none.
+pub fn parse_agui_version(version: Option<&str>) -> Result<AgUiVersion, InvalidAgUiRequest> {
+    let Some(version) = version else { return Ok(AgUiVersion::V0_0_59) };
     let minor = version.strip_prefix("1.").unwrap_or_default();
     if !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Ok(AgUiVersion::V1);
@@ -173,7 +173,7 @@ fn parse_client_tools(fields: &JsonObject) -> Result<Vec<ClientTool>, InvalidFie
     Ok(tools)
 }
 
-fn parse_context(fields: &JsonObject) -> Result<Vec<AgUiContext>, InvalidAgUiRequest> {
+fn parse_context(fields: &JsonObject) -> Result<Vec<ContextEntry>, InvalidAgUiRequest> {
     let list = list_or_empty(fields, "context", "")?;
     if list.len() > CONTEXT_ENTRIES_MAX {
         let reason = format!("{} entries; the maximum is {CONTEXT_ENTRIES_MAX}", list.len());
@@ -184,7 +184,7 @@ fn parse_context(fields: &JsonObject) -> Result<Vec<AgUiContext>, InvalidAgUiReq
         let at = format!("context[{index}]");
         let entry = expect_object(entry, &at)?;
         let text = |name: &str| present_str(entry, name, &at).map(str::to_owned);
-        context.push(AgUiContext { description: text("description")?, value: text("value")? });
+        context.push(ContextEntry { description: text("description")?, value: text("value")? });
     }
     check_size("context", &context, CONTEXT_BYTES_MAX)?;
     Ok(context)

@@ -83,7 +83,8 @@ fn log(opened: &[Value], delta: &Value) -> (Vec<Record>, Vec<Record>) {
     (records, deltas)
 }
 
-fn projections() -> [(&'static str, Box<dyn Projection>); 8] {
+fn projections() -> [(&'static str, Box<dyn Projection>); 9] {
+    let (agui, scope) = (protocol::agui::AgUiVersion::V1, protocol::agui::AgUiScope::Thread);
     [
         ("task", Box::new(protocol::task::TaskProjection::new(protocol::task::RecordScope::Run(run())))),
         ("responses", Box::new(protocol::responses::ResponsesProjection::new(run(), 1, &thread()))),
@@ -92,6 +93,7 @@ fn projections() -> [(&'static str, Box<dyn Projection>); 8] {
         ("messages", Box::new(protocol::messages::MessagesProjection::new(run(), 1))),
         ("blocks", Box::new(protocol::blocks::BlocksProjection::new("session".to_owned()))),
         ("agent_runs", Box::new(protocol::agent_runs::AgentRunsProjection::new("name".to_owned()))),
+        ("agui", Box::new(protocol::agui::AgUiProjection::new(agui, "name".to_owned(), scope))),
         ("ui_stream", Box::new(UiStreamProjection::new(run(), 1, 1, UiVersion::Six))),
     ]
 }

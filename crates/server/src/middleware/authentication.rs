@@ -25,10 +25,11 @@ const API_KEY_HEADER: &str = "x-api-key";
 /// Other spellings, such as percent-encoded ones, are not recognized.
 const TICKET_PARAM: &str = "ticket=";
 /// Routes that accept tickets: what browsers open without headers.
-const TICKET_ROUTES: [&str; 6] = [
+const TICKET_ROUTES: [&str; 7] = [
     "/v1/tasks/{task}/events",
     "/v1/threads/{thread}/events",
     "/api/v1/agent/runs/{thread}/events",
+    "/agui/{agent}/threads/{thread}/events",
     "/v1/mcp/{server}/authorize",
     "/ws",
     "/v1/responses",

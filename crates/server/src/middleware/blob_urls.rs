@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Other spellings, such as percent-encoded ones, are not recognized.
 const BLOBS_PARAM: &str = "blobs=";
 /// Routes whose responses have blob URLs.
-pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 17] = [
+pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 26] = [
     (Method::POST, "/v1/tasks"),
     (Method::GET, "/v1/tasks/{task}"),
     (Method::GET, "/v1/tasks/{task}/events"),
@@ -38,6 +38,15 @@ pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 17] = [
     (Method::GET, "/v1/conversations/{conversation}/items/{item}"),
     (Method::POST, "/v1/messages"),
     (Method::POST, "/v1/chat/completions"),
+    (Method::POST, "/api/chat"),
+    (Method::GET, "/api/chat/{thread}/stream"),
+    (Method::GET, "/api/chat/{thread}/messages"),
+    (Method::POST, "/agui/{agent}"),
+    (Method::POST, "/agui/{agent}/connect"),
+    (Method::GET, "/agui/{agent}/threads/{thread}/events"),
+    (Method::POST, "/copilotkit"),
+    (Method::POST, "/copilotkit/agent/{agent}/run"),
+    (Method::POST, "/copilotkit/agent/{agent}/connect"),
 ];
 
 /// Runs after authentication. A socket is not a body: its handler finds [`BlobUrls`] in the request.

@@ -470,7 +470,8 @@ pub(crate) fn parse_frames(text: &str) -> Vec<SseFrame> {
     let frame = |raw: &str| {
         let field = |name: &str| raw.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         let data: String = field("data: ")?;
-        let (id, event) = (field("id: ").unwrap(), field("event: ").unwrap());
+        // Frames of a prelude have no id: no record stands behind them.
+        let (id, event) = (field("id: ").unwrap_or_default(), field("event: ").unwrap());
         Some(SseFrame { id, event, data: serde_json::from_str(&data).unwrap(), raw: raw.to_owned() })
     };
     // A chunk without a blank line is not a frame yet.

@@ -35,7 +35,7 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
     let none = || Value::Null;
     let says = || json!({"model": "demo", "input": "hi"});
     let turns = || json!({"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
-    vec![
+    let mut rows = vec![
         (get.clone(), "/v1/tasks", none(), Sees),
         (post.clone(), "/v1/tasks", says(), CannotAct),
         (get.clone(), "/v1/tasks/{task_id}", none(), Sees),
@@ -92,6 +92,32 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
         (get.clone(), "/readyz", none(), IsAnybody),
         (get.clone(), "/metrics", none(), IsAnybody),
         (get, "/openapi.json", none(), IsAnybody),
+    ];
+    rows.extend(front_end_rows());
+    rows
+}
+
+/// The routes of front ends.
+fn front_end_rows() -> Vec<(Method, &'static str, Value, Viewer)> {
+    let (get, post) = (Method::GET, Method::POST);
+    let none = || Value::Null;
+    let says_ui = || json!({"id": "m-1", "role": "user", "parts": [{"type": "text", "text": "hi"}]});
+    let message = json!({"id": "m", "role": "user", "content": "hi"});
+    let runs = || json!({"threadId": "t", "runId": "r", "messages": [message]});
+    vec![
+        (post.clone(), "/api/chat", json!({"id": "c-1", "message": says_ui()}), CannotAct),
+        (get.clone(), "/api/chat/{thread_id}/stream", none(), Sees),
+        (get.clone(), "/api/chat/{thread_id}/messages", none(), Sees),
+        (post.clone(), "/api/chat/{thread_id}/stop", none(), CannotAct),
+        (post.clone(), "/agui/{agent}", runs(), CannotAct),
+        (post.clone(), "/agui/{agent}/connect", runs(), CannotAct),
+        (post.clone(), "/agui/{agent}/stop/{thread_id}", none(), CannotAct),
+        (get.clone(), "/agui/{agent}/threads/{thread_id}/events", none(), Sees),
+        (get, "/copilotkit/info", none(), SeesNothing),
+        (post.clone(), "/copilotkit", json!({"method": "info"}), CannotAct),
+        (post.clone(), "/copilotkit/agent/{agent}/run", runs(), CannotAct),
+        (post.clone(), "/copilotkit/agent/{agent}/connect", runs(), CannotAct),
+        (post, "/copilotkit/agent/{agent}/stop/{thread_id}", none(), CannotAct),
     ]
 }
 
@@ -102,6 +128,11 @@ impl OwnedIds {
     fn fill(&self, path: &str) -> String {
         self.0.iter().fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
     }
+}
+
+/// Agents are the same for all.
+fn is_public(name: &str) -> bool {
+    matches!(name, "{model}" | "{agent}")
 }
 
 struct ApiUser<'a> {
@@ -167,6 +198,7 @@ impl ApiUser<'_> {
             ("{share}", text(&share["share_id"])),
             ("{token}", text(&share["token"])),
             ("{model}", "demo".to_owned()),
+            ("{agent}", "demo".to_owned()),
             ("{hash}", blobs::sha256_hex(&picture)),
             ("{file}", file),
             ("{signed}", signed),
@@ -224,7 +256,7 @@ async fn no_user_sees_or_changes_resources_of_others() {
     let (shown, hidden) = (ann.create_everything().await, ann.create_everything().await);
     let viewer = seat(shown.fill("{token}"));
     let before = ann.everything(&[&shown, &hidden]).await;
-    let secrets: Vec<&String> = hidden.0.iter().filter(|(name, _)| *name != "{model}").map(|(_, id)| id).collect();
+    let secrets: Vec<&String> = hidden.0.iter().filter(|(name, _)| !is_public(name)).map(|(_, id)| id).collect();
     for (method, path, body, expected) in rows() {
         let (own, other) = (shown.fill(path), hidden.fill(path));
         let say = format!("{method} {path}");
@@ -240,12 +272,13 @@ async fn no_user_sees_or_changes_resources_of_others() {
         assert_eq!(nobody.send(&method, &own, &body).await.0, open, "{say}: without a key");
 
         let (status, text) = ben.send(&method, &own, &body).await;
-        let named = path.contains('{') && !path.contains("{model}") && expected != IsAnybody;
+        let names: Vec<&str> = path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
+        let named = names.iter().any(|name| !is_public(&format!("{{{name}}}"))) && expected != IsAnybody;
         assert!(!named || status == 404, "{say}: another user gets {status}");
         assert!(named || status < 500, "{say}: another user gets {status}");
         for (name, id) in &shown.0 {
             // The requested path may be repeated; nothing else about it may be disclosed.
-            assert!(*name == "{model}" || own.contains(id) || !text.contains(id), "{say}: another user reads {text}");
+            assert!(is_public(name) || own.contains(id) || !text.contains(id), "{say}: another user reads {text}");
         }
 
         let (status, text) = viewer.send(&method, &own, &body).await;
@@ -279,6 +312,14 @@ async fn no_request_body_reaches_resources_of_another_user() {
         ("/v1/responses/compact", r#"{"model":"demo","previous_response_id":"{response}"}"#),
         ("/v1/responses", r#"{"model":"demo","input":"hi","conversation":"{conversation}"}"#),
         ("/api/v1/agent/runs", r#"{"message":"hi","threadId":"{thread_id}"}"#),
+        (
+            "/agui/demo",
+            r#"{"threadId":"{thread_id}","runId":"r","messages":[{"id":"m","role":"user","content":"hi"}]}"#,
+        ),
+        (
+            "/agui/demo",
+            r#"{"threadId":"t","runId":"r","messages":[],"resume":[{"interruptId":"{key}","status":"cancelled"}]}"#,
+        ),
     ] {
         let body = serde_json::from_str(&things.fill(body)).unwrap();
         let (status, text) = ben.send(&Method::POST, path, &body).await;

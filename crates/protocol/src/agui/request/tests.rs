@@ -64,7 +64,7 @@ fn the_smallest_request_and_the_largest() {
     let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["pick", "bare"]);
     assert_eq!(request.tools.last().unwrap().parameters, json!({"type": "object"}));
-    assert_eq!(request.context, [AgUiContext { description: "page".to_owned(), value: "cart".to_owned() }]);
+    assert_eq!(request.context, [ContextEntry { description: "page".to_owned(), value: "cart".to_owned() }]);
     assert_eq!(request.forwarded_props.unwrap().to_value(), json!({"colour": "red"}));
     assert_eq!(request.on_busy, Some(OnBusyParam::Steer));
     assert_eq!(request.previous.as_deref(), Some("task_1"));

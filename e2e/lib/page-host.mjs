@@ -1,16 +1,19 @@
-// The page's own server: it serves the bundle, and passes everything else on to Headwater, so that both have one origin.
+// The server of a React page: it serves the bundle, and passes everything else on to Headwater, so that both have one origin.
 
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { build } from 'esbuild';
 
-const PAGE = '<!doctype html><meta charset="utf-8"><title>CopilotKit</title><div id="root"></div><script type="module" src="/page.js"></script>';
+const PAGE = '<!doctype html><meta charset="utf-8"><title>A chat</title><div id="root"></div><script type="module" src="/page.js"></script>';
 
-/** Starts it before `target`. `calls` are what the page asked Headwater for. */
-export async function startHost(target) {
+/**
+ * Starts it before `target`, with the page `entry` of this folder; `alias` replaces packages. `calls` are what the page asked
+ * Headwater for.
+ */
+export async function startHost(target, entry, alias = {}) {
   const { outputFiles: [bundle] } = await build({
-    entryPoints: [new URL('page.jsx', import.meta.url).pathname],
-    bundle: true, write: false, format: 'esm', jsx: 'automatic', logLevel: 'error',
+    entryPoints: [new URL(`../${entry}`, import.meta.url).pathname],
+    bundle: true, write: false, format: 'esm', jsx: 'automatic', logLevel: 'error', alias,
     define: { 'process.env.NODE_ENV': '"production"' },
     loader: { '.css': 'empty', '.woff': 'dataurl', '.woff2': 'dataurl', '.ttf': 'dataurl' },
   });
