@@ -30,6 +30,16 @@ pub(crate) fn a_messages_request(bytes: &[u8]) {
     is_short(protocol::messages::parse_messages_request(&body));
 }
 
+pub(crate) fn a_ui_chat_request(bytes: &[u8]) {
+    let Some(body) = object(bytes) else { return };
+    let parsed = protocol::ui_stream::parse_ui_chat_request(&body);
+    if let Ok(request) = &parsed {
+        assert!(!request.messages.is_empty(), "a request without a message");
+        is_short(request.check_new_messages(0));
+    }
+    is_short(parsed);
+}
+
 pub(crate) fn a_task_request(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<CreateTaskRequest>(bytes) {
         is_short(request.input.into_parts(PARTS_MAX));

@@ -17,7 +17,6 @@ use crate::task_commands::submit_cancel;
 use crate::thread_names::{find_named_thread, reserve_named_thread};
 use engine::{NewRun, OnBusy, RunPredecessor, StartError};
 use model::command::{CancelCause, CancelCommand};
-use model::context::ContextEntry;
 use model::error::ErrorCode;
 use model::event::{CancelMode, ClientIds, PendingKind, PendingRequest};
 use model::id::is_valid_id;
@@ -121,8 +120,6 @@ async fn new_run(
     if let Some(props) = request.forwarded_props.take() {
         metadata.insert(FORWARDED_PROPS.to_owned(), props);
     }
-    let context = std::mem::take(&mut request.context).into_iter();
-    let context = context.map(|entry| ContextEntry { description: entry.description, value: entry.value });
     let client = ClientIds {
         protocol: AG_UI_PROTOCOL.to_owned(),
         thread_id: Some(request.thread_id.clone()).filter(|name| ThreadId::parse(name).is_err()),
@@ -135,7 +132,7 @@ async fn new_run(
         metadata,
         client: Some(client),
         state: request.state.take(),
-        context: Some(context.collect()),
+        context: Some(std::mem::take(&mut request.context)),
         ..base
     })
 }

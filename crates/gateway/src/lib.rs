@@ -54,6 +54,9 @@ pub mod stream_limiter;
 pub mod stream_start;
 pub mod task_commands;
 pub mod thread_names;
+mod ui_chats;
+pub mod ui_requests;
+pub mod ui_streams;
 mod web_images;
 
 pub use context::{Gateway, GatewayOpenError, GatewayParts};

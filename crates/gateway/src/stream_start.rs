@@ -349,7 +349,7 @@ pub async fn resume_stream(
 
 /// Checks that the record after `start` has more than `skip` frames. A client holds a cursor inside a record only if it has
 /// some of the record's frames but not the last; a larger offset would skip frames of later records.
-async fn check_frame_offset(
+pub(crate) async fn check_frame_offset(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,
@@ -379,7 +379,7 @@ async fn check_frame_offset(
 }
 
 /// Checks that a cursor belongs to this log, and returns its record and the number of frames to skip after it.
-async fn resolve_cursor(
+pub(crate) async fn resolve_cursor(
     gateway: &Gateway,
     user: &UserId,
     thread: &ThreadId,

@@ -88,7 +88,7 @@ impl LogBuilder {
     pub(super) fn emit_side_event(&mut self, task_id: &TaskId) {
         let task_id = task_id.clone();
         let event = match self.rng.below(4) {
-            0 => Event::Custom(CustomEvent { task_id, name: "data-mood".to_owned(), value: self.random_value() }),
+            0 => self.custom_event(task_id),
             1 => {
                 let event = json!({"type": "response.sparkle", "n": self.random_value()});
                 Event::ProviderEvent(ProviderEvent { task_id, event })
@@ -96,6 +96,24 @@ impl LogBuilder {
             _ => self.shared_state_event(task_id),
         };
         self.emit(event);
+    }
+
+    /// An event of the application. Some are activities of AG-UI, which tasks and runs share.
+    fn custom_event(&mut self, task_id: TaskId) -> Event {
+        let rng = &mut self.rng.clone();
+        let value = self.random_value();
+        if !self.options.client_requests || rng.chance(50) {
+            return Event::Custom(CustomEvent { task_id, name: "data-mood".to_owned(), value });
+        }
+        let id = rng.choose("plan", &["board", "msg_1"]);
+        let activity = if rng.chance(50) {
+            let patch = json!([{"op": "replace", "path": "/n", "value": value}]);
+            json!({"messageId": id, "activityType": "PLAN", "patch": patch})
+        } else {
+            let (content, replace) = (json!({ "n": value }), rng.chance(70));
+            json!({"messageId": id, "activityType": "PLAN", "content": content, "replace": replace})
+        };
+        Event::Custom(CustomEvent { task_id, name: "ag-ui.activity".to_owned(), value: activity })
     }
 
     /// Changes the shared state. A run starts with a snapshot, because it must be readable on its own.

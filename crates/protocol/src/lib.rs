@@ -29,4 +29,5 @@ pub mod stateless;
 pub mod task;
 mod tool_results;
 mod tool_searches;
+pub mod ui_stream;
 pub mod vendor_objects;

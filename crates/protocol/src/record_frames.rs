@@ -34,6 +34,8 @@ pub enum FrameFormat {
     CountedEvents,
     /// Server-sent events with `id`, `event` and `data`, with the projection's name in cursors.
     EventsWithIds(&'static str),
+    /// Server-sent events with `id` and `data`, for clients that read every event alike, with the projection's name in cursors.
+    DataWithIds(&'static str),
     /// Lines of JSON, each an object with its `cursor` as the last member, with the projection's name in cursors.
     JsonLines(&'static str),
 }
@@ -67,6 +69,9 @@ impl<'a> RecordFrames<'a> {
             FrameFormat::EventsWithIds(_) => {
                 sse::write_event_with(out, write_cursor, Some(kind), |out| write_json(out, data));
             }
+            FrameFormat::DataWithIds(_) => {
+                sse::write_event_with(out, write_cursor, None, |out| write_json(out, data));
+            }
             FrameFormat::JsonLines(_) => {
                 open_json_object(out, data);
                 out.extend_from_slice(b"\"cursor\":\"");
@@ -87,7 +92,12 @@ impl<'a> RecordFrames<'a> {
     /// Every frame is written as the record's last one, which it nearly always is. When another follows, its cursor becomes
     /// one inside the record.
     fn mark_last_as_inner(&mut self) {
-        let (FrameFormat::EventsWithIds(projection) | FrameFormat::JsonLines(projection)) = self.format else { return };
+        let (FrameFormat::EventsWithIds(projection)
+        | FrameFormat::DataWithIds(projection)
+        | FrameFormat::JsonLines(projection)) = self.format
+        else {
+            return;
+        };
         let Some(cursor_end) = self.cursor_end.take() else { return };
         let mut position = BytesMut::new();
         // Writing to a buffer cannot fail.

@@ -33,6 +33,7 @@ pub(crate) struct EndNames {
     pub(crate) blocks_stop_reason: &'static str,
     pub(crate) messages_stop_reason: Option<&'static str>,
     pub(crate) chat_finish_reason: Option<&'static str>,
+    pub(crate) ui_finish_reason: Option<&'static str>,
 }
 
 impl RunEnd {
@@ -60,6 +61,7 @@ impl RunEnd {
             blocks_stop_reason: "end_turn",
             messages_stop_reason: Some("end_turn"),
             chat_finish_reason: Some("stop"),
+            ui_finish_reason: Some("stop"),
         };
         let limit = EndNames {
             responses_event: "response.incomplete",
@@ -68,18 +70,23 @@ impl RunEnd {
             blocks_stop_reason: "max_tokens",
             messages_stop_reason: Some("max_tokens"),
             chat_finish_reason: Some("length"),
+            ui_finish_reason: Some("length"),
         };
         match self {
             Self::Completed => completed,
             Self::Refused => EndNames { messages_stop_reason: Some("refusal"), ..completed },
-            Self::ToolCalls => {
-                EndNames { messages_stop_reason: Some("tool_use"), chat_finish_reason: Some("tool_calls"), ..completed }
-            }
+            Self::ToolCalls => EndNames {
+                messages_stop_reason: Some("tool_use"),
+                chat_finish_reason: Some("tool_calls"),
+                ui_finish_reason: Some("tool-calls"),
+                ..completed
+            },
             Self::Limit => limit,
             Self::ContentFilter => EndNames {
                 responses_reason: Some("content_filter"),
                 messages_stop_reason: Some("refusal"),
                 chat_finish_reason: Some("content_filter"),
+                ui_finish_reason: Some("content-filter"),
                 ..limit
             },
             // Responses has the status `cancelled` and no event of that name.
@@ -90,6 +97,7 @@ impl RunEnd {
                 blocks_stop_reason: "user_stopped",
                 messages_stop_reason: None,
                 chat_finish_reason: None,
+                ui_finish_reason: None,
             },
             Self::Failed(_) => EndNames {
                 responses_event: "response.failed",
@@ -98,6 +106,7 @@ impl RunEnd {
                 blocks_stop_reason: "error",
                 messages_stop_reason: None,
                 chat_finish_reason: None,
+                ui_finish_reason: None,
             },
         }
     }

@@ -78,6 +78,13 @@ vendor_objects! {
         usage: object!";
     /// A chunk of a completion. The stream ends with `[DONE]`; a run that fails or is cancelled ends with an `error`.
     ChatCompletionChunk "id: string!, object: 'chat.completion.chunk'!, created: integer!, model: string!, choices: array!";
+    /// A request of the AI SDK's chats: `messages`, or the last one as `message`. Other fields are ignored.
+    NewUiMessage "id: string!, messages: array, message: object, trigger: string, messageId: string, agent: string, \
+        model: string, tools: array, metadata: object, on_busy: string, answers: object";
+    /// A chunk of the AI SDK's UI message stream, which ends with `[DONE]`.
+    UiMessageChunk "type: string!";
+    /// Messages of the AI SDK, oldest first.
+    UiMessageList "messages: array!, hasMore: boolean!";
     /// A request of AG-UI: `RunAgentInput`. Without `protocolVersion` it is one of 0.0.59. Other fields are ignored.
     AgUiRunInput "threadId: string!, runId: string!, messages: array!, protocolVersion: string, parentRunId: string, \
         tools: array, context: array, state: object|array|string|number|boolean, forwardedProps: object, resume: array";

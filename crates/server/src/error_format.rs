@@ -17,12 +17,15 @@ pub(crate) enum ErrorFormat {
     Native,
     OpenAi,
     Anthropic,
+    /// The AI SDK shows the text of a body as the message of its error.
+    UiStream,
     AgUi,
 }
 
 /// Prefixes of routes with OpenAI's format.
 const OPENAI_PATHS: [&str; 4] = ["/v1/responses", "/v1/conversations", "/v1/models", "/v1/chat/completions"];
 const ANTHROPIC_PATHS: [&str; 1] = ["/v1/messages"];
+const UI_STREAM_PATHS: [&str; 1] = ["/api/chat"];
 const AG_UI_PATHS: [&str; 2] = ["/agui", "/copilotkit"];
 
 impl ErrorFormat {
@@ -33,6 +36,8 @@ impl ErrorFormat {
             Self::OpenAi
         } else if ANTHROPIC_PATHS.iter().any(is_under) {
             Self::Anthropic
+        } else if UI_STREAM_PATHS.iter().any(is_under) {
+            Self::UiStream
         } else if AG_UI_PATHS.iter().any(is_under) {
             Self::AgUi
         } else {
@@ -46,7 +51,9 @@ impl ErrorFormat {
             // Anthropic has a status of its own for an overloaded server.
             (Self::Anthropic, StatusCode::SERVICE_UNAVAILABLE) => StatusCode::from_u16(529).unwrap_or(status),
             // These clients expect 400 for an invalid body.
-            (Self::OpenAi | Self::Anthropic | Self::AgUi, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
+            (Self::OpenAi | Self::Anthropic | Self::UiStream | Self::AgUi, StatusCode::UNPROCESSABLE_ENTITY) => {
+                StatusCode::BAD_REQUEST
+            }
             _ => status,
         }
     }
@@ -54,7 +61,7 @@ impl ErrorFormat {
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::Native => "application/problem+json",
-            Self::OpenAi | Self::Anthropic | Self::AgUi => "application/json",
+            Self::OpenAi | Self::Anthropic | Self::UiStream | Self::AgUi => "application/json",
         }
     }
 
@@ -63,6 +70,7 @@ impl ErrorFormat {
             Self::Native => generator.subschema_for::<Problem>(),
             Self::OpenAi => generator.subschema_for::<OpenAiError>(),
             Self::Anthropic => generator.subschema_for::<AnthropicError>(),
+            Self::UiStream => generator.subschema_for::<UiStreamError>(),
             Self::AgUi => generator.subschema_for::<AgUiError>(),
         }
     }
@@ -75,6 +83,7 @@ impl ErrorFormat {
             Self::Native => return response,
             Self::OpenAi => openai_error(response.status(), &problem),
             Self::Anthropic => anthropic_error(response.status(), &problem, request_id),
+            Self::UiStream => ui_stream_error(&problem),
             Self::AgUi => agui_error(&problem, members),
         };
         *response.status_mut() = self.http_status(response.status());
@@ -116,6 +125,15 @@ struct AnthropicErrorDetails<'a> {
     message: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
+}
+
+/// An error of a chat.
+#[derive(Serialize, JsonSchema)]
+struct UiStreamError<'a> {
+    code: &'a str,
+    error: &'a str,
+    /// The field of the request that is at fault.
+    field: Option<&'a str>,
 }
 
 /// An error of AG-UI's front ends, which show `message` or `error`. It may have further members.
@@ -190,6 +208,11 @@ fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &He
     let error = AnthropicErrorDetails { message: &problem.detail, kind };
     let request_id = request_id.to_str().unwrap_or_default();
     serde_json::to_string(&AnthropicError { error, request_id, kind: "error" }).unwrap_or_default()
+}
+
+fn ui_stream_error(ProblemSummary { code, detail, field, .. }: &ProblemSummary) -> String {
+    let error = UiStreamError { code: code.as_str(), error: detail, field: field.as_deref() };
+    serde_json::to_string(&error).unwrap_or_default()
 }
 
 #[cfg(test)]

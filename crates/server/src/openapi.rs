@@ -172,7 +172,7 @@ impl Api {
         ]);
         match operation.error_format {
             ErrorFormat::Native => operation.errors(&[ErrorCode::InvalidQuery]),
-            ErrorFormat::OpenAi | ErrorFormat::Anthropic | ErrorFormat::AgUi => operation,
+            ErrorFormat::OpenAi | ErrorFormat::Anthropic | ErrorFormat::UiStream | ErrorFormat::AgUi => operation,
         }
     }
 

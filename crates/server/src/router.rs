@@ -3,6 +3,7 @@
 mod agui;
 mod compatible;
 mod native;
+mod ui_chat;
 
 use crate::app::App;
 use crate::middleware;

@@ -39,6 +39,7 @@ pub(crate) mod thread_events;
 pub(crate) mod thread_get;
 pub(crate) mod thread_list;
 pub(crate) mod ticket_create;
+pub(crate) mod ui_chat;
 pub(crate) mod usage;
 
 use crate::app::App;

@@ -117,6 +117,13 @@ pub(crate) fn sse_response_with_permit(
     response
 }
 
+/// A stream that ends with these frames. They have no ids.
+pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle) -> Response {
+    let mut response = sse_head();
+    *response.body_mut() = Body::from([&first_bytes(style, Some(frames)), style.terminator].concat());
+    response
+}
+
 /// A stream as the body of a response. While it is live, which is nearly always, it is polled as it is; what has to wait for
 /// the store is a future.
 enum SseBody {
@@ -175,13 +182,6 @@ enum LivePoll {
     Pending,
     /// [`SseStream::next`] has to be awaited.
     NotLive,
-}
-
-/// A stream that ends with these frames. They have no ids.
-pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle) -> Response {
-    let mut response = sse_head();
-    *response.body_mut() = Body::from(first_bytes(style, Some(frames)));
-    response
 }
 
 fn first_bytes(style: SseStyle, prelude: Option<Bytes>) -> Bytes {

@@ -5,7 +5,7 @@ use axum::http::Method;
 use model::error::ErrorCode;
 
 /// `gateway::shares::ScopedStore` limits what these show to the shared thread.
-const VIEWER_ROUTES: [&str; 13] = [
+const VIEWER_ROUTES: [&str; 15] = [
     "/v1/threads/{thread}",
     "/v1/threads/{thread}/events",
     "/v1/tasks",
@@ -16,6 +16,8 @@ const VIEWER_ROUTES: [&str; 13] = [
     "/api/v1/agent/runs/{thread}/events",
     "/api/v1/agent/history",
     "/api/v1/agent/attachments/signed-url",
+    "/api/chat/{thread}/stream",
+    "/api/chat/{thread}/messages",
     "/agui/{agent}/threads/{thread}/events",
     "/v1/blobs/{hash}",
     "/ws",

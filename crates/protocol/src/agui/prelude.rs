@@ -5,18 +5,24 @@ use super::project::{
     AgUiProjection, AgUiScope, AgUiSink, call_start, cancelled_end, ended_outcome, pause_events,
     reasoning_message_start, run_started, step_name, subagent_id, subagent_started, text_start,
 };
-use super::wire::{AgUiEvent, AgUiMessage, AgUiValue};
-use super::{AgUiVersion, MessageList};
+use super::wire::{AgUiEvent, AgUiMessage, AgUiMessageContent, AgUiValue};
+use super::{AgUiVersion, MessageList, SNAPSHOT_BYTES_MAX};
 use crate::record_frames::write_json;
 use bytes::{Bytes, BytesMut};
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::Item;
 use model::task::TaskStatus;
 use model::{Millis, Record};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+
+/// A result of more bytes may be left out of a snapshot.
+const LONG_RESULT_BYTES: usize = 4 * 1024;
+/// Stands for such a result.
+const LEFT_OUT_NOTE: &str = "[left out: the messages of this run are too long for a snapshot]";
 
 /// A run as a client that joins needs it: its messages, and how far it is.
 #[derive(Clone, Debug)]
@@ -50,10 +56,7 @@ impl AgUiRunSnapshot {
 
     /// The size of the messages in a snapshot.
     pub fn message_bytes(&self) -> usize {
-        let mut counter = ByteCounter(0);
-        // The keys are texts and the numbers finite, so this cannot fail.
-        let _ok = serde_json::to_writer(&mut counter, self.messages());
-        counter.0
+        json_bytes(self.messages())
     }
 
     /// The segment that the run is in, counted from 1; zero before its first record.
@@ -72,6 +75,14 @@ impl AgUiRunSnapshot {
     }
 }
 
+/// The length of a wire type as JSON.
+fn json_bytes(value: &(impl Serialize + ?Sized)) -> usize {
+    let mut counter = ByteCounter(0);
+    // The keys are texts and the numbers finite, so this cannot fail.
+    let _ok = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
 struct ByteCounter(usize);
 
 impl io::Write for ByteCounter {
@@ -88,17 +99,19 @@ impl io::Write for ByteCounter {
 /// The frames that bring a client to the head of a thread, of which these are the runs, oldest first. None for a thread
 /// without runs.
 pub fn agui_prelude(runs: &[AgUiRunSnapshot], history: AgUiHistory) -> Bytes {
-    let Some(last) = runs.last().filter(|last| last.fold().root().is_some()) else { return Bytes::new() };
+    // A run that waits in a queue has no records.
+    let Some(last) = runs.iter().rev().find(|run| run.fold().root().is_some()) else { return Bytes::new() };
     let mut frames = PlainFrames { at: last.fold().at, out: BytesMut::new() };
     frames.push(&run_started(last.projection.options(), last.projection.run()));
     if let Some(state) = runs.iter().rev().find_map(|run| run.fold().state.as_ref()) {
         frames.push(&AgUiEvent { snapshot: Some(state), ..AgUiEvent::new("STATE_SNAPSHOT") });
     }
-    if history == AgUiHistory::Truncated {
+    let (messages, contents) = snapshot_messages(runs, SNAPSHOT_BYTES_MAX);
+    if AgUiHistory::Truncated == history || AgUiHistory::Truncated == contents {
         let (name, value) = (Some("headwater.history_truncated"), Some(AgUiValue::new(&())));
         frames.push(&AgUiEvent { name, value, ..AgUiEvent::new("CUSTOM") });
     }
-    frames.push(&messages_snapshot(runs));
+    frames.push(&AgUiEvent { messages: Some(messages), ..AgUiEvent::new("MESSAGES_SNAPSHOT") });
     push_position(last, &mut frames);
     frames.out.freeze()
 }
@@ -107,7 +120,8 @@ pub fn agui_prelude(runs: &[AgUiRunSnapshot], history: AgUiHistory) -> Bytes {
 pub fn agui_messages_frame(runs: &[AgUiRunSnapshot]) -> Bytes {
     let at = runs.last().map_or(0, |last| last.fold().at);
     let mut frames = PlainFrames { at, out: BytesMut::new() };
-    frames.push(&messages_snapshot(runs));
+    let (messages, _) = snapshot_messages(runs, SNAPSHOT_BYTES_MAX);
+    frames.push(&AgUiEvent { messages: Some(messages), ..AgUiEvent::new("MESSAGES_SNAPSHOT") });
     frames.out.freeze()
 }
 
@@ -121,8 +135,29 @@ pub fn agui_cancelled_frames(version: AgUiVersion, thread_name: &str, run_id: &s
     frames.out.freeze()
 }
 
+/// The messages of all runs, in at most about this many bytes: a single run may have more, and then its oldest long results
+/// are left out.
+fn snapshot_messages(runs: &[AgUiRunSnapshot], bytes_max: usize) -> (Vec<Cow<'_, AgUiMessage>>, AgUiHistory) {
+    let mut messages: Vec<Cow<'_, AgUiMessage>> = merged_messages(runs).into_iter().map(Cow::Borrowed).collect();
+    let mut bytes: usize = runs.iter().map(AgUiRunSnapshot::message_bytes).sum();
+    let mut history = AgUiHistory::Complete;
+    for message in messages.iter_mut().filter(|message| message.role == "tool") {
+        if bytes <= bytes_max {
+            break;
+        }
+        let before = json_bytes(message.as_ref());
+        if before > LONG_RESULT_BYTES {
+            let content = Some(AgUiMessageContent::Text(LEFT_OUT_NOTE.to_owned()));
+            *message = Cow::Owned(AgUiMessage { content, metadata: None, ..message.as_ref().clone() });
+            bytes = bytes.saturating_sub(before);
+            history = AgUiHistory::Truncated;
+        }
+    }
+    (messages, history)
+}
+
 /// The runs have no message in common, except inputs that a client sent again and activities that applications share.
-fn messages_snapshot(runs: &[AgUiRunSnapshot]) -> AgUiEvent<'_> {
+fn merged_messages(runs: &[AgUiRunSnapshot]) -> Vec<&AgUiMessage> {
     let mut messages: Vec<&AgUiMessage> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     for message in runs.iter().flat_map(AgUiRunSnapshot::messages) {
@@ -132,13 +167,14 @@ fn messages_snapshot(runs: &[AgUiRunSnapshot]) -> AgUiEvent<'_> {
                 messages.push(message);
             }
             Entry::Occupied(place) => {
-                if let Some(known) = messages.get_mut(*place.get()).filter(|_| message.role == "activity") {
+                let is_activity = |known: &AgUiMessage| known.role == "activity" && message.role == "activity";
+                if let Some(known) = messages.get_mut(*place.get()).filter(|known| is_activity(known)) {
                     *known = message;
                 }
             }
         }
     }
-    AgUiEvent { messages: Some(messages), ..AgUiEvent::new("MESSAGES_SNAPSHOT") }
+    messages
 }
 
 /// What is open in the run, or how it ended.

@@ -27,7 +27,7 @@ use model::fold::{RunFold, TaskFold};
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
 use model::{ItemId, Millis, Record, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which part of a thread a projection shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(super) struct AgUiRun {
     step_messages: BTreeMap<TaskId, String>,
     /// Hosted calls that were sent and have no result yet.
     sent_hosted_calls: Vec<ItemId>,
+    /// The activities that applications have set in this run.
+    activities: BTreeSet<String>,
 }
 
 /// Takes the events of a projection.
@@ -247,6 +249,7 @@ impl<'a> EventProjector<'a, '_> {
             previous_run_id: Some(std::mem::replace(&mut self.state.run_id, run_id.clone())),
             run_id,
             has_interrupts: self.state.has_interrupts,
+            activities: std::mem::take(&mut self.state.activities),
             ..AgUiRun::default()
         };
         *self.state = state.clone();

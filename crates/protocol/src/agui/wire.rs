@@ -53,7 +53,7 @@ pub struct AgUiEvent<'a> {
     pub patch: Option<&'a [Value]>,
     pub replace: Option<bool>,
     pub snapshot: Option<&'a Value>,
-    pub messages: Option<Vec<&'a AgUiMessage>>,
+    pub messages: Option<Vec<Cow<'a, AgUiMessage>>>,
     pub event: Option<&'a Value>,
     pub source: Option<&'static str>,
     pub value: Option<AgUiValue<'a>>,

@@ -11,7 +11,7 @@ use crate::resumes;
 use jsonschema::Validator;
 use model::{Record, TaskId};
 use model_testing::{LogOptions, generate_thread_log};
-use protocol::agui::{AgUiProjection, AgUiScope, AgUiVersion};
+use protocol::agui::{AgUiProjection, AgUiScope, AgUiVersion, SNAPSHOT_BYTES_MAX};
 use serde_json::Value;
 use sse::{DecodeLimits, Decoder};
 
@@ -35,7 +35,9 @@ fn thread_events(version: AgUiVersion, records: &[Record]) -> Vec<Value> {
 
 /// The events of frames, whose names are their types.
 fn parse_events(mut bytes: &[u8]) -> Vec<Value> {
-    let mut decoder = Decoder::new(DecodeLimits::default());
+    // A snapshot is one line.
+    let limits = DecodeLimits { line_bytes_max: 2 * SNAPSHOT_BYTES_MAX, event_bytes_max: 2 * SNAPSHOT_BYTES_MAX };
+    let mut decoder = Decoder::new(limits);
     let mut events = Vec::new();
     while let Some(frame) = decoder.decode(&mut bytes).expect("an event stream") {
         let event: Value = serde_json::from_str(&frame.data).expect("JSON");

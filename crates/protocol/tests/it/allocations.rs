@@ -7,6 +7,7 @@ use model::ports::{Frames, Projection};
 use model::record::{PrivatePayload, RecordDraft};
 use model::usage::Usage;
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
+use protocol::ui_stream::{UiStreamProjection, UiVersion};
 use serde_json::{Value, json};
 
 /// Number of deltas that are counted, and of those before them that only fill buffers.
@@ -82,7 +83,8 @@ fn log(opened: &[Value], delta: &Value) -> (Vec<Record>, Vec<Record>) {
     (records, deltas)
 }
 
-fn projections() -> [(&'static str, Box<dyn Projection>); 7] {
+fn projections() -> [(&'static str, Box<dyn Projection>); 9] {
+    let (agui, scope) = (protocol::agui::AgUiVersion::V1, protocol::agui::AgUiScope::Thread);
     [
         ("task", Box::new(protocol::task::TaskProjection::new(protocol::task::RecordScope::Run(run())))),
         ("responses", Box::new(protocol::responses::ResponsesProjection::new(run(), 1, &thread()))),
@@ -91,6 +93,8 @@ fn projections() -> [(&'static str, Box<dyn Projection>); 7] {
         ("messages", Box::new(protocol::messages::MessagesProjection::new(run(), 1))),
         ("blocks", Box::new(protocol::blocks::BlocksProjection::new("session".to_owned()))),
         ("agent_runs", Box::new(protocol::agent_runs::AgentRunsProjection::new("name".to_owned()))),
+        ("agui", Box::new(protocol::agui::AgUiProjection::new(agui, "name".to_owned(), scope))),
+        ("ui_stream", Box::new(UiStreamProjection::new(run(), 1, 1, UiVersion::Six))),
     ]
 }
 

@@ -41,3 +41,8 @@ fn the_corpus_of_agui_requests_passes_its_check() {
 fn the_corpus_of_blocks_messages_passes_its_check() {
     replay("request_blocks", requests::a_blocks_message);
 }
+
+#[test]
+fn the_corpus_of_ui_chat_requests_passes_its_check() {
+    replay("request_ui", requests::a_ui_chat_request);
+}

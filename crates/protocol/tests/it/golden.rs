@@ -6,6 +6,7 @@
 
 use crate::responses::log::{Log, thread};
 use crate::responses::scenario_logs;
+use model::condense::condense_records;
 use model::ports::{Frames, Projection};
 use model::{Record, TaskId, ThreadId};
 use model_testing::{DEFAULT_SEEDS, LogOptions, generate_thread_log};
@@ -17,12 +18,13 @@ use protocol::messages::MessagesProjection;
 use protocol::responses::{InputItems, ResponsesProjection};
 use protocol::run_items::RunItemsProjection;
 use protocol::task::{RecordScope, TaskProjection};
+use protocol::ui_stream::{UiReplay, UiRunMessages, UiStreamProjection, UiVersion};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-const DIALECTS: [&str; 11] = [
+const DIALECTS: [&str; 13] = [
     "task",
     "run_items",
     "responses",
@@ -34,6 +36,8 @@ const DIALECTS: [&str; 11] = [
     "chat",
     "agui1",
     "agui0",
+    "ui6",
+    "ui7",
 ];
 /// No random run and no scenario has more segments.
 const SEGMENTS_MAX: u32 = 4;
@@ -165,7 +169,8 @@ fn transcripts(log: &NamedLog) -> [Vec<u8>; DIALECTS.len()] {
     let mut runs: Vec<TaskId> = records.iter().map(|record| record.run.clone()).collect();
     runs.dedup();
     let mut all: [Vec<u8>; DIALECTS.len()] = Default::default();
-    let [task, run_items, responses, input_items, blocks, agent_runs, history, messages, chat, agui1, agui0] = &mut all;
+    let [task, run_items, responses, input_items, blocks, agent_runs, history, messages, chat, agui1, agui0, ui6, ui7] =
+        &mut all;
     project(&mut TaskProjection::new(RecordScope::Thread), records, task, |_, _| ());
     project(&mut RunItemsProjection::for_thread(thread), records, run_items, |_, _| ());
     project(&mut BlocksProjection::new("session".to_owned()), records, blocks, |_, _| ());
@@ -194,8 +199,27 @@ fn transcripts(log: &NamedLog) -> [Vec<u8>; DIALECTS.len()] {
             conversation.read_record(record);
         }
         push_json(&conversation.into_messages(), history);
+        project_ui_stream(UiVersion::Six, &of_run, ui6);
+        project_ui_stream(UiVersion::Seven, &of_run, ui7);
     }
     all
+}
+
+/// The stream of every segment, the replay of the run, and its messages.
+fn project_ui_stream(version: UiVersion, records: &[Record], transcript: &mut Vec<u8>) {
+    let Some(run) = records.first().map(|record| record.run.clone()) else { return };
+    for segment in 1..=SEGMENTS_MAX {
+        let mut projection = UiStreamProjection::new(run.clone(), segment, segment, version);
+        project(&mut projection, records, transcript, |_, _| ());
+    }
+    let mut projection = UiStreamProjection::new(run.clone(), 1, SEGMENTS_MAX, version);
+    let (mut replay, mut messages) = (UiReplay::default(), UiRunMessages::new(run, version));
+    for record in condense_records(records.to_vec()) {
+        projection.replay_record(&record, &mut replay);
+        messages.read_record(&record);
+    }
+    transcript.extend_from_slice(&replay.into_frames());
+    push_json(&messages.into_messages(), transcript);
 }
 
 fn project<P: Projection>(

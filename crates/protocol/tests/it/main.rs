@@ -32,3 +32,5 @@ mod run_items;
 mod task;
 #[cfg(test)]
 mod tool_searches;
+#[cfg(test)]
+mod ui_stream;

@@ -32,7 +32,8 @@ use timing::ReplayTiming;
 pub(crate) struct ReplayArgs {
     /// The run (`task_…`), or one of its responses (`resp_…`, `resp_…_2`).
     run: String,
-    /// The protocol: task, run-items, responses, blocks, agent-runs, messages or chat.
+    /// The protocol: task, run-items, responses, blocks, agent-runs, messages, chat, ag-ui, ag-ui-0.0.59, ui-stream or
+    /// ui-stream-7.
     #[arg(long = "as", value_name = "PROTOCOL", default_value = "task")]
     protocol: String,
     /// Replay without pauses.

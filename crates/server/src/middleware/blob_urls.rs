@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Other spellings, such as percent-encoded ones, are not recognized.
 const BLOBS_PARAM: &str = "blobs=";
 /// Routes whose responses have blob URLs.
-pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 23] = [
+pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 26] = [
     (Method::POST, "/v1/tasks"),
     (Method::GET, "/v1/tasks/{task}"),
     (Method::GET, "/v1/tasks/{task}/events"),
@@ -38,6 +38,9 @@ pub(crate) const BLOB_URL_ROUTES: [(Method, &str); 23] = [
     (Method::GET, "/v1/conversations/{conversation}/items/{item}"),
     (Method::POST, "/v1/messages"),
     (Method::POST, "/v1/chat/completions"),
+    (Method::POST, "/api/chat"),
+    (Method::GET, "/api/chat/{thread}/stream"),
+    (Method::GET, "/api/chat/{thread}/messages"),
     (Method::POST, "/agui/{agent}"),
     (Method::POST, "/agui/{agent}/connect"),
     (Method::GET, "/agui/{agent}/threads/{thread}/events"),

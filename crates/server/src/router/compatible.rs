@@ -20,6 +20,8 @@ pub(super) fn add_routes(api: &mut Api) {
     add_message_route(api);
     api.group("chat completions", "Runs in OpenAI's Chat Completions API.");
     add_chat_route(api);
+    api.group("ui message stream", "Chats of the AI SDK (`useChat`).");
+    super::ui_chat::add_routes(api);
 }
 
 fn add_response_routes(api: &mut Api) {

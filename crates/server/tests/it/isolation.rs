@@ -34,10 +34,8 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let none = || Value::Null;
     let says = || json!({"model": "demo", "input": "hi"});
-    let message = json!({"id": "m", "role": "user", "content": "hi"});
-    let runs = || json!({"threadId": "t", "runId": "r", "messages": [message]});
     let turns = || json!({"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
-    vec![
+    let mut rows = vec![
         (get.clone(), "/v1/tasks", none(), Sees),
         (post.clone(), "/v1/tasks", says(), CannotAct),
         (get.clone(), "/v1/tasks/{task_id}", none(), Sees),
@@ -88,21 +86,38 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
         (get.clone(), "/v1/models", none(), SeesNothing),
         (get.clone(), "/v1/models/{model}", none(), SeesNothing),
         (post.clone(), "/v1/messages", turns(), CannotAct),
-        (post.clone(), "/v1/chat/completions", turns(), CannotAct),
-        (post.clone(), "/agui/{agent}", runs(), CannotAct),
-        (post.clone(), "/agui/{agent}/connect", runs(), CannotAct),
-        (post.clone(), "/agui/{agent}/stop/{thread_id}", none(), CannotAct),
-        (get.clone(), "/agui/{agent}/threads/{thread_id}/events", none(), Sees),
-        (get.clone(), "/copilotkit/info", none(), SeesNothing),
-        (post.clone(), "/copilotkit", json!({"method": "info"}), CannotAct),
-        (post.clone(), "/copilotkit/agent/{agent}/run", runs(), CannotAct),
-        (post.clone(), "/copilotkit/agent/{agent}/connect", runs(), CannotAct),
-        (post, "/copilotkit/agent/{agent}/stop/{thread_id}", none(), CannotAct),
+        (post, "/v1/chat/completions", turns(), CannotAct),
         (get.clone(), "/ws", none(), Gets(426)),
         (get.clone(), "/healthz", none(), IsAnybody),
         (get.clone(), "/readyz", none(), IsAnybody),
         (get.clone(), "/metrics", none(), IsAnybody),
         (get, "/openapi.json", none(), IsAnybody),
+    ];
+    rows.extend(front_end_rows());
+    rows
+}
+
+/// The routes of front ends.
+fn front_end_rows() -> Vec<(Method, &'static str, Value, Viewer)> {
+    let (get, post) = (Method::GET, Method::POST);
+    let none = || Value::Null;
+    let says_ui = || json!({"id": "m-1", "role": "user", "parts": [{"type": "text", "text": "hi"}]});
+    let message = json!({"id": "m", "role": "user", "content": "hi"});
+    let runs = || json!({"threadId": "t", "runId": "r", "messages": [message]});
+    vec![
+        (post.clone(), "/api/chat", json!({"id": "c-1", "message": says_ui()}), CannotAct),
+        (get.clone(), "/api/chat/{thread_id}/stream", none(), Sees),
+        (get.clone(), "/api/chat/{thread_id}/messages", none(), Sees),
+        (post.clone(), "/api/chat/{thread_id}/stop", none(), CannotAct),
+        (post.clone(), "/agui/{agent}", runs(), CannotAct),
+        (post.clone(), "/agui/{agent}/connect", runs(), CannotAct),
+        (post.clone(), "/agui/{agent}/stop/{thread_id}", none(), CannotAct),
+        (get.clone(), "/agui/{agent}/threads/{thread_id}/events", none(), Sees),
+        (get, "/copilotkit/info", none(), SeesNothing),
+        (post.clone(), "/copilotkit", json!({"method": "info"}), CannotAct),
+        (post.clone(), "/copilotkit/agent/{agent}/run", runs(), CannotAct),
+        (post.clone(), "/copilotkit/agent/{agent}/connect", runs(), CannotAct),
+        (post, "/copilotkit/agent/{agent}/stop/{thread_id}", none(), CannotAct),
     ]
 }
 

@@ -94,6 +94,7 @@ mod tool_outputs;
 mod tool_search;
 mod tool_server;
 mod true_answers;
+mod ui_chats;
 mod upstreams;
 mod usage;
 mod viewers;

@@ -113,6 +113,27 @@ async fn a_replay_equals_the_stream_in_every_scenario_and_protocol() {
 }
 
 #[tokio::test]
+async fn the_streams_of_front_ends_replay_as_sent() {
+    let hw = Server::demo();
+    let newest = async || hw.get("/v1/tasks?limit=1").await.json()["data"][0]["task_id"].as_str().unwrap().to_owned();
+    for (n, input) in ["weather", "help", "fail", "hello"].into_iter().enumerate() {
+        for (protocol, version) in [("ag-ui", json!("1.0")), ("ag-ui-0.0.59", Value::Null)] {
+            let name = format!("{}-{n}", protocol.replace('.', "-"));
+            let message = json!({"id": "m-1", "role": "user", "content": input});
+            let body = json!({"threadId": name, "runId": "run-1", "messages": [message], "protocolVersion": version});
+            let sent = bare(&hw.post("/agui/demo", body).await.text);
+            assert_eq!(replayed(&hw, &newest().await, protocol), sent, "{input}");
+        }
+        for (protocol, ui) in [("ui-stream", 6), ("ui-stream-7", 7)] {
+            let message = json!({"id": "m-1", "role": "user", "parts": [{"type": "text", "text": input}]});
+            let body = json!({"id": format!("{protocol}-{n}"), "agent": "demo", "message": message});
+            let sent = bare(&hw.post(&format!("/api/chat?ui={ui}"), body).await.text);
+            assert_eq!(replayed(&hw, &newest().await, protocol), sent, "{input}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_responses_of_a_run_replay_in_order_or_by_id() {
     let hw = Server::demo();
     for input in SCENARIOS {
@@ -429,7 +450,8 @@ async fn an_impossible_replay_is_refused_in_one_line() {
     for id in ["", "task", "call_1", "thr_1", "resp_", "resp_1_0", "resp_1_02", "task_../x", "task_1\nx"] {
         refused(&hw.run_cli(&["replay", id]), &format!("{id:?} {why}"));
     }
-    let known = "task, run-items, responses, blocks, agent-runs, messages or chat";
+    let known =
+        "task, run-items, responses, blocks, agent-runs, messages, chat, ag-ui, ag-ui-0.0.59, ui-stream or ui-stream-7";
     for name in ["", "Task", "ag-ui", "a\nb"] {
         let why = format!("unknown protocol {name:?}: use {known}");
         refused(&hw.run_cli(&["replay", &run.id, "--as", name]), &why);

@@ -109,8 +109,13 @@ impl<'a> EventProjector<'a, '_> {
         self.push_tagged(AgUiEvent { name: Some(name), value: Some(value), ..AgUiEvent::new("CUSTOM") });
     }
 
+    /// An activity begins with its first snapshot in a run: a snapshot of messages is made run by run, so that a change may
+    /// not depend on an earlier one.
     fn on_custom(&mut self, e: &'a CustomEvent) {
         let activity = (e.name == ACTIVITY_EVENT).then(|| CustomActivity::parse(&e.value)).flatten();
+        let is_known = activity.as_ref().is_some_and(|activity| self.state.activities.contains(activity.message_id));
+        let activity =
+            activity.filter(|activity| is_known || matches!(activity.change, ActivityChange::Snapshot { .. }));
         let Some(CustomActivity { message_id, activity_type, change }) = activity else {
             return self.push_custom(&e.name, AgUiValue::Own(&e.value));
         };
@@ -122,11 +127,13 @@ impl<'a> EventProjector<'a, '_> {
         match change {
             ActivityChange::Snapshot { content, replace } => {
                 let content = Some(AgUiContent::Object(Cow::Borrowed(content)));
-                let event_type = "ACTIVITY_SNAPSHOT";
-                self.push_tagged(AgUiEvent { event_type, content, replace: Some(replace), ..event });
+                let is_first = self.state.activities.insert(message_id.to_owned());
+                let replace = Some(replace || is_first);
+                self.push_tagged(AgUiEvent { event_type: "ACTIVITY_SNAPSHOT", content, replace, ..event });
             }
+            // Without the name of a sub-agent: clients reject a run in which one agent changes the activity of another.
             ActivityChange::Patch(patch) => {
-                self.push_tagged(AgUiEvent { event_type: "ACTIVITY_DELTA", patch: Some(patch), ..event });
+                self.push(AgUiEvent { event_type: "ACTIVITY_DELTA", patch: Some(patch), ..event });
             }
         }
     }

@@ -98,8 +98,7 @@ fn interrupt<'a>(run: &'a RunFold, pending: &'a PendingRequest, version: AgUiVer
             ("input_required", question.message.clone(), question.schema.as_ref().map(Cow::Borrowed))
         }
         (PendingKind::Approval | PendingKind::Question | PendingKind::ClientTool, _) => {
-            let tool = call.display_name.as_deref().unwrap_or(&call.name);
-            ("tool_call", format!("Approve the call of {tool}?"), Some(Cow::Owned(approval_schema(request, call))))
+            ("tool_call", approval_message(request, call), Some(Cow::Owned(approval_schema(request, call))))
         }
     };
     let details = AgUiDetails {
@@ -119,6 +118,14 @@ fn interrupt<'a>(run: &'a RunFold, pending: &'a PendingRequest, version: AgUiVer
         subagent_run_id: subagent_id(task),
         metadata: details.into(),
     })
+}
+
+/// The question for people, with what they should know before they decide.
+fn approval_message(request: &ApprovalRequested, call: &ToolCall) -> String {
+    let tool = call.display_name.as_deref().unwrap_or(&call.name);
+    let notes = request.action_requests.iter().filter_map(|action| action.note.clone());
+    let lines: Vec<String> = std::iter::once(format!("Approve the call of {tool}?")).chain(notes).collect();
+    lines.join("\n")
 }
 
 /// The shape of a decision. Clients render it only if they know all of its keywords.

@@ -334,7 +334,9 @@ fn applications_set_and_patch_activities() {
     let plan = json!({"messageId": "plan", "activityType": "PLAN", "content": {"steps": ["a"]}});
     let patch = json!([{"op": "add", "path": "/steps/-", "value": "b"}]);
     log.add(custom(plan)).add(custom(json!({"messageId": "plan", "activityType": "PLAN", "patch": patch})));
+    log.add(custom(json!({"messageId": "plan", "activityType": "PLAN", "content": {}, "replace": false})));
     let invalid = [
+        json!({"messageId": "other", "activityType": "PLAN", "patch": patch}),
         json!({"messageId": "plan", "activityType": "PLAN", "patch": [{"op": "set", "path": "/a"}]}),
         json!({"messageId": "plan", "activityType": "PLAN", "patch": [{"op": "remove", "path": "/~2"}]}),
         json!({"messageId": "plan", "activityType": "PLAN", "content": "text"}),

@@ -7,6 +7,7 @@ use model::Event;
 use model_testing::{LogOptions, test_seeds};
 use protocol::agui::AgUiVersion;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// No random run has more segments.
 const SEGMENTS_MAX: u32 = 4;
@@ -27,14 +28,48 @@ fn laws_4_and_5_hold_for_segments() {
     }
 }
 
+/// The events that the projection sends; preludes also send `MESSAGES_SNAPSHOT`.
+const EVENT_TYPES: [&str; 26] = [
+    "ACTIVITY_DELTA",
+    "ACTIVITY_SNAPSHOT",
+    "CUSTOM",
+    "RAW",
+    "REASONING_END",
+    "REASONING_MESSAGE_CONTENT",
+    "REASONING_MESSAGE_END",
+    "REASONING_MESSAGE_START",
+    "REASONING_START",
+    "RUN_ERROR",
+    "RUN_FINISHED",
+    "RUN_STARTED",
+    "STATE_DELTA",
+    "STATE_SNAPSHOT",
+    "STEP_FINISHED",
+    "STEP_STARTED",
+    "SUBAGENT_ERROR",
+    "SUBAGENT_FINISHED",
+    "SUBAGENT_STARTED",
+    "TEXT_MESSAGE_CONTENT",
+    "TEXT_MESSAGE_END",
+    "TEXT_MESSAGE_START",
+    "TOOL_CALL_ARGS",
+    "TOOL_CALL_END",
+    "TOOL_CALL_RESULT",
+    "TOOL_CALL_START",
+];
+
 #[test]
 fn every_stream_keeps_the_rules_of_clients() {
+    let mut types = BTreeSet::new();
     for seed in test_seeds() {
         let records = random_log(seed, LogOptions::default());
         for version in VERSIONS {
-            verify(&thread_events(version, &records));
+            let events = thread_events(version, &records);
+            verify(&events);
+            types.extend(events.iter().map(|event| event["type"].as_str().unwrap().to_owned()));
         }
     }
+    assert!(types.iter().eq(EVENT_TYPES), "random logs have events of every type: {types:?}");
 }
 
 #[test]

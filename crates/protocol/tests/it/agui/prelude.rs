@@ -6,15 +6,18 @@ use super::{
     EVENT_SCHEMA, MESSAGE_SCHEMA, THREAD, VERSIONS, parse_events, random_log, thread_events, thread_projection,
     validator,
 };
-use crate::responses::log::Log;
+use crate::responses::log::{Log, thread};
 use crate::responses::scenario_logs;
 use crate::resumes;
 use model::condense::condense_records;
+use model::json::parse_exact_object;
 use model::ports::{Frames, Projection};
-use model::{Record, TaskId};
+use model::record::RecordDraft;
+use model::{Epoch, Event, Record, Seq, TaskId};
 use model_testing::{LogOptions, test_seeds};
 use protocol::agui::{
-    AgUiHistory, AgUiRunSnapshot, AgUiVersion, agui_cancelled_frames, agui_messages_frame, agui_prelude,
+    AgUiHistory, AgUiRunSnapshot, AgUiVersion, SNAPSHOT_BYTES_MAX, agui_cancelled_frames, agui_messages_frame,
+    agui_prelude, parse_agui_request,
 };
 use serde_json::{Value, json};
 
@@ -128,9 +131,14 @@ fn a_reload_shows_no_new_error() {
 }
 
 #[test]
-fn a_thread_without_runs_has_no_prelude() {
+fn runs_without_records_have_no_prelude() {
     assert!(agui_prelude(&[], AgUiHistory::Complete).is_empty());
-    assert!(agui_prelude(&[AgUiRunSnapshot::new(AgUiVersion::V1, THREAD)], AgUiHistory::Complete).is_empty());
+    let queued = AgUiRunSnapshot::new(AgUiVersion::V1, THREAD);
+    assert!(agui_prelude(std::slice::from_ref(&queued), AgUiHistory::Complete).is_empty());
+    let mut runs = snapshots(AgUiVersion::V1, &scenario_logs::weather().records);
+    let prelude = agui_prelude(&runs, AgUiHistory::Complete);
+    runs.push(queued);
+    assert_eq!(agui_prelude(&runs, AgUiHistory::Complete), prelude);
 }
 
 #[test]
@@ -155,4 +163,95 @@ fn snapshots_know_their_size_and_where_the_run_is() {
     assert_eq!(whole.message_bytes(), serde_json::to_vec(whole.messages()).unwrap().len());
     let frame = parse_events(&agui_messages_frame(std::slice::from_ref(&whole))).remove(0);
     assert_eq!(frame["messages"], serde_json::to_value(whole.messages()).unwrap());
+}
+
+/// The records of a log as those of the run after it.
+fn next_run(log: &Log) -> Vec<Record> {
+    let run = TaskId::from("task_S");
+    let as_next = |record: &Record| {
+        let text = std::str::from_utf8(&record.public).unwrap().replace("_R", "_S");
+        let seq = Seq(record.seq.0 + log.records.len() as u64);
+        let draft = RecordDraft { seq, at: record.at, event: Event::decode(text.as_bytes()), private: None };
+        Record::seal(&thread(), &run, Epoch(1), draft)
+    };
+    log.records.iter().map(as_next).collect()
+}
+
+#[test]
+fn runs_may_share_an_activity_and_a_message_of_the_user() {
+    let mut log = Log::new();
+    let client = json!({"protocol": "ag-ui", "run_id": "run-1", "message_ids": ["u-1"]});
+    let input = json!([{"id": "msg_R0", "role": "user", "content": [{"type": "text", "text": "Plan it."}]}]);
+    let task = json!({
+        "thread_id": "thr_1", "agent": "demo", "model": "m", "input": input, "parent_task_id": null, "client": client,
+    });
+    log.records.clear();
+    log.add(json!({"type": "task.created", "task": task})).add(json!({"type": "task.started"}));
+    let custom = |value: Value| json!({"type": "task.custom", "name": "ag-ui.activity", "value": value});
+    let plan = |content: Value, replace: bool| json!({"messageId": "plan", "activityType": "PLAN", "content": content, "replace": replace});
+    let patch = json!([{"op": "add", "path": "/steps/-", "value": "b"}]);
+    let patch = custom(json!({"messageId": "plan", "activityType": "PLAN", "patch": patch}));
+    log.add(patch.clone()).add(custom(plan(json!({"steps": ["a"]}), false))).add(patch);
+    log.step().message("msg_R1", &["Done."], None).step_done("stop").completed();
+    let records = [log.records.clone(), next_run(&log)].concat();
+    for version in VERSIONS {
+        let whole = reduce(&thread_events(version, &records));
+        let ids: Vec<&str> = whole.messages.iter().map(|message| message["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["u-1", "plan", "msg_R1", "msg_S1"]);
+        for cut in 1..=records.len() {
+            check_join("shared", version, &records, cut, &whole);
+        }
+    }
+}
+
+/// Clients send back what they were sent.
+#[test]
+fn every_snapshot_can_be_sent_back() {
+    let mut count = 0;
+    for seed in test_seeds() {
+        let records = random_log(seed, LogOptions::default());
+        for version in VERSIONS {
+            let client = reduce(&thread_events(version, &records));
+            // Activities stay with the client.
+            let messages: Vec<Value> =
+                client.messages.into_iter().filter(|message| message["role"] != "activity").collect();
+            count += messages.len();
+            let mut body =
+                json!({"threadId": THREAD, "runId": "run-1", "messages": messages, "tools": [], "context": []});
+            if version == AgUiVersion::V1 {
+                body["protocolVersion"] = "1.0".into();
+            }
+            let body = parse_exact_object(&body.to_string()).unwrap();
+            let request = parse_agui_request(&body);
+            assert!(request.is_ok(), "SEED={seed}: {:?}", request.err());
+        }
+    }
+    assert!(count > 100, "{count} messages");
+}
+
+#[test]
+fn a_run_that_is_too_long_for_a_snapshot_lacks_its_oldest_long_results() {
+    const RESULT_BYTES: usize = 1024 * 1024;
+    let mut log = Log::new();
+    log.step();
+    for number in 1..=6 {
+        log.call(number, "read", ["tool", "never"], &["{}"]);
+    }
+    log.step_done("tool_calls");
+    for number in 1..=6 {
+        let length = if number == 2 { 10 } else { RESULT_BYTES };
+        log.result(number, json!([{"type": "text", "text": "x".repeat(length)}]));
+    }
+    log.completed();
+    let runs = snapshots(AgUiVersion::V1, &log.records);
+    assert!(runs[0].message_bytes() > SNAPSHOT_BYTES_MAX);
+    let events = parse_events(&agui_prelude(&runs, AgUiHistory::Complete));
+    assert!(events.iter().any(|event| event["name"] == "headwater.history_truncated"));
+    let messages = reduce(&events).messages;
+    let lengths: Vec<usize> = messages[1..].iter().map(|message| message["content"].as_str().unwrap().len()).collect();
+    assert!(lengths[0] < 100 && lengths[2] < 100, "{lengths:?}");
+    assert_eq!((lengths[1], &lengths[3..]), (10, [RESULT_BYTES; 3].as_slice()), "short and later ones stay");
+    let messages: Vec<Value> =
+        parse_events(&agui_messages_frame(&runs)).remove(0)["messages"].as_array().unwrap().clone();
+    assert!(serde_json::to_vec(&messages).unwrap().len() <= SNAPSHOT_BYTES_MAX);
 }

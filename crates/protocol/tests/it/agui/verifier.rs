@@ -121,8 +121,14 @@ impl RunRules {
                 assert!(self.subagents.remove(owner.expect("an id")), "not active: {event}");
             }
             "MESSAGES_SNAPSHOT" => self.seed_owners(event["messages"].as_array().expect("a list").iter()),
-            "TOOL_CALL_RESULT" | "STATE_SNAPSHOT" | "STATE_DELTA" | "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" | "RAW"
-            | "CUSTOM" => {}
+            "ACTIVITY_SNAPSHOT" => {
+                let activity = ("activity", needed(event, "messageId"));
+                if event["replace"] != false || !self.owners.contains_key(&activity) {
+                    self.owners.insert(activity, owner.map(str::to_owned));
+                }
+            }
+            "ACTIVITY_DELTA" => self.check_owner("activity", &needed(event, "messageId"), owner),
+            "TOOL_CALL_RESULT" | "STATE_SNAPSHOT" | "STATE_DELTA" | "RAW" | "CUSTOM" => {}
             other => panic!("{other} is no event of ours"),
         }
     }
@@ -163,7 +169,11 @@ impl RunRules {
     fn seed_owners<'a>(&mut self, messages: impl Iterator<Item = &'a Value>) {
         for message in messages {
             let (id, owner) = (needed(message, "id"), text(message, "subagentRunId"));
-            let kind = if message["role"] == "reasoning" { "reasoning" } else { "message" };
+            let kind = match message["role"].as_str() {
+                Some("reasoning") => "reasoning",
+                Some("activity") => "activity",
+                _ => "message",
+            };
             self.owners.insert((kind, id), owner.clone());
             for call in message["toolCalls"].as_array().into_iter().flatten() {
                 self.owners.insert(("call", needed(call, "id")), owner.clone());
