@@ -9,8 +9,8 @@ import { join as joinPath } from 'node:path';
 import test, { after, before } from 'node:test';
 import { promisify } from 'node:util';
 import OpenAI from 'openai';
-import { openSocket, readTurn } from './blocks/socket.mjs';
 import { PICK_TOOL, V0, V1, VERSIONS, callsOf, eventsOf, join, plain, reduce, snapshot, startAgent, statusOf, textOf, threadAddress } from './lib/agui.mjs';
+import { blocks } from './lib/protocols.mjs';
 import { begin } from './lib/runs.mjs';
 import { HOSTED, SCENARIOS, responseId } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
@@ -49,7 +49,8 @@ inBoth.test('every scenario is the same for its client and for those who join', 
     const events = await agent.say(input, declare && { tools: [PICK_TOOL] });
     const { messages } = agent;
     matches(textOf(messages), text, input);
-    const calls = callsOf(messages);
+    // Of a picture the provider's own call is shown, too.
+    const calls = callsOf(messages).filter(({ name }) => name !== 'image_generation');
     if (!asks) {
       assert.deepEqual(calls.map(({ name }) => name), tools.map(({ name }) => name), input);
       tools.forEach((tool, at) => {
@@ -62,7 +63,8 @@ inBoth.test('every scenario is the same for its client and for those who join', 
     assert.equal(statusOf(events), status, input);
     const reasoning = messages.filter(({ role, subagentRunId }) => role === 'reasoning' && !subagentRunId);
     assert.equal(reasoning.length, thinks, `${input}: reasoning`);
-    assert.equal(ofType(events, 'ACTIVITY_SNAPSHOT').length, pictures, `${input}: pictures`);
+    const partial = ofType(events, 'ACTIVITY_SNAPSHOT').filter(({ content }) => content.partial !== undefined);
+    assert.equal(partial.length, pictures, `${input}: pictures`);
     await sameAsSnapshot(version, agent, input);
   }
 });
@@ -185,7 +187,7 @@ inBoth.test('an approval with other arguments runs with them', async (version) =
   const events = await resume.answer(agent, interrupt, { approved: true, editedArgs: { symbol: 'VNM', quantity: 7 } });
   const [result] = ofType(events, 'TOOL_CALL_RESULT');
   assert.equal(result.content, 'Order placed: VNM x7');
-  assert.deepEqual(result.metadata.headwater.arguments, { symbol: 'VNM', quantity: 7 });
+  assert.deepEqual(JSON.parse(result.metadata.headwater.arguments), { symbol: 'VNM', quantity: 7 });
 });
 
 inBoth.test('a cancelled interrupt rejects its call', async (version) => {
@@ -222,11 +224,9 @@ const ELSEWHERE = [
   {
     name: 'blocks',
     answer: async ({ thread_id }, approval_key) => {
-      const socket = await openSocket(server.url);
-      socket.say({ type: 'resume', session_id: thread_id });
-      socket.say({ type: 'approval_response', approval_key, decisions: [{ type: 'approve' }] });
-      await readTurn(socket);
-      socket.close();
+      const resume = { type: 'resume', session_id: thread_id };
+      const answer = { type: 'approval_response', approval_key, decisions: [{ type: 'approve' }] };
+      await take(blocks.say(server.url, [resume, answer]), ({ event }) => event === 'message_stop');
     },
   },
   {
@@ -306,9 +306,8 @@ inBoth.test('a run outlives its connection, and a client that comes back has all
   const first = agentOf(version);
   first.say('story 60').catch(() => {});
   await found(version, first.threadId);
-  const middle = await join(version, server, first.threadId, ({ data }) => data.type === 'TEXT_MESSAGE_CONTENT');
+  await join(version, server, first.threadId, ({ data }) => data.type === 'TEXT_MESSAGE_CONTENT');
   first.abortRun();
-  assert.ok(middle.some(({ type }) => type === 'MESSAGES_SNAPSHOT'));
   const second = startAgent(version, server, { threadId: first.threadId, path: '/connect' });
   const events = await second.go();
   assert.equal(statusOf(events), 'completed');
@@ -402,7 +401,7 @@ test('a request that cannot be understood is refused before a stream begins', as
     [{ messages: [{ id: 'u1', role: 'user', content: [{ type: 'hologram' }] }] }, 400, undefined],
     [{ messages: [] }, 400, 'no_input'],
     [{ state: { x: 'x'.repeat(70_000) } }, 413, 'request_too_large'],
-    [{ resume: [{ interruptId: 'apr_none', status: 'cancelled' }], messages: [] }, 400, 'unmatched_approval'],
+    [{ resume: [{ interruptId: 'apr_none', status: 'cancelled' }], messages: [] }, 400, 'approval_not_found'],
   ]) {
     const response = await post({ ...good, ...changes });
     const body = await response.json();
@@ -417,10 +416,11 @@ test('a request that cannot be understood is refused before a stream begins', as
 // --- the validator of others
 
 /**
- * What ag-ui-validate 0.4.0 takes for an error and is none under 1.0:
- * AGUI005 knows no members that 1.0 has, AGUI104 no message that is opened again, AGUI204 no arguments that a join divides.
+ * What ag-ui-validate 0.4.0 takes for an error and is none under 1.0: it knows results only as text, no members that 1.0 has
+ * (AGUI005), no message that is opened again (AGUI104), and no arguments that a join divides (AGUI204).
  */
 const EXCEPTIONS = ['AGUI005', 'AGUI104', 'AGUI204'];
+const isException = ({ rule, message }) => rule === 'AGUI504' && message === "TOOL_CALL_RESULT: field 'content' must be a string, got array";
 
 test('a validator of somebody else finds nothing in any stream', async () => {
   const folder = await mkdtemp(joinPath(tmpdir(), 'headwater-agui-'));
@@ -441,7 +441,7 @@ test('a validator of somebody else finds nothing in any stream', async () => {
       await writeFile(file, text);
       const args = [file, '--json', ...EXCEPTIONS.flatMap((rule) => ['--off', rule])];
       const { stdout } = await promisify(execFile)(program, args).catch((error) => error);
-      const findings = JSON.parse(stdout).diagnostics.filter(({ severity }) => severity !== 'info');
+      const findings = JSON.parse(stdout).diagnostics.filter((found) => found.severity !== 'info' && !isException(found));
       assert.deepEqual(findings, [], name);
     }
   } finally {

@@ -232,7 +232,7 @@ test('what cannot be understood is refused with a sentence, and nothing runs', a
     [{ messages: [] }, 400],
     [{ trigger: 'go' }, 400],
     [{ messages: [{ ...message, parts: [{ type: 'hologram' }] }] }, 400],
-    [{ agent: 'nobody' }, 404],
+    [{ agent: 'nobody' }, 400],
     [{ trigger: 'regenerate-message', messageId: 'task_none' }, 404],
     [{}, 400, '?ui=8'],
   ]) {

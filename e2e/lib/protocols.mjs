@@ -63,16 +63,16 @@ export const agentRuns = {
 
 /**
  * AG-UI. Without a place it gives a snapshot first, which is no part of the log: these readers begin before the first record.
- * A run's part after a pause has an id of its own.
+ * A run's part after a pause has an id of its own; 0.0.59 does not say that a part waits for a tool of the client.
  */
 const agui = (version) => {
   const rows = withIds(
     `AG-UI ${version.name}`,
     ({ thread_id }) => threadAddress(version, thread_id),
-    ({ event, data }, { task_id, parts = 1 }) =>
+    ({ event, data }, { task_id, parts }) =>
       event === 'RUN_ERROR' ||
-      (event === 'RUN_FINISHED' && data.outcome?.type !== 'interrupt' &&
-        (!data.runId.startsWith('task_') || data.runId === task_id + (parts > 1 ? `_${parts}` : ''))),
+      (event === 'RUN_FINISHED' && data.outcome?.type !== 'interrupt' && !data.outcome?.pendingToolCallIds &&
+        (!parts || !data.runId.startsWith('task_') || data.runId === task_id + (parts > 1 ? `_${parts}` : ''))),
   );
   return { ...rows, neverEnds: true, follow: (url, at, place = { query: 0 }) => rows.follow(url, at, place) };
 };

@@ -13,11 +13,11 @@ const PONG = 10;
 const LAST_OF_MESSAGE = 0x80;
 const MASKED = 0x80;
 
-/** Says `message` on a new socket at `url`, and gives the texts that come, each a whole message. */
+/** Says `message`, or several, on a new socket at `url`, and gives the texts that come, each a whole message. */
 export async function* messages(url, message) {
   const socket = await connect(url);
   try {
-    socket.write(pack(TEXT, JSON.stringify(message)));
+    for (const one of [message].flat()) socket.write(pack(TEXT, JSON.stringify(one)));
     let came = Buffer.alloc(0);
     for await (const chunk of socket) {
       came = Buffer.concat([came, chunk]);

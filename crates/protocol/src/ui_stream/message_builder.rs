@@ -3,7 +3,8 @@
 use super::project::UiStreamProjection;
 use super::wire::{UiChunk, UiInputPart, UiSink, input_parts};
 use super::{UI_STREAM_PROTOCOL, UiVersion};
-use model::event::InputMessage;
+use model::event::{ApprovalDecisionKind, InputMessage};
+use model::fold::RunFold;
 use model::item::Role;
 use model::json::{ExactObject, ExactValue, to_exact_value};
 use model::{Record, TaskId};
@@ -94,9 +95,35 @@ impl UiRunMessages {
         let client_id = ids.last().filter(|_| root.spec.input.len() == 1);
         let input = root.spec.input.iter().map(|message| input_message(message, client_id));
         let mut messages: Vec<UiMessage> = input.collect();
-        messages.push(self.answer.message);
+        let mut answer = self.answer.message;
+        answer.parts.iter_mut().for_each(|part| set_decision(part, self.projection.fold()));
+        messages.push(answer);
         messages
     }
+}
+
+/// Completes the approval of a call with its decision. A stream of version 6 has none; what the SDK accepts as a message
+/// has one exactly where the call has ended as it says.
+fn set_decision(part: &mut UiPart, run: &RunFold) {
+    let Some(approval) = &mut part.approval else { return };
+    let requests = run.tasks.iter().flat_map(|task| &task.approvals);
+    let decision = requests.filter(|(request, _)| request.key.as_str() == approval.id).find_map(|(_, it)| it.as_ref());
+    let is_approved =
+        decision.map(|decision| decision.decisions.iter().all(|it| it.kind != ApprovalDecisionKind::Reject));
+    let fits = match part.state {
+        Some("output-available" | "output-error") => is_approved == Some(true),
+        Some("output-denied") => is_approved == Some(false),
+        // The call runs, or waits for the client.
+        Some("input-available") => false,
+        _ => return,
+    };
+    if !fits {
+        part.approval = None;
+        return;
+    }
+    let message = decision.and_then(|decision| decision.decisions.iter().find_map(|it| it.message.clone()));
+    approval.approved = is_approved;
+    approval.reason = approval.reason.take().or(message);
 }
 
 fn input_message(message: &InputMessage, client_id: Option<&String>) -> UiMessage {

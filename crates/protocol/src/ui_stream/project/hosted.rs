@@ -45,7 +45,11 @@ impl EventProjector<'_, '_> {
 
     /// A preview of an image that the tool generates.
     pub(super) fn show_partial_image(&mut self, call: &HostedCall) {
-        let output = Some(hosted_output(call));
+        // A part with an output and without an input is none to the SDK.
+        if !self.message.hosted_inputs.contains(&call.id) {
+            self.show_hosted_input(call);
+        }
+        let output = Some(hosted_output(call, String::new()));
         self.push(&UiChunk { output, preliminary: Some(true), ..new_output_chunk("tool-output-available", &call.id) });
     }
 
@@ -58,7 +62,7 @@ impl EventProjector<'_, '_> {
         }
         self.message.hosted_inputs.retain(|shown| *shown != call.id);
         if hosted_call_succeeded(call) {
-            let output = Some(hosted_output(call));
+            let output = Some(hosted_output(call, hosted_output_text(call)));
             return self.push(&UiChunk { output, ..new_output_chunk("tool-output-available", &call.id) });
         }
         let text = hosted_error_text(call).unwrap_or_else(|| "The tool failed.".to_owned());
@@ -87,9 +91,9 @@ fn new_output_chunk<'c>(chunk_type: &'static str, call: &'c ItemId) -> UiChunk<'
     UiChunk { tool_call_id: Some(call.as_str()), provider_executed: Some(true), ..UiChunk::new(chunk_type) }
 }
 
-fn hosted_output(call: &HostedCall) -> ExactValue {
+fn hosted_output(call: &HostedCall, text: String) -> ExactValue {
     to_exact_value(&UiToolOutput {
-        text: hosted_output_text(call),
+        text,
         blocks: call.block_list.as_deref().unwrap_or_default(),
         artifact: None,
         result: call.output(),

@@ -101,10 +101,10 @@ impl<'a> EventProjector<'a, '_> {
     }
 }
 
-/// Whether a person said no. A time-out is an error.
+/// Whether a person said no. A time-out is an error, and so is a rule that forbids the call.
 fn was_rejected_by_user(task: &TaskFold, call: &ToolCall) -> bool {
     let decision = task.last_approval(&call.call_id).and_then(|(_, decision)| decision.as_ref());
-    decision.is_none_or(|decision| decision.by == Initiator::User)
+    decision.is_some_and(|decision| decision.by == Initiator::User)
 }
 
 fn tool_output(run: &RunFold, task: &TaskFold, result: &ToolResult) -> ExactValue {

@@ -210,8 +210,8 @@ fn tools_of_the_provider_are_calls_with_their_images() {
         &scenarios::image(),
         (1, 1),
         UiVersion::Six,
-        "start(task_R) start-step tool-input-start(hc_R1)! tool-output-available(hc_R1)!~ file(/v1/blobs/ab12)
-         tool-input-available(hc_R1)! tool-output-available(hc_R1)! finish-step finish(stop)",
+        "start(task_R) start-step tool-input-start(hc_R1)! tool-input-available(hc_R1)! tool-output-available(hc_R1)!~
+         file(/v1/blobs/ab12) tool-output-available(hc_R1)! finish-step finish(stop)",
     );
     let servers = scenarios::mcp_server("approve");
     let [files, wiki] = &find(&servers, UiVersion::Six, "data-mcp-tools")[..] else { panic!("two lists") };

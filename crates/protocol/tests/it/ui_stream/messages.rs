@@ -1,7 +1,7 @@
 //! Messages that are read later, and runs that have no record.
 
 use super::{VERSIONS, parse_frames};
-use crate::responses::log::{run, thread};
+use crate::responses::log::{Log, run, thread};
 use crate::responses::scenario_logs as scenarios;
 use model::record::RecordDraft;
 use model::{Epoch, Record, Seq};
@@ -21,6 +21,35 @@ fn a_run_is_the_users_message_and_the_answer() {
     let order = json!({"symbol": "VNM", "quantity": 100});
     let waiting = (&json!("approval-requested"), &json!({"id": "apr_R2"}), &order);
     assert_eq!((&parts[2]["state"], &parts[2]["approval"], &parts[2]["input"]), waiting);
+}
+
+#[test]
+fn a_decided_approval_is_what_the_sdk_accepts() {
+    let approval = |log: &Log, version: UiVersion| {
+        let mut messages = UiRunMessages::new(run(), version);
+        log.records.iter().for_each(|record| messages.read_record(record));
+        let answer = serde_json::to_value(messages.into_messages().pop()).unwrap();
+        let part = answer["parts"].as_array().unwrap().iter().find(|part| part["toolCallId"] == "call_R2").cloned();
+        let part = part.unwrap();
+        (part["state"].as_str().unwrap().to_owned(), part["approval"].clone())
+    };
+    let mut running = scenarios::trade();
+    running.resume("user").decide(2, json!({"type": "approve"}), "user").started(2, scenarios::ORDER);
+    for version in VERSIONS {
+        for (log, state, expected) in [
+            (scenarios::trade_approved(), "output-available", json!({"id": "apr_R2", "approved": true})),
+            (
+                scenarios::trade_refused("user"),
+                "output-denied",
+                json!({"id": "apr_R2", "approved": false, "reason": "too risky"}),
+            ),
+            (scenarios::trade_refused("timeout"), "output-error", Value::Null),
+            (scenarios::trade_cancelled(), "output-error", Value::Null),
+            (running.clone(), "input-available", Value::Null),
+        ] {
+            assert_eq!(approval(&log, version), (state.to_owned(), expected), "{version:?}");
+        }
+    }
 }
 
 /// The messages of a run that has one message of the user's, with the ids that a client gave.
