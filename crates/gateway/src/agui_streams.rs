@@ -51,7 +51,8 @@ pub async fn start_of_agui_run(
     let run_start = find_run_start(gateway, user, &resolved.run).await?;
     let thread = AgUiThread { version, name: &thread_name, thread: &resolved.thread };
     let segment = resolved.segment;
-    let messages = match needs_messages {
+    // An answer that comes before a pause opens no segment.
+    let messages = match needs_messages && segment > 1 {
         true => {
             let until = seq_of_pause(gateway, user, &run_start.run, segment.saturating_sub(1)).await?;
             let snapshot = read_snapshot(gateway, user, thread, until).await?;

@@ -173,6 +173,27 @@ async fn a_run_replays_in_the_protocol_of_its_request() {
     assert_eq!(replay, stream);
 }
 
+#[tokio::test]
+async fn the_segments_of_a_run_of_ag_ui_replay_in_order() {
+    let hw = Server::demo();
+    for (version, protocol) in [(json!("1.0"), "ag-ui"), (Value::Null, "ag-ui-0.0.59")] {
+        let thread = format!("{protocol}-thread").replace('.', "-");
+        let run = |id: &str, more: Value| {
+            let message = json!({"id": "m", "role": "user", "content": "trade"});
+            let mut body = json!({"threadId": thread, "runId": id, "messages": [message], "protocolVersion": version});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            hw.post("/agui/demo", body)
+        };
+        let first = run("r-1", json!({})).await;
+        let interrupt = parse_frames(&first.text).last().unwrap().data["outcome"]["interrupts"][0]["id"].clone();
+        let answer = json!([{"interruptId": interrupt, "status": "resolved", "payload": true}]);
+        let second = run("r-2", json!({"resume": answer})).await;
+        let task = interrupt.as_str().unwrap().replace("apr_", "task_");
+        let task = task.strip_suffix('2').unwrap();
+        assert_eq!(replayed(&hw, task, protocol), bare(&first.text) + &bare(&second.text));
+    }
+}
+
 /// A request: the first input and, after a client tool call, its result.
 type Turn = fn(&str, Option<&Value>) -> Value;
 
@@ -452,7 +473,7 @@ async fn an_impossible_replay_is_refused_in_one_line() {
     }
     let known =
         "task, run-items, responses, blocks, agent-runs, messages, chat, ag-ui, ag-ui-0.0.59, ui-stream or ui-stream-7";
-    for name in ["", "Task", "a\nb"] {
+    for name in ["", "Task", "ag-ui-2", "a\nb"] {
         let why = format!("unknown protocol {name:?}: use {known}");
         refused(&hw.run_cli(&["replay", &run.id, "--as", name]), &why);
     }

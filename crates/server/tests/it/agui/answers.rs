@@ -134,3 +134,78 @@ async fn a_new_message_cancels_what_waits() {
     assert_eq!(hw.get(&format!("/v1/tasks/{first}")).await.json()["status"], "cancelled");
     assert_eq!(refusal(&client.send(resume(&asked, json!(true))).await).0, 409);
 }
+
+const ASKING: &str = r#"
+[agents.helper]
+model = "mine/any"
+tools = ["ask_user", "order"]
+
+[tools.ask_user]
+kind = "builtin"
+
+[tools.order]
+kind = "command"
+command = ["echo", "never"]
+approval = "always"
+approval_timeout_seconds = 1
+parameters = { type = "object" }
+
+[providers.mine]
+kind = "scripted"
+file = "scenarios.toml"
+"#;
+
+const SCENARIOS: &str = r#"
+[[scenario]]
+match = "ask"
+[[scenario.turn]]
+steps = [{ call = "ask_user", arguments = '{"message":"Which color?","schema":{"type":"object","properties":{"color":{"type":"string","enum":["red","blue"]}},"required":["color"]}}' }]
+[[scenario.turn]]
+steps = [{ text = "Thank you." }]
+
+[[scenario]]
+match = "order"
+[[scenario.turn]]
+steps = [{ call = "order", arguments = "{}" }]
+[[scenario.turn]]
+steps = [{ text = "Nobody came." }]
+"#;
+
+#[tokio::test]
+async fn a_question_is_answered_with_what_its_schema_asks_for() {
+    let hw = Server::with_config(ASKING, SCENARIOS);
+    let mut client = AgUiClient { path: "/agui/helper", ..AgUiClient::new(&hw, "t-1") };
+    let asked = interrupt(&client.say("ask").await);
+    assert_eq!((&asked["reason"], &asked["message"]), (&json!("input_required"), &json!("Which color?")));
+    assert_eq!(asked["responseSchema"]["required"], json!(["color"]));
+    let before = hw.count_threads_and_records().await;
+    for payload in [json!({"color": "green"}), json!({}), json!(true), json!("red")] {
+        let reply = client.send(resume(&asked, payload.clone())).await;
+        assert_eq!(reply.status, 400, "{payload}: {}", reply.text);
+    }
+    assert_eq!(hw.count_threads_and_records().await, before);
+    let told = client.go(resume(&asked, json!({"color": "blue"}))).await;
+    assert!(text(&of_type(&told, "TOOL_CALL_RESULT")[0]["content"]).contains("blue"));
+
+    let asked = interrupt(&client.say("ask").await);
+    let declined = json!({"resume": [{"interruptId": asked["id"], "status": "cancelled"}]});
+    assert_eq!(types(&client.go(declined).await).last(), Some(&"RUN_FINISHED"));
+}
+
+/// The tab of 0.0.59 is told no time, because it would refuse to send anything after it.
+#[tokio::test]
+async fn a_time_out_decides_while_a_tab_is_open() {
+    let hw = Server::with_config(ASKING, SCENARIOS);
+    let mut client = AgUiClient { path: "/agui/helper", ..AgUiClient::new(&hw, "t-1") };
+    let asked = interrupt(&client.say("order").await);
+    assert_eq!(asked.get("expiresAt"), None);
+    let mut follower = hw.open_stream("/agui/helper/threads/t-1/events").await;
+    follower.read_until("Nobody came.").await;
+    let task = text(&newest_run(&hw).await["task_id"]).to_owned();
+    hw.wait_ended(&task).await;
+    assert_eq!(refusal(&client.send(resume(&asked, json!(true))).await), (409, "already_decided".to_owned()));
+    let mut other = AgUiClient { path: "/copilotkit/agent/helper/run", run_count: 9, ..AgUiClient::new(&hw, "t-1") };
+    other.messages.clone_from(&client.messages);
+    other.go(resume(&asked, json!(true))).await;
+    assert_eq!(other.summary().last().unwrap(), "assistant: Nobody came.");
+}

@@ -146,3 +146,34 @@ async fn a_run_that_is_stopped_in_the_queue_ends_its_streams() {
     assert_eq!(types, ["RUN_STARTED", "RUN_ERROR"], "{told}");
     std::fs::write(hw.path("go"), "").unwrap();
 }
+
+#[tokio::test]
+async fn a_viewer_of_a_share_joins_the_shared_thread_as_far_as_it_is_shared() {
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
+    let ann = crate::auth::create_key(&hw, "ann");
+    let hw = hw.with_key(&ann);
+    let mut client = AgUiClient::new(&hw, "t-1");
+    client.say("story 1 fast").await;
+    let thread = text(&newest_run(&hw).await["thread_id"]).to_owned();
+    let share = async |mode: &str| {
+        let share = hw.post(&format!("/v1/threads/{thread}/shares"), json!({"mode": mode})).await.json();
+        text(&share["token"]).to_owned()
+    };
+    let (live, frozen) = (share("live").await, share("frozen").await);
+    client.say("story 2 fast").await;
+    let read = async |token: &str| {
+        let request = hw.client.get(hw.url(&follow(&thread))).bearer_auth(token);
+        let mut response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let mut told = String::new();
+        while !told.contains("\nevent: RUN_FINISHED\n") {
+            told += std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap();
+        }
+        let events: Vec<Value> = parse_frames(&told).into_iter().map(|frame| frame.data).collect();
+        (message_summary(of_type(&events, "MESSAGES_SNAPSHOT")[0]["messages"].as_array().unwrap()), response)
+    };
+    assert_eq!(read(&live).await.0, client.summary());
+    let (seen, mut rest) = read(&frozen).await;
+    assert_eq!(seen, client.summary()[..2]);
+    assert_eq!(rest.chunk().await.unwrap(), None, "nothing follows");
+}
