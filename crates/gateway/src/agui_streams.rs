@@ -16,7 +16,7 @@ use model::ports::RunRow;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use protocol::agui::{
     AgUiHistory, AgUiProjection, AgUiRunSnapshot, AgUiScope, AgUiVersion, SNAPSHOT_BYTES_MAX, agui_cancelled_frames,
-    agui_messages_frame, agui_prelude,
+    agui_messages_frame, agui_prelude, agui_run_id,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -49,24 +49,17 @@ pub async fn start_of_agui_run(
     ResolvedAgUiRun { resolved, version, thread_name, run_id, needs_messages }: ResolvedAgUiRun,
 ) -> Result<StreamStart, Rejection> {
     let run_start = find_run_start(gateway, user, &resolved.run).await?;
-    let queued_run = run_start.queued_run();
-    let RunStart { run, before } = run_start;
-    let thread = AgUiThread { version, name: &thread_name, thread: &run.thread };
+    let thread = AgUiThread { version, name: &thread_name, thread: &resolved.thread };
     let segment = resolved.segment;
     let messages = match needs_messages {
         true => {
-            let until = seq_of_pause(gateway, user, &run, segment.saturating_sub(1)).await?;
+            let until = seq_of_pause(gateway, user, &run_start.run, segment.saturating_sub(1)).await?;
             let snapshot = read_snapshot(gateway, user, thread, until).await?;
             heavy_frames(user, || agui_messages_frame(&snapshot.runs)).await
         }
         false => Bytes::new(),
     };
-    let view = thread.view(AgUiScope::Segments { run: run.id.clone(), first: segment, last: segment });
-    let now = gateway.engine.ports().clock.now();
-    let name = thread_name.clone();
-    let cancelled = Box::new(move || agui_cancelled_frames(version, &name, &run_id, now));
-    let stream = StreamStart::new(run.thread, view, StreamPosition::after(before));
-    Ok(stream.with_queued_run(queued_run, Some(cancelled)).with_inserted(messages))
+    Ok(start_of_segment(gateway, thread, run_start, segment, run_id).with_inserted(messages))
 }
 
 /// The stream of a thread, which never ends: from a cursor, or from the head, after what a client without one needs.
@@ -105,12 +98,47 @@ pub async fn connect_agui_thread(
     let head = log_head(gateway, user, joined.thread).await?;
     let snapshot = read_snapshot(gateway, user, joined, head).await?;
     let prelude = heavy_frames(user, || agui_prelude(&snapshot.runs, snapshot.history)).await;
-    let Some((run, segment)) = snapshot.active_segment() else { return Ok(AgUiConnection::Settled(prelude)) };
+    let Some((run, segment)) = snapshot.active_segment() else {
+        return connect_next_run(gateway, user, joined, (&snapshot, prelude)).await;
+    };
     let RunStart { before, .. } = find_run_start(gateway, user, run).await?;
     let view = joined.view(AgUiScope::Segments { run: run.clone(), first: segment, last: segment });
     let position = StreamPosition { history_start: before, start: head, skip_frames: 0 };
     let stream = StreamStart::new(joined.thread.clone(), view, position);
     Ok(AgUiConnection::Active(stream.with_prelude(prelude)))
+}
+
+/// Follows the run that was accepted but is not in the snapshot yet: a page that is loaded again in that moment shows it.
+async fn connect_next_run(
+    gateway: &Gateway,
+    user: &UserId,
+    joined: AgUiThread<'_>,
+    (snapshot, prelude): (&ThreadSnapshot, Bytes),
+) -> Result<AgUiConnection, Rejection> {
+    let next = gateway.engine.active_run(user, joined.thread).await?;
+    // A run that has paused waits for an answer, and the next one for that.
+    let Some(next) = next.filter(|run| snapshot.last_run.as_ref() != Some(run)) else {
+        return Ok(AgUiConnection::Settled(prelude));
+    };
+    let run_start = find_run_start(gateway, user, &next).await?;
+    let stream = start_of_segment(gateway, joined, run_start, 1, agui_run_id(&next, 1));
+    Ok(AgUiConnection::Active(stream.with_prelude(prelude)))
+}
+
+/// The stream of one segment. `run_id` is for a run that is cancelled in the queue.
+fn start_of_segment(
+    gateway: &Gateway,
+    thread: AgUiThread<'_>,
+    run_start: RunStart,
+    segment: u32,
+    run_id: String,
+) -> StreamStart {
+    let queued_run = run_start.queued_run();
+    let RunStart { run, before } = run_start;
+    let view = thread.view(AgUiScope::Segments { run: run.id, first: segment, last: segment });
+    let (version, name, now) = (thread.version, thread.name.to_owned(), gateway.engine.ports().clock.now());
+    let cancelled = Box::new(move || agui_cancelled_frames(version, &name, &run_id, now));
+    StreamStart::new(run.thread, view, StreamPosition::after(before)).with_queued_run(queued_run, Some(cancelled))
 }
 
 /// The visible runs of a thread as of a record.

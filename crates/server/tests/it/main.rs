@@ -4,7 +4,7 @@
 
 mod access;
 mod agent_runs;
-mod agui_requests;
+mod agui;
 mod approvals;
 mod archive;
 mod attachments;

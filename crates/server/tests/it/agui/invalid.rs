@@ -1,34 +1,15 @@
 //! Requests of AG-UI and CopilotKit that are refused, and the routes that do not stream.
 
-use crate::harness::{Reply, Server, parse_frames};
+use super::{RUN, events, of_type, refusal};
+use crate::harness::{Server, parse_frames};
 use reqwest::Method;
 use serde_json::{Value, json};
-
-const RUN: &str = "/agui/demo";
 
 fn body(changes: &Value) -> Value {
     let mut body = json!({"threadId": "t-1", "runId": "r-1",
         "messages": [{"id": "u1", "role": "user", "content": "story 1 fast"}]});
     body.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
     body
-}
-
-/// The status and the code of a refusal, which has the members that AG-UI's front ends read.
-fn refusal(reply: &Reply) -> (u16, String) {
-    let error = reply.json();
-    assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{}", reply.text);
-    assert_eq!(error["error"], error["code"], "{}", reply.text);
-    (reply.status, error["code"].as_str().unwrap_or_default().to_owned())
-}
-
-/// The events of a stream that has ended.
-fn events(reply: &Reply) -> Vec<Value> {
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    parse_frames(&reply.text).into_iter().map(|frame| frame.data).collect()
-}
-
-fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
-    events.iter().filter(|event| event["type"] == kind).collect()
 }
 
 #[tokio::test]
