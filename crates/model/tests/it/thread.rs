@@ -76,7 +76,7 @@ fn a_run_that_continues_none_begins_a_chain() {
     let thread = ThreadFold { runs: [thread_of_four_runs().runs, again.into()].concat(), ..ThreadFold::default() };
     assert_eq!(history_summary(&thread, None, ALL), ["e", "f"]);
     assert_eq!(history_summary(&thread, Some("d"), ALL), ["a", "c", "d"]);
-    let mut compacted_thread = thread.clone();
+    let mut compacted_thread = thread;
     compacted_thread.apply_compaction(&compacted(40));
     assert_eq!(history_summary(&compacted_thread, None, ALL), ["e", "f"], "the summary is of another chain");
 }
