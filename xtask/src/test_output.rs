@@ -13,6 +13,8 @@ pub(crate) struct TestCounts {
     pub(crate) ignored: usize,
     /// The `SKIPPED` lines.
     pub(crate) skipped: Vec<String>,
+    /// Tests that failed, and passed when they were run again.
+    pub(crate) unstable: Vec<String>,
 }
 
 impl TestCounts {
@@ -21,6 +23,7 @@ impl TestCounts {
         self.failed += other.failed;
         self.ignored += other.ignored;
         self.skipped.extend(other.skipped.iter().cloned());
+        self.unstable.extend(other.unstable.iter().cloned());
     }
 }
 
@@ -55,6 +58,12 @@ pub(crate) fn passed_test_names(output: &str) -> BTreeSet<&str> {
     let passed = output.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"));
     let paths = passed.map(|path| path.trim_end_matches(" - should panic"));
     paths.map(|path| path.rsplit("::").next().unwrap_or(path)).collect()
+}
+
+/// The paths of the tests that failed.
+pub(crate) fn failed_test_paths(output: &str) -> BTreeSet<&str> {
+    let failed = output.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    failed.map(|path| path.trim_end_matches(" - should panic")).collect()
 }
 
 /// The names of the tests that skipped themselves.
@@ -93,7 +102,10 @@ test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; 
     #[test]
     fn results_of_all_binaries_and_scripts_add_up() {
         let skipped = vec!["SKIPPED power_cut: needs root".to_owned()];
-        assert_eq!(parse_test_output(OUTPUT), TestCounts { passed: 9, failed: 2, ignored: 1, skipped });
+        assert_eq!(
+            parse_test_output(OUTPUT),
+            TestCounts { passed: 9, failed: 2, ignored: 1, skipped, ..TestCounts::default() }
+        );
         assert_eq!(count_test_binaries(OUTPUT), (2, 2));
     }
 
@@ -101,6 +113,7 @@ test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; 
     fn names_are_those_of_passed_tests_without_modules() {
         assert_eq!(passed_test_names(OUTPUT), BTreeSet::from(["law_1_fold", "refused"]));
         assert_eq!(skipped_test_names(OUTPUT), BTreeSet::from(["power_cut"]));
+        assert_eq!(failed_test_paths(OUTPUT), BTreeSet::from(["broken"]));
     }
 
     #[test]
