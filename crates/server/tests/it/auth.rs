@@ -120,11 +120,17 @@ async fn resources_of_another_user_do_not_exist() {
         (Method::POST, format!("/v1/conversations/{conversation}/items"), Some(br#"{"items":[]}"#.to_vec())),
         (Method::GET, format!("/v1/conversations/{conversation}/items/msg_1"), None),
         (Method::DELETE, format!("/v1/conversations/{conversation}/items/msg_1"), None),
+        (Method::GET, format!("/api/chat/{thread}/stream"), None),
+        (Method::GET, format!("/api/chat/{thread}/messages"), None),
+        (Method::POST, format!("/api/chat/{thread}/stop"), None),
+        (Method::GET, format!("/agui/demo/threads/{thread}/events"), None),
+        (Method::POST, format!("/agui/demo/stop/{thread}"), None),
+        (Method::POST, format!("/copilotkit/agent/demo/stop/{thread}"), None),
         (Method::GET, "/v1/mcp/elsewhere/authorize".to_owned(), None),
         (Method::POST, "/v1/mcp/elsewhere/authorize".to_owned(), Some(b"{}".to_vec())),
         (Method::DELETE, "/v1/mcp/elsewhere/authorization".to_owned(), None),
     ];
-    // A new route must have a row above. Models belong to no user.
+    // A new route must have a row above. Models and agents belong to no user.
     let names = [
         (id, "{task_id}"),
         (thread, "{thread_id}"),
@@ -135,6 +141,7 @@ async fn resources_of_another_user_do_not_exist() {
         ("share_1", "{share}"),
         ("msg_1", "{item}"),
         ("elsewhere", "{server}"),
+        ("/demo/", "/{agent}/"),
     ];
     let named = |path: &str| names.iter().fold(path.to_owned(), |path, (id, name)| path.replace(id, name));
     let tried: Vec<String> = routes
@@ -144,7 +151,7 @@ async fn resources_of_another_user_do_not_exist() {
         })
         .collect();
     let document = crate::harness::openapi();
-    let owned = |path: &String| path.contains('{') && path != "/v1/models/{model}";
+    let owned = |path: &String| path.replace("{model}", "").replace("{agent}", "").contains('{');
     for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| owned(path)) {
         for method in methods.as_object().unwrap().keys().filter(|name| *name != "parameters") {
             assert!(tried.contains(&format!("{method} {path}")), "{method} {path} is not tried");
@@ -166,6 +173,13 @@ async fn resources_of_another_user_do_not_exist() {
         let none = hw.request(method.clone(), &nobodys(&path), &headers, body).await;
         assert_eq!((none.status, nobodys(&reply.text)), (404, none.text), "{method} {path}");
     }
+    let front_end =
+        json!({"threadId": thread, "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hi"}]});
+    for path in ["/agui/demo", "/copilotkit/agent/demo/run"] {
+        assert_eq!(hw.post(path, front_end.clone()).await.status, 404, "{path}");
+    }
+    let joined = hw.post("/agui/demo/connect", front_end).await;
+    assert!(joined.status == 200 && !joined.text.contains("data:"), "{}", joined.text);
     let into = format!(r#"{{"model":"demo","input":"hi","thread_id":"{thread}"}}"#);
     assert_eq!(hw.post_text("/v1/tasks", into).await.text, missing);
     let previous = format!(r#"{{"model":"demo","input":"hi","previous":"{id}"}}"#);

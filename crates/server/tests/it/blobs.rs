@@ -199,7 +199,7 @@ async fn a_thread_is_deleted_even_if_its_bytes_cannot_be_removed_yet() {
 /// Runs that generate the same images and have one of their own, each deleted at another moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn deleting_threads_at_any_moment_leaves_no_bytes() {
-    let mut hw = Server::demo();
+    let mut hw = Server::demo_that_draws("");
     let one = async |seed: u64| {
         let mut rng = Rng::new(seed);
         let input = json!([image_part(&unique_png(&seed.to_string())), {"type": "text", "text": "image"}]);

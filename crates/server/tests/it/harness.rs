@@ -63,6 +63,11 @@ impl Server {
         Self::with_config(&format!("{DEMO}\n{more}\n"), SCENARIOS)
     }
 
+    /// The same without its answer to pictures, so that a message may have one and ask for another.
+    pub(crate) fn demo_that_draws(more: &str) -> Self {
+        Self::with_scenarios_and(&SCENARIOS.replacen("image = true\n", "match = '^$'\n", 1), more)
+    }
+
     /// A config of the test, with the scenarios next to it.
     pub(crate) fn with_config(config: &str, scenarios: &str) -> Self {
         Self::with_env(config, scenarios, Vec::new())

@@ -120,10 +120,15 @@ async fn commits_of_a_busy_store_are_spaced_and_those_after_a_pause_are_immediat
     }
     assert_eq!(store.stats().commits - before, 12);
     assert!(began.elapsed() >= spacing * 3, "only the first eight do not wait: {:?}", began.elapsed());
-    tokio::time::sleep(spacing * 2).await;
-    let began = Instant::now();
-    author.push_notes(1).must_append().await;
-    assert!(began.elapsed() < spacing, "{:?}", began.elapsed());
+    // A disk may be slow once; a store that waited for its spacing would be so every time.
+    let mut after_pauses = Vec::new();
+    while after_pauses.len() < 10 && after_pauses.iter().all(|took| *took >= spacing) {
+        tokio::time::sleep(spacing * 2).await;
+        let began = Instant::now();
+        author.push_notes(1).must_append().await;
+        after_pauses.push(began.elapsed());
+    }
+    assert!(after_pauses.last().is_some_and(|took| *took < spacing), "{after_pauses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,7 +30,7 @@ async fn fetch_status(hw: &Server, url: &str) -> u16 {
 
 /// A server with keys that Ann uses, her thread, and her task, which got an image and generated one.
 async fn ann_with_images(more: &str) -> (Server, String, String) {
-    let hw = Server::demo_with(&format!("{KEYS}\n{more}"));
+    let hw = Server::demo_that_draws(&format!("{KEYS}\n{more}"));
     let key = create_key(&hw, "ann");
     let hw = hw.with_key(&key);
     let input = json!([image_part(&unique_png("input")), {"type": "text", "text": "image"}]);
