@@ -5,9 +5,11 @@ import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalRespons
 import { useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
-const { id, ui } = Object.fromEntries(new URL(location.href).searchParams);
+// `server` is another origin than that of the page, and `key` the user's.
+const { id, ui, agent = 'demo', server = '', key } = Object.fromEntries(new URL(location.href).searchParams);
+const headers = key ? { Authorization: `Bearer ${key}` } : {};
 const pick = { name: 'pick', description: 'Picks a colour.', parameters: { type: 'object', properties: {} } };
-const transport = new DefaultChatTransport({ api: `/api/chat?ui=${ui}`, body: { agent: 'demo', tools: [pick] } });
+const transport = new DefaultChatTransport({ api: `${server}/api/chat?ui=${ui}`, headers, body: { agent, tools: [pick] } });
 
 function Part({ part, onDecide }) {
   if (part.type === 'text') return <p className="text">{part.text}</p>;
@@ -48,12 +50,12 @@ function Chat({ initial }) {
       ))}
       {error && <p className="error">{error.message}</p>}
       <form onSubmit={send}><input value={words} onChange={(event) => setWords(event.target.value)} /></form>
-      <button id="stop" onClick={() => fetch(`/api/chat/${id}/stop`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' })}>Stop</button>
+      <button id="stop" onClick={() => fetch(`${server}/api/chat/${id}/stop`, { method: 'POST', headers: { ...headers, 'content-type': 'application/json' }, body: '{}' })}>Stop</button>
       <button id="regenerate" onClick={() => regenerate()}>Again</button>
     </main>
   );
 }
 
-const history = await fetch(`/api/chat/${id}/messages?ui=${ui}`);
+const history = await fetch(`${server}/api/chat/${id}/messages?ui=${ui}`, { headers });
 const initial = history.ok ? (await history.json()).messages : [];
 createRoot(document.getElementById('root')).render(<Chat initial={initial} />);

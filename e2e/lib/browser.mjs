@@ -10,13 +10,13 @@ const FLAGS = [
   '--disable-component-update', '--disable-sync',
 ];
 
-/** Starts a browser, with more `options` of its context. `page(url)` opens a page that remembers what went wrong on it. */
-export async function startBrowser(options = {}) {
+/** Starts a browser, with more `options` of its context and more `flags`. `page(url)` opens a page that remembers what went wrong on it. */
+export async function startBrowser(options = {}, flags = []) {
   const profile = await mkdtemp(join(tmpdir(), 'headwater-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     headless: true,
-    args: FLAGS,
+    args: [...FLAGS, ...flags],
     viewport: { width: 1280, height: 900 },
     ...options,
   });

@@ -8,7 +8,7 @@ const PAGE = '<!doctype html><meta charset="utf-8"><title>A chat</title><div id=
 
 /**
  * Starts it before `target`, with the page `entry` of this folder; `alias` replaces packages. `calls` are what the page asked
- * Headwater for.
+ * Headwater for. Without a `target` the page has to know Headwater's own address.
  */
 export async function startHost(target, entry, alias = {}) {
   const { outputFiles: [bundle] } = await build({
@@ -19,11 +19,12 @@ export async function startHost(target, entry, alias = {}) {
   });
   const calls = [];
   const server = createServer((asked, answer) => {
-    const { pathname } = new URL(asked.url, target);
+    const { pathname } = new URL(asked.url, 'http://page');
     if (pathname === '/') return answer.writeHead(200, { 'content-type': 'text/html' }).end(PAGE);
     if (pathname === '/page.js') return answer.writeHead(200, { 'content-type': 'text/javascript' }).end(bundle.contents);
     if (pathname === '/favicon.ico') return answer.writeHead(204).end();
     calls.push(`${asked.method} ${pathname}`);
+    if (!target) return answer.writeHead(404).end();
     const passed = request(new URL(asked.url, target), { method: asked.method, headers: asked.headers }, (got) => {
       answer.writeHead(got.statusCode, got.headers);
       got.pipe(answer);
@@ -36,6 +37,7 @@ export async function startHost(target, entry, alias = {}) {
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${server.address().port}`,
+    port: server.address().port,
     calls,
     stop: async () => {
       server.closeAllConnections();

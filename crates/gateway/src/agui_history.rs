@@ -3,9 +3,8 @@
 use crate::context::Gateway;
 use crate::known_items::{ConversationRef, find_known_prefix};
 use crate::rejection::Rejection;
-use crate::run_lookup::{for_each_record_of_run, newest_runs};
-use model::command::Command;
-use model::event::{ClientIds, Event, TaskCreated};
+use crate::run_lookup::{for_each_record_of_run, newest_runs, queued_runs};
+use model::event::{Event, TaskCreated};
 use model::ports::{PageLimit, RunRow};
 use model::{TaskId, ThreadId, UserId};
 use protocol::agui::{AG_UI_PROTOCOL, agui_run_id};
@@ -15,8 +14,6 @@ use std::ops::ControlFlow;
 
 /// The newest runs of a thread in which an id of a client is looked for.
 const NAMED_RUNS_MAX: usize = 20;
-/// The rows of an inbox in which it is looked for.
-const QUEUED_RUNS_MAX: usize = 100;
 
 /// The number of messages that the thread has: all up to the last one that a run produced, or that a run has as its input.
 pub(crate) async fn known_message_count(
@@ -45,7 +42,7 @@ async fn recent_message_ids(
     thread: &ThreadId,
     last_run: Option<&TaskId>,
 ) -> Result<HashSet<String>, Rejection> {
-    let queued = queued_runs(gateway, user, thread).await?;
+    let queued = queued_runs(gateway, user, thread, AG_UI_PROTOCOL).await?;
     let mut ids: HashSet<String> = queued.into_iter().flat_map(|(_, client)| client.message_ids).collect();
     let journal = &gateway.engine.ports().journal;
     let newest = newest_runs(gateway, user, thread, NAMED_RUNS_MAX).await?;
@@ -57,20 +54,6 @@ async fn recent_message_ids(
         }
     }
     Ok(ids)
-}
-
-/// The runs that wait in the thread's queue, with their ids of AG-UI.
-pub(crate) async fn queued_runs(
-    gateway: &Gateway,
-    user: &UserId,
-    thread: &ThreadId,
-) -> Result<Vec<(TaskId, ClientIds)>, Rejection> {
-    let rows = gateway.engine.ports().directory.inbox_page(user, thread, 0, QUEUED_RUNS_MAX).await?;
-    let queued = rows.into_iter().filter_map(|row| match row.command {
-        Command::Start(start) => Some((start.task_id, start.client?)),
-        Command::Cancel(_) | Command::Steer(_) | Command::Answer(_) => None,
-    });
-    Ok(queued.filter(|(_, client)| client.protocol == AG_UI_PROTOCOL).collect())
 }
 
 /// Whether a client calls the run, or one of its segments, by this id.

@@ -4,7 +4,7 @@
 //! an interrupt under the id of the run that it interrupted. Then the same run id means the same request again, and new
 //! messages start a run.
 
-use crate::agui_history::{find_run_by_agui_id, has_agui_run_id, known_message_count, queued_runs};
+use crate::agui_history::{find_run_by_agui_id, has_agui_run_id, known_message_count};
 use crate::answers::{ResolvedRun, approval_not_found, count_pauses, is_recorded_decision};
 use crate::attachments::uploads::{self, Uploads};
 use crate::client_tools::check_client_tools;
@@ -12,6 +12,7 @@ use crate::context::Gateway;
 use crate::known_items::ConversationRef;
 use crate::rejection::{Rejection, unknown_agent_detail};
 use crate::resolve_run::{RequestInput, answer_pending, drop_unmatched_outputs};
+use crate::run_lookup::queued_runs;
 use crate::start_run::{check_callable, check_client_instructions, start_run};
 use crate::task_commands::submit_cancel;
 use crate::thread_names::{find_named_thread, reserve_named_thread};
@@ -31,6 +32,8 @@ use sha2::{Digest as _, Sha256};
 
 /// The member of a run's metadata that has what the application passes to its agent.
 const FORWARDED_PROPS: &str = "forwardedProps";
+
+const NO_INTERRUPT: &str = "no interrupt of the thread waits for an answer: it was answered, or has expired";
 
 /// The run that answers a request.
 pub struct ResolvedAgUiRun {
@@ -154,8 +157,17 @@ async fn read_decisions(
         None => Vec::new(),
     };
     let open: Vec<&str> = pending.iter().filter_map(|pending| Some(pending.key.as_ref()?.as_str())).collect();
+    // Beside new messages, and beside answers that count, a late answer is history.
+    let has_input = new_items.iter().any(|item| matches!(item.kind, InputKind::User(_)));
     let entries = match &request.legacy_answer {
-        Some(answer) if request.answers.is_empty() => answer.entries(&open)?,
+        Some(answer) if request.answers.is_empty() => {
+            let is_late = open.is_empty() && answer.is_for_open_interrupt();
+            match (is_late, has_input) {
+                (false, _) => answer.entries(&open)?,
+                (true, true) => Vec::new(),
+                (true, false) => return Err(Rejection::new(ErrorCode::NothingPending, NO_INTERRUPT)),
+            }
+        }
         _ => request.answers.clone(),
     };
     let mut decisions = Vec::new();
@@ -168,8 +180,6 @@ async fn read_decisions(
     }
     let is_pending_answer = !decisions.is_empty();
     decisions.extend(tool_message_decisions(known_items, &pending, &entries));
-    // Beside new messages, and beside answers that count, a late entry is history.
-    let has_input = new_items.iter().any(|item| matches!(item.kind, InputKind::User(_)));
     for entry in late {
         let row = find_interrupt(gateway, user, thread, entry).await?;
         let item = decision_item(entry, &row)?;
@@ -395,7 +405,7 @@ pub async fn stop_agui_run(
         (Some(active), None) => active.id,
         (Some(active), Some(id)) if has_agui_run_id(gateway, user, &active, id).await? => active.id,
         (Some(_), Some(id)) => {
-            let queued = queued_runs(gateway, user, &thread).await?;
+            let queued = queued_runs(gateway, user, &thread, AG_UI_PROTOCOL).await?;
             let named = queued.into_iter().find(|(_, client)| client.run_id.as_deref() == Some(id));
             let Some((run, _)) = named else { return Ok(false) };
             run

@@ -2,13 +2,17 @@
 
 use crate::context::Gateway;
 use crate::rejection::Rejection;
+use model::command::Command;
 use model::error::ErrorCode;
+use model::event::ClientIds;
 use model::ports::{ListPage, PageLimit, RunFilter, RunRow, StoreError};
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use std::ops::ControlFlow;
 
 /// Runs per page of a listing, and the newest runs of a thread among which a predecessor is looked for.
 pub(crate) const RECENT_RUNS_MAX: usize = 100;
+/// The rows of an inbox among which a run is looked for.
+const QUEUED_RUNS_MAX: usize = 100;
 
 /// The run of a task, and the position before its first record.
 pub struct RunStart {
@@ -64,6 +68,21 @@ pub(crate) async fn newest_runs(
 ) -> Result<Vec<RunRow>, StoreError> {
     let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
     gateway.engine.ports().directory.runs(user, filter, ListPage { before: None, limit }).await
+}
+
+/// The runs of a protocol's clients that wait in the thread's queue, with the clients' ids.
+pub(crate) async fn queued_runs(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    protocol: &str,
+) -> Result<Vec<(TaskId, ClientIds)>, StoreError> {
+    let rows = gateway.engine.ports().directory.inbox_page(user, thread, 0, QUEUED_RUNS_MAX).await?;
+    let queued = rows.into_iter().filter_map(|row| match row.command {
+        Command::Start(start) => Some((start.task_id, start.client?)),
+        Command::Cancel(_) | Command::Steer(_) | Command::Answer(_) => None,
+    });
+    Ok(queued.filter(|(_, client)| client.protocol == protocol).collect())
 }
 
 /// The seq of a thread's last record.

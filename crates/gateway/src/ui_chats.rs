@@ -2,9 +2,10 @@
 
 use crate::context::Gateway;
 use crate::rejection::Rejection;
+use crate::run_lookup::queued_runs;
 use crate::thread_names::reserve_named_thread;
 use model::content::ContentPart;
-use model::event::{Event, TaskCreated};
+use model::event::{ClientIds, Event, TaskCreated};
 use model::ports::{AliasData, PageLimit, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::ui_stream::UI_STREAM_PROTOCOL;
@@ -15,6 +16,8 @@ pub(crate) struct UiChat {
     pub(crate) is_thread_id: bool,
     /// The runs of the conversation, oldest first. An answer that was generated again replaces the one before.
     pub(crate) chain: Vec<TaskId>,
+    /// The runs of its clients that have not started.
+    pub(crate) queued: Vec<(TaskId, ClientIds)>,
 }
 
 /// A run of a chat, and its input.
@@ -44,8 +47,13 @@ impl UiChat {
         if is_thread_id && !exists {
             return Err(Rejection::not_found());
         }
-        let chain = if exists { gateway.engine.runs_of_chain(user, &thread, Seq::MAX).await? } else { Vec::new() };
-        Ok(Self { thread, is_thread_id, chain })
+        if !exists {
+            return Ok(Self { thread, is_thread_id, chain: Vec::new(), queued: Vec::new() });
+        }
+        // First the queue, then the log: a run that starts in between is in both, and not in neither.
+        let queued = queued_runs(gateway, user, &thread, UI_STREAM_PROTOCOL).await?;
+        let chain = gateway.engine.runs_of_chain(user, &thread, Seq::MAX).await?;
+        Ok(Self { thread, is_thread_id, chain, queued })
     }
 
     /// The run that a message belongs to, among the newest runs: the run's answer, or a message of its input.
@@ -69,6 +77,12 @@ impl UiChat {
             }
         }
         Ok(None)
+    }
+
+    /// The run in the queue whose input has this message.
+    pub(crate) fn find_queued_run(&self, message: &str) -> Option<&TaskId> {
+        let has_message = |(_, client): &&(TaskId, ClientIds)| client.message_ids.iter().any(|id| id == message);
+        self.queued.iter().find(has_message).map(|(run, _)| run)
     }
 
     /// The run before this one.

@@ -140,6 +140,12 @@ impl ChatRequest<'_> {
         if edited.is_none() && request.message_id.as_ref().is_some_and(|id| *id != last.id) {
             return Err(unknown_message("messageId"));
         }
+        if request.message_id.is_none()
+            && let Some(run) = chat.find_queued_run(&last.id)
+            && let Some(row) = gateway.engine.run_of_task(user, run).await?
+        {
+            return Ok(ResolvedRun::existing(&row, 1));
+        }
         let repeated = match edited {
             Some(run) => Some(run),
             None => chat.find_run_of_message(gateway, user, &last.id, REPEATED_RUNS_MAX).await?,
@@ -229,7 +235,7 @@ impl ChatRequest<'_> {
         let mut known = 0;
         for (index, message) in sent.iter().enumerate().rev() {
             let run = self.chat.find_run_of_message(self.gateway, self.user, &message.id, REPEATED_RUNS_MAX).await?;
-            if run.is_some() {
+            if run.is_some() || self.chat.find_queued_run(&message.id).is_some() {
                 known = index + 1;
                 break;
             }
@@ -253,7 +259,7 @@ impl ChatRequest<'_> {
     /// A run after the newest one. The first run of a chat reads the messages that the client has from elsewhere.
     async fn continue_chat(self, new: NewRun, first_message: usize) -> Result<NewRun, Rejection> {
         let Self { gateway, user, chat, request } = self;
-        if chat.chain.is_empty() {
+        if chat.chain.is_empty() && chat.queued.is_empty() {
             let has_system = |message: &UiRequestMessage| message.role == Role::System;
             let field = request.messages.iter().any(has_system).then_some("system messages");
             check_client_instructions(gateway, user, &new, field).await?;

@@ -18,6 +18,9 @@ use std::ops::ControlFlow;
 
 /// How long a run that has ended is replayed: a page that was reloaded at the end of its answer must not lose it.
 const REPLAY_AFTER_END_MS: u64 = 60_000;
+/// Frames of a replay. What follows is streamed from the log as it is: a client that reads slowly costs no more memory than
+/// any other viewer.
+const REPLAY_BYTES_MAX: usize = 1024 * 1024;
 /// Messages of one page.
 const MESSAGES_MAX: usize = 200;
 /// Messages of one page, as JSON. The newest run is always whole.
@@ -50,7 +53,8 @@ pub enum UiResume {
     Nothing,
     /// Everything that the client may have missed; the message has ended, or waits.
     Ended(Bytes),
-    /// The frames of the message so far are the prelude of the stream that continues them.
+    /// The frames of the message so far, or of its beginning if it is long, are the prelude of the stream that continues
+    /// them.
     Live(StreamStart),
 }
 
@@ -68,7 +72,8 @@ pub async fn resume_ui_stream(
     for_each_record_of_run(gateway, user, &run, |record| {
         projection.replay_record(record, &mut replay);
         head = Some(record.seq);
-        if projection.is_finished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let is_over = projection.is_finished() || replay.len() > REPLAY_BYTES_MAX;
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .await?;
     let frames = replay.into_frames();

@@ -21,6 +21,7 @@ use gateway::stream_start::{self, StreamStart, StreamUntil};
 use http_body::Frame;
 use model::error::ErrorCode;
 use model::ports::StoreError;
+use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -117,10 +118,36 @@ pub(crate) fn sse_response_with_permit(
     response
 }
 
-/// A stream that ends with these frames. They have no ids.
-pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle) -> Response {
+/// A stream that begins with a prelude. The viewer of a frozen share who has all of its records gets the prelude alone.
+pub(crate) fn sse_response_with_prelude(
+    app: &App,
+    caller: &Caller,
+    mut place: StreamStart,
+    style: SseStyle,
+    permit: StreamPermit,
+) -> Response {
+    if !place.is_past_frozen_end(&app.gateway, &caller.user) {
+        return sse_response_with_permit(app, caller, place, style, permit);
+    }
+    match place.prelude.take() {
+        Some(prelude) => sse_response_with_frames(prelude, style, permit),
+        None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// A stream that ends with these frames. They have no ids. Frames take memory until the client has read them, so they need a
+/// permit like any other stream.
+pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle, permit: StreamPermit) -> Response {
+    let pieces = [first_bytes(style, None), frames, Bytes::from_static(style.terminator)];
     let mut response = sse_head();
-    *response.body_mut() = Body::from([&first_bytes(style, Some(frames)), style.terminator].concat());
+    *response.body_mut() = Body::new(SseBody::Frames(pieces.into(), permit));
+    response
+}
+
+/// A stream without frames.
+pub(crate) fn empty_sse_response(style: SseStyle) -> Response {
+    let mut response = sse_head();
+    *response.body_mut() = Body::from(first_bytes(style, None));
     response
 }
 
@@ -129,6 +156,8 @@ pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle) -> Respon
 enum SseBody {
     Between(Box<SseStream>),
     Waiting(BoxFuture<'static, (Box<SseStream>, NextBytes)>),
+    /// Frames that are all there are.
+    Frames(VecDeque<Bytes>, StreamPermit),
     Ended,
 }
 
@@ -143,6 +172,11 @@ impl http_body::Body for SseBody {
         loop {
             let next = match std::mem::replace(this, Self::Ended) {
                 Self::Ended => return Poll::Ready(None),
+                Self::Frames(mut pieces, permit) => {
+                    let Some(piece) = pieces.pop_front() else { return Poll::Ready(None) };
+                    *this = Self::Frames(pieces, permit);
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
                 Self::Between(mut stream) => match stream.poll_live(cx) {
                     LivePoll::Bytes(next) => (stream, next),
                     LivePoll::Pending => {

@@ -2,7 +2,7 @@
 //! continue at the head. They have no ids: no record stands behind them that a client could resume from.
 
 use super::project::{
-    AgUiProjection, AgUiScope, AgUiSink, call_start, cancelled_end, ended_outcome, pause_events,
+    AgUiProjection, AgUiScope, AgUiSink, call_start, cancelled_end, ended_outcome, pause_events, reasoning_message_id,
     reasoning_message_start, run_started, step_name, subagent_id, subagent_started, text_start,
 };
 use super::wire::{AgUiEvent, AgUiMessage, AgUiMessageContent, AgUiValue};
@@ -12,11 +12,11 @@ use bytes::{Bytes, BytesMut};
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::Item;
 use model::task::TaskStatus;
-use model::{Millis, Record};
+use model::{CallId, Millis, Record};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 /// A result of more bytes may be left out of a snapshot.
@@ -135,8 +135,8 @@ pub fn agui_cancelled_frames(version: AgUiVersion, thread_name: &str, run_id: &s
     frames.out.freeze()
 }
 
-/// The messages of all runs, in at most about this many bytes: a single run may have more, and then its oldest long results
-/// are left out.
+/// The messages of all runs, in at most about this many bytes: a single run may have more. Then its oldest long results are
+/// left out, and if that is not enough, its oldest messages.
 fn snapshot_messages(runs: &[AgUiRunSnapshot], bytes_max: usize) -> (Vec<Cow<'_, AgUiMessage>>, AgUiHistory) {
     let mut messages: Vec<Cow<'_, AgUiMessage>> = merged_messages(runs).into_iter().map(Cow::Borrowed).collect();
     let mut bytes: usize = runs.iter().map(AgUiRunSnapshot::message_bytes).sum();
@@ -153,7 +153,56 @@ fn snapshot_messages(runs: &[AgUiRunSnapshot], bytes_max: usize) -> (Vec<Cow<'_,
             history = AgUiHistory::Truncated;
         }
     }
+    if let Some(last) = runs.last().filter(|_| bytes > bytes_max) {
+        let count = messages.len();
+        drop_oldest_messages(last, &mut messages, bytes - bytes_max);
+        history = if messages.len() < count { AgUiHistory::Truncated } else { history };
+    }
     (messages, history)
+}
+
+/// Leaves out messages to save this many bytes. What is open, or waits for an answer, stays: the stream continues it.
+fn drop_oldest_messages(last: &AgUiRunSnapshot, messages: &mut Vec<Cow<'_, AgUiMessage>>, bytes_over: usize) {
+    let needed = needed_messages(last);
+    let mut saved = 0;
+    let mut dropped_calls: HashSet<String> = HashSet::new();
+    messages.retain(|message| {
+        // A result goes with its call.
+        let has_no_call = message.tool_call_id.as_ref().is_some_and(|call| dropped_calls.contains(call));
+        if !has_no_call && (saved >= bytes_over || needed.contains(message.id.as_str())) {
+            return true;
+        }
+        saved += json_bytes(message.as_ref());
+        dropped_calls.extend(message.tool_calls.iter().flatten().map(|call| call.id.clone()));
+        false
+    });
+}
+
+/// The ids of the messages that later events of a run are about.
+fn needed_messages(last: &AgUiRunSnapshot) -> HashSet<Cow<'_, str>> {
+    let mut needed = HashSet::new();
+    for task in last.fold().tasks.iter().filter(|task| !task.status.is_terminal()) {
+        let results = task.items.iter().filter_map(|item| match &item.item {
+            Item::ToolResult(result) if item.done => Some(&result.call_id),
+            _ => None,
+        });
+        let answered: HashSet<&CallId> = results.collect();
+        for item in &task.items {
+            match &item.item {
+                Item::Message(message) if !item.done => drop(needed.insert(message.id.as_str().into())),
+                Item::Reasoning(reasoning) if !item.done => {
+                    let id = reasoning.id.as_str();
+                    needed.extend(item.open_parts.iter().map(|part| reasoning_message_id(id, *part)));
+                }
+                Item::ToolCall(call) if !answered.contains(&call.call_id) => {
+                    let owner = last.list.owner_of_call(call.call_id.as_str());
+                    needed.extend(owner.map(|owner| Cow::Borrowed(owner.id.as_str())));
+                }
+                _ => {}
+            }
+        }
+    }
+    needed
 }
 
 /// The runs have no message in common, except inputs that a client sent again and activities that applications share.

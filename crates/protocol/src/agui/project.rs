@@ -14,7 +14,7 @@ mod pauses;
 
 pub(super) use agents::subagent_started;
 pub(super) use ends::{cancelled_end, ended_outcome};
-pub(super) use events::{call_start, reasoning_message_start, text_start};
+pub(super) use events::{call_start, reasoning_message_id, reasoning_message_start, text_start};
 pub(super) use pauses::pause_events;
 
 use super::wire::{AgUiEvent, AgUiMessage, AgUiRunInput, AgUiTokenUsage, EmptyObject};

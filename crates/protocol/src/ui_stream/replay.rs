@@ -5,7 +5,8 @@
 //! have no ids: nobody can resume inside it.
 //!
 //! What a later chunk replaces is left out. That is more than thrift for the calls of the client's tools: a client runs a
-//! tool as soon as it has the input, so a call that has its output by now must not be shown without it.
+//! tool as soon as it has the input, so a call that has its output by now must not be shown without it. A data part keeps the
+//! position of its first chunk, as in the client's message: that of a sub-agent comes again with each of its items.
 
 use super::UiVersion;
 use super::project::{UiStreamProjection, cancelled_chunks};
@@ -13,10 +14,16 @@ use super::wire::{UiChunk, UiMessageMetadata, UiSink};
 use crate::record_frames::write_json;
 use bytes::{Bytes, BytesMut};
 use model::{Record, TaskId};
+use std::collections::HashMap;
 
 /// The frames of a replay.
 #[derive(Debug, Default)]
 pub struct UiReplay {
+    /// Frames before those in `out`.
+    pieces: Vec<Bytes>,
+    piece_bytes: usize,
+    /// The pieces that are data parts, by type and id.
+    data_parts: HashMap<(String, String), usize>,
     out: BytesMut,
     /// Frames that a later chunk of the same call replaces.
     held: Vec<HeldFrame>,
@@ -38,13 +45,14 @@ impl UiStreamProjection {
 }
 
 impl UiReplay {
-    /// The number of bytes so far, without those that are held.
+    /// The number of bytes so far.
     pub fn len(&self) -> usize {
-        self.out.len()
+        let held: usize = self.held.iter().map(|held| held.frame.len()).sum();
+        self.piece_bytes + self.out.len() + held + self.held_finish.as_ref().map_or(0, Bytes::len)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty()
+        self.len() == 0
     }
 
     /// The frames, after the last record.
@@ -53,7 +61,35 @@ impl UiReplay {
             self.out.extend_from_slice(&held.frame);
         }
         self.flush_finish();
-        self.out.freeze()
+        if self.pieces.is_empty() {
+            return self.out.freeze();
+        }
+        self.end_piece();
+        self.pieces.concat().into()
+    }
+
+    /// Writes a data part where its first chunk was.
+    fn set_data_part(&mut self, id: &str, chunk: &UiChunk<'_>) {
+        let frame = frame(chunk);
+        self.piece_bytes += frame.len();
+        let part = (chunk.chunk_type().to_owned(), id.to_owned());
+        let known = self.data_parts.get(&part).and_then(|piece| self.pieces.get_mut(*piece));
+        if let Some(piece) = known {
+            self.piece_bytes -= piece.len();
+            *piece = frame;
+            return;
+        }
+        self.end_piece();
+        self.data_parts.insert(part, self.pieces.len());
+        self.pieces.push(frame);
+    }
+
+    fn end_piece(&mut self) {
+        let piece = self.out.split().freeze();
+        if !piece.is_empty() {
+            self.piece_bytes += piece.len();
+            self.pieces.push(piece);
+        }
     }
 
     fn flush_finish(&mut self) {
@@ -79,7 +115,14 @@ impl UiSink for UiReplay {
             _ => {
                 // A start: the run went on after the pause.
                 self.flush_finish();
-                write_frame(&mut self.out, chunk);
+                match chunk.data_part_id() {
+                    Some(id) => self.set_data_part(id, chunk),
+                    None => write_frame(&mut self.out, chunk),
+                }
+                if chunk.chunk_type() == "reset-step" {
+                    // The client drops parts: those that come again are new.
+                    self.data_parts.clear();
+                }
             }
         }
     }

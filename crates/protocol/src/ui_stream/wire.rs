@@ -73,6 +73,14 @@ impl UiChunk<'_> {
     pub(super) fn is_transient(&self) -> bool {
         self.transient == Some(true)
     }
+
+    /// The id of a data part, which replaces the part of the same type and id.
+    pub(super) fn data_part_id(&self) -> Option<&str> {
+        match self.id {
+            Some(UiChunkId::Name(id)) if self.chunk_type.starts_with("data-") => Some(id),
+            _ => None,
+        }
+    }
 }
 
 /// The id of a text, a part of a summary, or data.

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, DELETE";
 const ALLOWED_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id";
-const EXPOSED_HEADERS: &str =
-    "location, x-request-id, retry-after, accept-ranges, content-disposition, content-range, etag";
+const EXPOSED_HEADERS: &str = "location, x-request-id, retry-after, www-authenticate, accept-ranges, \
+     content-disposition, content-range, etag, x-vercel-ai-ui-message-stream";
 const PREFLIGHT_MAX_AGE_SECONDS: &str = "600";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -19,6 +19,7 @@ use gateway::agui_requests::{check_agui_agent, find_agui_thread, resolve_agui_ru
 use gateway::agui_streams::{AgUiConnection, AgUiThread, connect_agui_thread, start_of_agui_run};
 use gateway::body_budget::BodyReservation;
 use gateway::start_run::check_agent_for;
+use gateway::stream_limiter::StreamPermit;
 use model::error::ErrorCode;
 use model::json::{ExactObject, ExactValue};
 use protocol::agui::{AgUiRequest, AgUiVersion, InvalidAgUiRequest, parse_agui_request, parse_agui_stop};
@@ -65,10 +66,12 @@ pub(crate) async fn stream_run(
     let resolved = match resolved {
         Err(rejection)
             if late == LateAnswer::Joins
-                && matches!(rejection.code, ErrorCode::AlreadyDecided | ErrorCode::Expired) =>
+                && matches!(
+                    rejection.code,
+                    ErrorCode::AlreadyDecided | ErrorCode::Expired | ErrorCode::NothingPending
+                ) =>
         {
-            drop(permit);
-            return stream_connection(app, caller, &name, version).await;
+            return stream_connection(app, caller, &name, version, permit).await;
         }
         resolved => resolved?,
     };
@@ -86,18 +89,25 @@ pub(crate) async fn connect(
     check_agui_agent(&app.gateway, &caller.user, agent)?;
     check_agent_for(&app.gateway, &caller.user, agent).await?;
     let AgUiRequest { version, thread_id, .. } = parse_connect(members)?;
-    stream_connection(app, caller, &thread_id, version).await
+    let permit = sse::acquire_stream_permit(app, caller)?;
+    stream_connection(app, caller, &thread_id, version, permit).await
 }
 
-async fn stream_connection(app: &App, caller: &Caller, name: &str, version: AgUiVersion) -> Result<Response, Problem> {
+async fn stream_connection(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    version: AgUiVersion,
+    permit: StreamPermit,
+) -> Result<Response, Problem> {
     let Some(thread) = find_agui_thread(&app.gateway, &caller.user, name).await? else {
-        return Ok(sse::sse_response_with_frames(bytes::Bytes::new(), SseStyle::PLAIN));
+        return Ok(sse::empty_sse_response(SseStyle::PLAIN));
     };
     let joined = AgUiThread { version, name, thread: &thread };
-    match connect_agui_thread(&app.gateway, &caller.user, joined).await? {
-        AgUiConnection::Settled(frames) => Ok(sse::sse_response_with_frames(frames, SseStyle::PLAIN)),
-        AgUiConnection::Active(stream) => sse::sse_response_with_style(app, caller, stream, SseStyle::PLAIN),
-    }
+    Ok(match connect_agui_thread(&app.gateway, &caller.user, joined).await? {
+        AgUiConnection::Settled(frames) => sse::sse_response_with_frames(frames, SseStyle::PLAIN, permit),
+        AgUiConnection::Active(stream) => sse::sse_response_with_permit(app, caller, stream, SseStyle::PLAIN, permit),
+    })
 }
 
 /// A client sends what it would send to start a run; only the thread and the version count.

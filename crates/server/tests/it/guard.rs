@@ -1,7 +1,9 @@
 //! Accepted host names and origins.
 
+use crate::auth::create_key;
 use crate::harness::Server;
 use reqwest::Method;
+use serde_json::json;
 
 #[tokio::test]
 async fn only_known_host_names_are_answered() {
@@ -68,4 +70,55 @@ async fn a_preflight_lists_allowed_methods_and_headers() {
     }
     let plain = hw.request(Method::OPTIONS, "/v1/tasks", &[], None).await;
     assert_eq!(plain.problem(), (405, "method_not_allowed".to_owned()));
+}
+
+/// Front ends are often served from another origin than the API, and their SDKs add headers of their own.
+#[tokio::test]
+async fn a_page_of_another_origin_uses_chats_and_agui_with_a_key() {
+    const PAGE: &str = "https://app.example";
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"\n\n[server]\norigins = [\"https://app.example\"]");
+    let key = format!("Bearer {}", create_key(&hw, "ann"));
+    let message = json!({"id": "m-1", "role": "user", "parts": [{"type": "text", "text": "hello"}]});
+    let chat = json!({"id": "chat-1", "agent": "demo", "messages": [message]});
+    let input = json!({"threadId": "thread-1", "runId": "run-1", "tools": [], "context": [],
+        "messages": [{"id": "m-1", "role": "user", "content": "hello"}]});
+    let requests = [
+        (Method::GET, "/api/chat/chat-1/stream", None, 204),
+        (Method::POST, "/api/chat", Some(chat), 200),
+        (Method::POST, "/api/chat", Some(json!({})), 400),
+        (Method::GET, "/api/chat/chat-1/stream", None, 200),
+        (Method::GET, "/api/chat/chat-1/messages", None, 200),
+        (Method::POST, "/api/chat/chat-1/stop", Some(json!({})), 200),
+        (Method::POST, "/agui/demo", Some(input.clone()), 200),
+        (Method::POST, "/agui/demo/connect", Some(input.clone()), 200),
+        (Method::POST, "/agui/demo/stop/thread-1", Some(json!({})), 200),
+        (Method::GET, "/agui/demo/threads/nobody/events", None, 404),
+        (Method::GET, "/copilotkit/info", None, 200),
+        (Method::POST, "/copilotkit", Some(json!({"method": "info"})), 200),
+        (Method::POST, "/copilotkit/agent/demo/run", Some(input.clone()), 200),
+        (Method::POST, "/copilotkit/agent/demo/connect", Some(input), 200),
+        (Method::POST, "/copilotkit/agent/demo/stop/thread-1", Some(json!({})), 200),
+    ];
+    for (method, path, body, status) in requests {
+        let body = body.map(|body| body.to_string().into_bytes());
+        let names = "authorization, content-type, x-copilotkit-client, user-agent";
+        let ask = [
+            ("origin", PAGE),
+            ("access-control-request-method", method.as_str()),
+            ("access-control-request-headers", names),
+        ];
+        let preflight = hw.request(Method::OPTIONS, path, &ask, None).await;
+        assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, PAGE), "{path}");
+        assert!(preflight.header("access-control-allow-methods").contains(method.as_str()), "{method} {path}");
+        assert!(preflight.header("access-control-allow-headers").contains(names), "{path}");
+        let refused = hw.request(method.clone(), path, &[("origin", PAGE)], body.clone()).await;
+        assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, PAGE), "{path}");
+        let headers = [("origin", PAGE), ("authorization", key.as_str()), ("content-type", "application/json")];
+        let reply = hw.request(method.clone(), path, &headers, body).await;
+        let allowed = reply.header("access-control-allow-origin");
+        assert_eq!((reply.status, allowed), (status, PAGE), "{method} {path}: {}", reply.text);
+        for seen in ["x-request-id", "retry-after", "www-authenticate", "x-vercel-ai-ui-message-stream"] {
+            assert!(reply.header("access-control-expose-headers").contains(seen), "{seen}");
+        }
+    }
 }

@@ -230,6 +230,9 @@ async fn a_frozen_share_ends_where_it_was_frozen() {
     assert!(history.contains("story 100") && !history.contains(&third), "{history}");
     let response = viewer.get(&format!("/v1/responses/{}", second.replace("task_", "resp_"))).await.json();
     assert_eq!(response["status"], "in_progress", "{response}");
+    let message = viewer.get(&format!("/api/chat/{thread}/stream")).await;
+    assert!(message.status == 200 && message.text.contains("text-delta"), "{}", message.text);
+    assert!(!message.text.contains("\"finish\"") && !message.text.contains(&third), "{}", message.text);
     let mut socket = viewer.socket().await;
     socket.send_json(&json!({"type": "resume", "session_id": thread, "after": "0"})).await;
     let turn = socket.read_until("message_stop").await;

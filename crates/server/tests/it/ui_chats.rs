@@ -114,6 +114,34 @@ async fn a_message_that_is_sent_twenty_times_at_once_runs_once() {
 }
 
 #[tokio::test]
+async fn a_message_that_waits_in_the_queue_runs_once() {
+    let hw = broker_server("");
+    let [first, second, third] =
+        [("m-1", "count 100000"), ("m-2", "count 100000"), ("m-3", "count 2")].map(|(id, words)| says(id, words));
+    let open =
+        async |messages: &[&Value]| hw.client.post(hw.url("/api/chat")).json(&body(messages)).send().await.unwrap();
+    let tasks = async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().clone();
+    let is_running = async |count: usize| {
+        let running = tasks().await.iter().filter(|task| task["status"] == "running").count();
+        (tasks().await.len(), running) == (count, 1)
+    };
+    let _one = open(&[&first]).await;
+    hw.wait_until("the first message runs", async || is_running(1).await).await;
+    // The page has no answer to the second message when it sends the third.
+    let (_two, three) = (open(&[&first, &second]).await, open(&[&first, &second, &third]).await);
+    hw.post("/api/chat/chat-1/stop", json!({})).await;
+    hw.wait_until("the second message runs", async || is_running(3).await && tasks().await[2]["status"] == "cancelled")
+        .await;
+    let again = open(&[&first, &second, &third]).await;
+    hw.post("/api/chat/chat-1/stop", json!({})).await;
+    assert_eq!(three.text().await.unwrap(), again.text().await.unwrap());
+    assert_eq!(tasks().await.len(), 3, "a message that is sent again does not run again");
+    let said = messages(&hw).await.iter().filter(|message| message["role"] == "user").cloned().collect::<Vec<_>>();
+    assert_eq!(said.iter().map(|message| &message["id"]).collect::<Vec<_>>(), ["m-1", "m-2", "m-3"], "{said:?}");
+    assert_eq!(said[2]["parts"].as_array().unwrap().len(), 1, "the second message is no part of the third");
+}
+
+#[tokio::test]
 async fn a_replay_is_the_message_at_any_moment_and_a_cursor_gives_the_rest() {
     let mut hw = broker_server("");
     assert_eq!(hw.get("/api/chat/chat-1/stream").await.status, 204, "before its first message");
@@ -141,6 +169,26 @@ async fn a_replay_is_the_message_at_any_moment_and_a_cursor_gives_the_rest() {
     let from_start = if from_start.status == 200 { from_start.text } else { live.text.clone() };
     assert!(from_start.ends_with(rest.text.split_once("\n\n").unwrap().1), "the bytes of the stream");
     assert_eq!(hw.get(&format!("{path}?after={}", frames.last().unwrap().id)).await.status, 204);
+}
+
+/// Frames without ids are built in memory. A long message continues with those of the log.
+#[tokio::test]
+async fn the_replay_of_a_long_message_takes_little_memory() {
+    const MIB: usize = 1024 * 1024;
+    const COUNT: usize = 200;
+    let config =
+        "[agents.broker]\nmodel = \"mine/broker\"\n[providers.mine]\nkind = \"scripted\"\nfile = \"scenarios.toml\"";
+    let words = "x".repeat(16 * 1024);
+    let turn = format!("[[scenario]]\n[[scenario.turn]]\nsteps = [{{ text = \"{words} \", repeat = {COUNT} }}]");
+    let hw = Server::with_config(config, &turn);
+    let live = send(&hw, &body(&[&says("m-1", "go")])).await;
+    assert_eq!(text(&live).len(), COUNT * (words.len() + 1));
+    for reply in join_all((0..4).map(|_| hw.get("/api/chat/chat-1/stream"))).await {
+        let without_ids = reply.text.split("\nid: ").next().unwrap().len();
+        assert!((MIB..3 * MIB).contains(&without_ids), "{without_ids} of {}", reply.text.len());
+        let replayed = chunks(&reply);
+        assert!(text(&replayed) == text(&live) && replayed.last() == live.last());
+    }
 }
 
 #[tokio::test]

@@ -111,6 +111,11 @@ impl AgUiLegacyAnswer {
         Some(Self { payload, interrupt_ids })
     }
 
+    /// Whether it names no interrupt, and means the open one.
+    pub const fn is_for_open_interrupt(&self) -> bool {
+        self.interrupt_ids.is_empty()
+    }
+
     /// The entries that it stands for, given the ids of the open interrupts. For several open ones its payload has to be
     /// an object with one answer per id: one click must not approve what a person has not seen.
     pub fn entries(&self, open: &[&str]) -> Result<Vec<AgUiResume>, InvalidField> {

@@ -255,3 +255,28 @@ fn a_run_that_is_too_long_for_a_snapshot_lacks_its_oldest_long_results() {
         parse_events(&agui_messages_frame(&runs)).remove(0)["messages"].as_array().unwrap().clone();
     assert!(serde_json::to_vec(&messages).unwrap().len() <= SNAPSHOT_BYTES_MAX);
 }
+
+#[test]
+fn a_run_that_is_too_long_for_a_snapshot_lacks_its_oldest_messages() {
+    let words = "x".repeat(1024 * 1024);
+    let mut log = Log::new();
+    log.step().call(1, "ask_for_help", ["agent", "never"], &["{}"]).step_done("tool_calls").started(1, "{}");
+    log.result_added(1);
+    log.of("call_R1");
+    for number in (2..14).step_by(2) {
+        log.step().message(&format!("msg_R{number}"), &[&words], None);
+        log.call(number + 1, "read", ["tool", "never"], &["{}"]).step_done("tool_calls");
+        log.result(number + 1, json!([{"type": "text", "text": "short"}]));
+    }
+    for version in VERSIONS {
+        let runs = snapshots(version, &log.records);
+        assert!(runs[0].message_bytes() > SNAPSHOT_BYTES_MAX);
+        let events = parse_events(&agui_prelude(&runs, AgUiHistory::Complete));
+        assert!(events.iter().any(|event| event["name"] == "headwater.history_truncated"));
+        let messages = reduce(&events).messages;
+        assert!(serde_json::to_vec(&messages).unwrap().len() <= SNAPSHOT_BYTES_MAX);
+        let ids: Vec<&str> = messages.iter().map(|message| message["id"].as_str().unwrap()).collect();
+        // The call that is in progress stays, and no result is without its call.
+        assert_eq!(ids, ["call_R1", "msg_R8", "fco_R9", "msg_R10", "fco_R11", "msg_R12", "fco_R13"]);
+    }
+}

@@ -2,12 +2,14 @@
 
 use super::reducer::Reducer;
 use super::{VERSIONS, count_segments, parse_frames, project, projection};
+use crate::responses::scenario_logs;
 use crate::resumes::{Place, frames, hold, runs};
 use model::Record;
 use model::condense::condense_records;
 use model_testing::test_seeds;
 use protocol::ui_stream::{UiReplay, UiRunMessages, UiVersion};
 use serde_json::Value;
+use std::collections::HashSet;
 
 fn hold_for(version: UiVersion, segments: impl Fn(&[Record]) -> (u32, u32)) {
     hold(Place::Id(version.projection_name()), |_, records| Box::new(projection(records, segments(records), version)));
@@ -76,6 +78,27 @@ fn a_replay_at_any_position_and_the_rest_make_the_same_message() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_replay_shows_each_sub_agent_once_where_it_began() {
+    let records = scenario_logs::nested().records;
+    let segments = (1, count_segments(&records));
+    for version in VERSIONS {
+        let is_subagent = |chunk: &&Value| chunk["type"] == "data-subagent";
+        let live = project(&records, segments, version);
+        let shown = live.iter().filter(is_subagent).count();
+        let (replay, _) = replay_and_tail(&records, records.len(), segments, version);
+        let ids: Vec<&Value> = replay.iter().filter(is_subagent).map(|chunk| &chunk["id"]).collect();
+        let distinct: HashSet<&Value> = ids.iter().copied().collect();
+        assert_eq!(ids.len(), distinct.len(), "{version:?}: {ids:?}");
+        assert!(shown > ids.len(), "{version:?}: {shown} live");
+        let mut reducer = Reducer::new(version);
+        reducer.apply_all(&replay);
+        let mut whole = Reducer::new(version);
+        whole.apply_all(&live);
+        assert_eq!(normalized(reducer), normalized(whole), "{version:?}");
     }
 }
 

@@ -31,13 +31,11 @@ pub(crate) async fn handle(
     let cursor = parse_request_cursor(&headers, after.as_deref())?;
     let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgUiThread, &name).await?;
     let joined = AgUiThread { version, name: &name, thread: &thread };
-    let mut stream = join_agui_thread(&app.gateway, &caller.user, joined, cursor).await?;
+    // Before the snapshot is built: it takes memory until the client has read it.
+    let permit = sse::acquire_stream_permit(&app, &caller)?;
+    let stream = join_agui_thread(&app.gateway, &caller.user, joined, cursor).await?;
     if method == Method::HEAD {
         return Ok(sse::sse_head());
     }
-    // A frozen share ends with what is there.
-    match stream.is_past_frozen_end(&app.gateway, &caller.user).then(|| stream.prelude.take()).flatten() {
-        Some(prelude) => Ok(sse::sse_response_with_frames(prelude, SseStyle::PLAIN)),
-        None => sse::sse_response_with_style(&app, &caller, stream, SseStyle::PLAIN),
-    }
+    Ok(sse::sse_response_with_prelude(&app, &caller, stream, SseStyle::PLAIN, permit))
 }

@@ -27,11 +27,16 @@ pub(crate) async fn handle(
         let Some(stream) = stream else { return Ok(StatusCode::NO_CONTENT.into_response()) };
         return Ok(with_stream_header(sse::sse_response_with_style(&app, &caller, stream, SseStyle::OPENAI)?));
     }
+    // Before the replay is built: it takes memory until the client has read it.
+    let permit = sse::acquire_stream_permit(&app, &caller)?;
     match Box::pin(resume_ui_stream(&app.gateway, &caller.user, &chat, version)).await? {
         UiResume::Nothing => Ok(StatusCode::NO_CONTENT.into_response()),
-        UiResume::Ended(frames) => Ok(with_stream_header(sse::sse_response_with_frames(frames, SseStyle::OPENAI))),
+        UiResume::Ended(frames) => {
+            Ok(with_stream_header(sse::sse_response_with_frames(frames, SseStyle::OPENAI, permit)))
+        }
         UiResume::Live(stream) => {
-            Ok(with_stream_header(sse::sse_response_with_style(&app, &caller, stream, SseStyle::OPENAI)?))
+            let response = sse::sse_response_with_prelude(&app, &caller, stream, SseStyle::OPENAI, permit);
+            Ok(with_stream_header(response))
         }
     }
 }

@@ -21,6 +21,26 @@ async fn a_late_answer_joins_the_thread() {
     assert_eq!(types(&next).last(), Some(&"RUN_FINISHED"));
 }
 
+/// Front ends that know `on_interrupt` alone may send an answer without the interrupt's id.
+#[tokio::test]
+async fn a_late_answer_in_the_older_form_joins_the_thread() {
+    let hw = Server::demo();
+    let mut client = AgUiClient { path: RUN, ..AgUiClient::new(&hw, "t-1") };
+    let asked = interrupt(&client.say("trade").await);
+    let mut other = AgUiClient { path: RUN, run_count: 7, ..AgUiClient::new(&hw, "t-1") };
+    other.go(resume(&asked, json!({"approved": true}))).await;
+    let late = json!({"forwardedProps": {"command": {"resume": {"approved": false}}}});
+    let told = client.go(late.clone()).await;
+    assert_eq!(types(&told), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
+    assert_eq!(client.summary().last().unwrap(), &other.summary().last().unwrap().clone());
+    client.path = "/agui/demo";
+    assert_eq!(refusal(&client.send(late.clone()).await), (409, "nothing_pending".to_owned()));
+    // Beside a message it is history.
+    client.add_message("user", "story 1 fast");
+    let next = client.go(late).await;
+    assert_eq!((types(&next).last(), of_type(&next, "TEXT_MESSAGE_START").len()), (Some(&"RUN_FINISHED"), 1));
+}
+
 #[tokio::test]
 async fn a_stop_ends_the_run_without_an_error() {
     let hw = Server::demo();
