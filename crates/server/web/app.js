@@ -80,14 +80,32 @@ class Page {
   }
 
   clicked(e) {
-    const { cites } = e.target.closest('a')?.dataset ?? {};
+    const { cites, authorizes } = e.target.closest('a')?.dataset ?? {};
     if (cites) {
       e.preventDefault();
       showSource(cites);
     }
+    if (authorizes && tabKey.get()) {
+      e.preventDefault();
+      this.authorize(authorizes);
+    }
     const { decision } = e.target.closest('button')?.dataset ?? {};
     const card = e.target.closest('.question');
     if (decision && card) this.decide(card, decision);
+  }
+
+  /** A link cannot send a key, so the page asks where it leads. The tab is opened first: later a browser would block it. */
+  async authorize(path) {
+    const tab = open('', '_blank');
+    if (tab) tab.opener = null;
+    try {
+      const { authorization_url } = await this.own.post(path.slice(1), {});
+      if (!/^https?:/.test(authorization_url)) throw new Error('The authorization server has no web address.');
+      if (tab) tab.location.replace(authorization_url);
+    } catch (error) {
+      tab?.close();
+      this.showError(error);
+    }
   }
 
   // ---- who we are

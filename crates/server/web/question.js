@@ -23,6 +23,7 @@ function link(url) {
   if (!url?.startsWith('/v1/')) return [];
   const anchor = element('a', '', 'Open');
   Object.assign(anchor, { href: url, target: '_blank', rel: 'noopener noreferrer' });
+  anchor.dataset.authorizes = url;
   return [anchor, ' '];
 }
 
