@@ -52,7 +52,8 @@ before(async () => {
   `;
   await writeFile(join(folder, 'headwater.toml'), config);
   await writeFile(join(folder, 'scenarios.toml'), SCENARIOS);
-  server = await startServer({ config: join(folder, 'headwater.toml') });
+  // Nodes share the key that seals tokens.
+  server = await startServer({ config: join(folder, 'headwater.toml'), env: { HEADWATER_CREDENTIALS_KEY: '5e'.repeat(32) } });
   key = await server.key('ann');
   browser = await startBrowser();
 });
