@@ -321,6 +321,67 @@ async fn blocks_answer_a_question_after_a_kill() {
     assert_eq!(runs(&hw).len(), 2);
 }
 
+/// The data of a stream's frames.
+fn data(reply: &Reply) -> Vec<Value> {
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    let lines = reply.text.lines().filter_map(|line| line.strip_prefix("data: "));
+    lines.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn ag_ui_answers_a_question_after_a_kill() {
+    let mut hw = server();
+    let run = |run_id: &str, resume: Value| {
+        let message = json!({"id": "m-1", "role": "user", "content": "book"});
+        json!({"threadId": "t-1", "runId": run_id, "protocolVersion": "1.0", "messages": [message], "resume": resume})
+    };
+    let asked = data(&hw.post("/agui/helper", run("r-1", Value::Null)).await);
+    let interrupt = &asked.last().unwrap()["outcome"]["interrupts"][0];
+    assert_eq!((&interrupt["reason"], &interrupt["message"]), (&json!("input_required"), &json!("Which seat?")));
+    restart(&mut hw);
+    let seat = |seat: &str| json!([{"interruptId": interrupt["id"], "status": "resolved", "payload": {"seat": seat}}]);
+    assert_eq!(hw.post("/agui/helper", run("r-2", seat("99Z"))).await.status, 400);
+    let answered = data(&hw.post("/agui/helper", run("r-2", seat("12B"))).await);
+    let result = answered.iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+    assert!(result["content"].as_str().unwrap().contains(r#"{"seat":"12B"}"#), "{result}");
+    assert_eq!(answered.last().unwrap()["outcome"]["type"], "success");
+    assert_eq!(hw.post("/agui/helper", run("r-3", seat("12A"))).await.status, 409);
+    assert_eq!(runs(&hw).len(), 2);
+}
+
+#[tokio::test]
+async fn a_chat_of_the_ai_sdk_answers_a_question_after_a_kill() {
+    let mut hw = server();
+    let said = json!({"id": "m-1", "role": "user", "parts": [{"type": "text", "text": "book"}]});
+    let asked = data(&hw.post("/api/chat", json!({"id": "c-1", "messages": [said]})).await);
+    let request = asked.iter().find(|chunk| chunk["type"] == "tool-approval-request").unwrap();
+    assert_eq!(request["approvalDescriptor"]["message"], "Which seat?", "{request}");
+    restart(&mut hw);
+    let answered_with = |seat: &str, as_reason: bool| {
+        let mut approval = json!({"id": request["approvalId"], "approved": true});
+        let mut body = json!({"id": "c-1"});
+        if as_reason {
+            approval["reason"] = json!({ "seat": seat }).to_string().into();
+        } else {
+            body["answers"] = json!({ request["approvalId"].as_str().unwrap(): { "seat": seat } });
+        }
+        let call = json!({"type": "dynamic-tool", "toolName": "book", "toolCallId": request["toolCallId"],
+            "state": "approval-responded", "input": {"flight": "VN1"}, "approval": approval});
+        body["messages"] = json!([said, {"id": asked[0]["messageId"], "role": "assistant", "parts": [call]}]);
+        body
+    };
+    for as_reason in [false, true] {
+        assert_eq!(hw.post("/api/chat", answered_with("99Z", as_reason)).await.status, 400);
+    }
+    let answered = data(&hw.post("/api/chat", answered_with("12B", true)).await);
+    let output = answered.iter().find(|chunk| chunk["type"] == "tool-output-available").unwrap();
+    assert!(output["output"].to_string().contains("12B"), "{output}");
+    let again = data(&hw.post("/api/chat", answered_with("12B", false)).await);
+    assert_eq!(again, answered, "the same answer is the same segment");
+    assert_eq!(hw.post("/api/chat", answered_with("12A", false)).await.status, 409);
+    assert_eq!(runs(&hw).len(), 2);
+}
+
 #[tokio::test]
 async fn an_agent_run_and_run_items_show_the_question_and_the_native_protocol_answers_it() {
     let mut hw = server();
