@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
+import { freePort } from './lib/free-port.mjs';
 import { events, startServer } from './lib/server.mjs';
 
 const here = (path) => new URL(path, import.meta.url).pathname;
@@ -37,15 +37,6 @@ after(async () => {
   everything?.kill();
   if (folder) await rm(folder, { recursive: true, force: true });
 });
-
-async function freePort() {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address();
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
 
 async function startEverything() {
   const script = here('node_modules/@modelcontextprotocol/server-everything/dist/index.js');

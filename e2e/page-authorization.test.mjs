@@ -3,13 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { ask, ended, startBrowser } from './lib/browser.mjs';
+import { freePort } from './lib/free-port.mjs';
 import { startServer } from './lib/server.mjs';
 
 const EXAMPLE = 'node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js';
@@ -63,15 +62,6 @@ after(async () => {
   mcp?.kill();
   if (folder) await rm(folder, { recursive: true, force: true });
 });
-
-async function freePort() {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address();
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
 
 async function answers(port) {
   for (let attempts = 0; attempts < 200; attempts += 1) {

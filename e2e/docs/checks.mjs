@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { promisify } from 'node:util';
-import { freePort } from './folder.mjs';
+import { freePort } from '../lib/free-port.mjs';
 
 const run = promisify(execFile);
 const NAME = 'agents.example';
