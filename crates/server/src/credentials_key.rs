@@ -17,7 +17,7 @@ const KEY_FILE: &str = "credentials.key";
 const KEY_BYTES: usize = 32;
 const OWNER_ONLY: u32 = 0o600;
 
-/// Whether users authorize servers, so that there is something to seal.
+/// Whether an MCP server uses OAuth: the tokens of its users are sealed with the key.
 pub(crate) fn needs_key(definitions: &Definitions) -> bool {
     definitions.mcp.values().any(|server| match &server.program.transport {
         McpTransport::Endpoint(endpoint) => matches!(endpoint.auth.as_deref(), Some(McpAuth::OAuth(_))),

@@ -123,7 +123,7 @@ async fn answers_are_seen_in_other_protocols_and_the_other_way_round() {
     assert_eq!(of_type(&told, "TEXT_MESSAGE_START").len(), 1);
 }
 
-/// A person who goes on without answering gives the call up.
+/// A new message in place of an answer cancels the paused run.
 #[tokio::test]
 async fn a_new_message_cancels_what_waits() {
     let hw = Server::demo();
