@@ -21,6 +21,9 @@ const REPLAY_AFTER_END_MS: u64 = 60_000;
 /// Frames of a replay. What follows is streamed from the log as it is: a client that reads slowly costs no more memory than
 /// any other viewer.
 const REPLAY_BYTES_MAX: usize = 1024 * 1024;
+/// The same for the segments before the last one. The log shows their calls of the client's tools before the results, and a
+/// client would run them again, so a replay has these segments whole unless they are huge.
+const EARLIER_SEGMENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Messages of one page.
 const MESSAGES_MAX: usize = 200;
 /// Messages of one page, as JSON. The newest run is always whole.
@@ -68,11 +71,18 @@ pub async fn resume_ui_stream(
     let Some(run) = find_replayed_run(gateway, user, name).await? else { return Ok(UiResume::Nothing) };
     let segment = current_segment(gateway, user, &run).await?;
     let mut projection = Box::new(UiStreamProjection::new(run.id.clone(), 1, segment, version));
-    let (mut replay, mut head) = (UiReplay::default(), None);
+    let (mut replay, mut head, mut segments_read, mut earlier_bytes) = (UiReplay::default(), None, 1, 0);
     for_each_record_of_run(gateway, user, &run, |record| {
         projection.replay_record(record, &mut replay);
         head = Some(record.seq);
-        let is_over = projection.is_finished() || replay.len() > REPLAY_BYTES_MAX;
+        if matches!(record.event(), Event::Resumed(_)) {
+            (segments_read, earlier_bytes) = (segments_read + 1, replay.len());
+        }
+        let is_long = match segments_read < segment {
+            true => replay.len() > EARLIER_SEGMENTS_BYTES_MAX,
+            false => replay.len().saturating_sub(earlier_bytes) > REPLAY_BYTES_MAX,
+        };
+        let is_over = projection.is_finished() || is_long;
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })
     .await?;

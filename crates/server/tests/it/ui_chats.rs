@@ -191,6 +191,32 @@ async fn the_replay_of_a_long_message_takes_little_memory() {
     }
 }
 
+/// The SDK runs a tool of the page as soon as it has the input.
+#[tokio::test]
+async fn a_long_replay_asks_for_no_tool_that_has_its_result() {
+    let config =
+        "[agents.broker]\nmodel = \"mine/broker\"\n[providers.mine]\nkind = \"scripted\"\nfile = \"scenarios.toml\"";
+    let long = format!("{{ text = \"{} \", repeat = 100 }}", "x".repeat(16 * 1024));
+    let turns = format!(
+        "[[scenario]]\n[[scenario.turn]]\nsteps = [{long}, {{ call = \"locate\", arguments = \"{{}}\" }}]\n\
+         [[scenario.turn]]\nsteps = [{{ text = \"Found.\" }}]"
+    );
+    let hw = Server::with_config(config, &turns);
+    let said = says("m-1", "go");
+    let mut request = body(&[&said]);
+    request["tools"] = json!([{"name": "locate"}]);
+    let asked = send(&hw, &request).await;
+    let call = &find(&asked, "tool-input-available")["toolCallId"];
+    assert_eq!(find(&chunks(&hw.get("/api/chat/chat-1/stream").await), "tool-input-available")["toolCallId"], *call);
+    let part =
+        json!({"type": "tool-locate", "toolCallId": call, "state": "output-available", "input": {}, "output": "here"});
+    let answer = json!({"id": asked[0]["messageId"], "role": "assistant", "parts": [part]});
+    assert!(text(&send(&hw, &body(&[&said, &answer])).await).contains("Found."));
+    let replayed = chunks(&hw.get("/api/chat/chat-1/stream").await);
+    assert_eq!(find(&replayed, "tool-output-available")["toolCallId"], *call);
+    assert!(replayed.iter().all(|chunk| chunk["type"] != "tool-input-available"), "the page has run it");
+}
+
 #[tokio::test]
 async fn an_answer_is_generated_again_in_its_place() {
     let upstream = RecordingUpstream::start(|dialect, _| dialect.full_answer("ok")).await;
