@@ -24,6 +24,8 @@ pub(crate) struct ChaosForm {
     pub(crate) absence: Duration,
     /// In which runs are started, beside those of the faults.
     pub(crate) start_window: Duration,
+    /// A program that takes longer hangs.
+    pub(crate) time_max: Duration,
 }
 
 impl ChaosForm {
@@ -34,6 +36,7 @@ impl ChaosForm {
         rounds: 1,
         absence: Duration::from_secs(13),
         start_window: Duration::from_secs(25),
+        time_max: Duration::from_mins(10),
     };
     pub(crate) const FULL: Self = Self {
         is_full: true,
@@ -42,6 +45,7 @@ impl ChaosForm {
         rounds: 3,
         absence: Duration::from_secs(20),
         start_window: Duration::from_secs(150),
+        time_max: Duration::from_mins(40),
     };
 }
 

@@ -92,6 +92,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         // Dropping the program ends its nodes and its PostgreSQL.
         tokio::select! {
             outcome = program::run_program(form, seed, &kinds, &binary, cli.keep) => outcome,
+            () = tokio::time::sleep(form.time_max) => bail!("did not end within {:?}", form.time_max),
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
             _ = terminate.recv() => bail!("terminated"),
         }

@@ -17,6 +17,9 @@ use tokio::sync::Mutex;
 
 const READY_TIMEOUT: Duration = Duration::from_secs(40);
 const READY_POLL: Duration = Duration::from_millis(20);
+/// What a process says that ends because it starts without its database.
+const NO_DATABASE: &str = "headwater: cannot connect to the database";
+const RESTART_POLL: Duration = Duration::from_millis(200);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 const LOG_TAIL_LINES: usize = 15;
 /// Settings of the machine that a node must not find.
@@ -111,13 +114,31 @@ impl Node {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    /// Starts the process and waits until it is ready.
+    /// Starts the process and waits until it is ready. While PostgreSQL is down the process ends, and is started again, as the
+    /// supervisor of a real node does.
     pub(crate) async fn start(&self, data: DataFolder) -> anyhow::Result<()> {
         if data == DataFolder::New {
             self.data_folder.fetch_add(1, Ordering::Relaxed);
         }
         let mut slot = self.process.lock().await;
         anyhow::ensure!(slot.is_none(), "node {} runs already", self.index);
+        let begun = Instant::now();
+        loop {
+            let mut child = self.spawn()?;
+            let ready = self.wait_ready(&mut child).await;
+            let lacks_database =
+                ready.is_err() && self.log_tail().lines().last().is_some_and(|line| line.starts_with(NO_DATABASE));
+            if lacks_database && begun.elapsed() < READY_TIMEOUT {
+                tokio::time::sleep(RESTART_POLL).await;
+                continue;
+            }
+            *slot = Some(child);
+            self.is_up.store(ready.is_ok(), Ordering::Relaxed);
+            return ready.with_context(|| self.log_tail());
+        }
+    }
+
+    fn spawn(&self) -> anyhow::Result<Child> {
         let log = File::options().create(true).append(true).open(self.path("log"))?;
         let prefix = self.namespace.as_ref().map(NodeNamespace::command_prefix).into_iter().flatten();
         let mut words = prefix.map(OsStr::new).chain([self.program.binary.as_os_str()]);
@@ -132,11 +153,7 @@ impl Node {
         if let Some(shim) = &self.program.clock_shim {
             command.env("LD_PRELOAD", shim).env("CLOCK_OFFSET_FILE", self.path("clock"));
         }
-        let mut child = command.spawn().context("cannot start the server")?;
-        let ready = self.wait_ready(&mut child).await.with_context(|| self.log_tail());
-        *slot = Some(child);
-        self.is_up.store(ready.is_ok(), Ordering::Relaxed);
-        ready
+        command.spawn().context("cannot start the server")
     }
 
     async fn wait_ready(&self, child: &mut Child) -> anyhow::Result<()> {

@@ -159,7 +159,11 @@ async fn try_start(
     rng: &mut Rng,
 ) -> anyhow::Result<Option<(String, Option<OpenedStream>)>> {
     let node = match plan.node {
-        Some(index) => context.cluster.node(index)?,
+        Some(index) => {
+            let node = context.cluster.node(index)?;
+            anyhow::ensure!(node.is_up(), "node {index} is down");
+            node
+        }
         None => match context.cluster.pick(rng) {
             Some(node) => node,
             None => return Ok(None),
