@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{FinishedProcess, OutputMode, ProcessOutcome, run_process};
 use crate::test_output::{self, TestCounts};
+use crate::test_program::WITH_POSTGRES;
 use crate::tidy::promises;
 use crate::workspace::Repo;
 use crate::{chaos, defects, fuzz, mutants, siege, tidy};
@@ -147,9 +148,6 @@ fn cargo_step(repo: &Repo, effort: TestEffort, arguments: &str) -> anyhow::Resul
     Ok(StepReport { counts: TestCounts::default(), failure })
 }
 
-/// The tests that need a separate build: the hub under a scheduler that explores its interleavings.
-const SHUTTLE_ARGUMENTS: &str = "test --locked --package engine --features shuttle --lib";
-
 const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
 /// Twice the cores, because most tests wait: for a clock, a disk or another process.
@@ -158,18 +156,15 @@ pub(crate) fn tests_at_once() -> usize {
 }
 
 fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
-    let (mut output, mut failed, mut unstable) = (String::new(), false, Vec::new());
-    for arguments in [defects::TEST_ARGUMENTS, SHUTTLE_ARGUMENTS] {
-        let mut command = new_command("cargo", repo, effort);
-        command.args(arguments.split(' ')).arg("--no-fail-fast").env(THREADS_VARIABLE, tests_at_once().to_string());
-        let ran = run_process(&mut command, OutputMode::Show, None)?;
-        output.push_str(&ran.output);
-        if ran.outcome == ProcessOutcome::Success {
-            continue;
-        }
-        match repeat_failed_tests(repo, effort, arguments, &ran.output)? {
+    let mut command = new_command("cargo", repo, effort);
+    command.args(defects::TEST_ARGUMENTS.split(' ')).arg("--no-fail-fast");
+    command.env(THREADS_VARIABLE, tests_at_once().to_string());
+    let FinishedProcess { outcome, mut output } = run_process(&mut command, OutputMode::Show, None)?;
+    let (mut failed, mut unstable) = (false, Vec::new());
+    if outcome != ProcessOutcome::Success {
+        match repeat_failed_tests(repo, effort, &output)? {
             Some(again) => {
-                unstable.extend(test_output::failed_test_paths(&ran.output).into_iter().map(str::to_owned));
+                unstable.extend(test_output::failed_test_paths(&output).into_iter().map(str::to_owned));
                 output.push_str(&again.output);
             }
             None => failed = true,
@@ -197,12 +192,7 @@ const REPEATED_TESTS_MAX: usize = 3;
 
 /// Runs a few failed tests again, one at a time: on a machine that stood still for seconds even a right one can fail. A test
 /// that passes then is named at the end of the log, and is to be mended. Returns `None` if one fails again.
-fn repeat_failed_tests(
-    repo: &Repo,
-    effort: TestEffort,
-    arguments: &str,
-    output: &str,
-) -> anyhow::Result<Option<FinishedProcess>> {
+fn repeat_failed_tests(repo: &Repo, effort: TestEffort, output: &str) -> anyhow::Result<Option<FinishedProcess>> {
     let failed = test_output::failed_test_paths(output);
     let (begun, ended) = test_output::count_test_binaries(output);
     if begun != ended || !(1..=REPEATED_TESTS_MAX).contains(&failed.len()) {
@@ -210,7 +200,7 @@ fn repeat_failed_tests(
     }
     println!("==> {} failed; each runs once more, alone", failed.iter().copied().collect::<Vec<_>>().join(", "));
     let mut command = new_command("cargo", repo, effort);
-    command.args(arguments.split(' ')).args(["--", "--exact"]).args(&failed).env(THREADS_VARIABLE, "1");
+    command.args(defects::TEST_ARGUMENTS.split(' ')).args(["--", "--exact"]).args(&failed).env(THREADS_VARIABLE, "1");
     let again = run_process(&mut command, OutputMode::Show, None)?;
     let passed = test_output::parse_test_output(&again.output).passed;
     Ok(Some(again).filter(|again| again.outcome == ProcessOutcome::Success && passed >= failed.len()))
@@ -265,10 +255,12 @@ fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
 
 /// The same clients against nodes on one database.
 fn e2e_on_database(repo: &Repo, effort: TestEffort, nodes: &str) -> anyhow::Result<StepReport> {
-    let mut clients = new_command("cargo", repo, effort);
-    clients.args(["run", "--locked", "--quiet", "--package", "postgres-testing", "--example", "with_postgres", "--"]);
+    // The step `test` has built it. `cargo run` would build it with the features that its package needs alone, and TLS anew.
+    let beside = std::env::current_exe()?;
+    let with_postgres = beside.with_file_name("examples").join(WITH_POSTGRES);
+    let mut clients = new_command(&with_postgres.to_string_lossy(), repo, effort);
     clients.arg(repo.root.join(E2E)).env("HEADWATER_E2E_NODES", nodes);
-    clients.env("HEADWATER_BIN", std::env::current_exe()?.with_file_name("headwater"));
+    clients.env("HEADWATER_BIN", beside.with_file_name("headwater"));
     let ran = run_process(&mut clients, OutputMode::Show, None)?;
     let failure = (ran.outcome != ProcessOutcome::Success).then(|| "see the output above".to_owned());
     Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })

@@ -14,7 +14,8 @@
 //!
 //! Wake-ups are a level ("the head is 46"), not messages: none can be lost and none can pile up.
 
-use crate::sync::{Mutex, MutexGuard, lock};
+// Relative, because a test compiles this file with another mutex.
+use super::sync::{Mutex, MutexGuard, lock};
 use bytes::{Bytes, BytesMut};
 use foldhash::HashMap;
 use model::limits::WRITE_BYTES_MAX;

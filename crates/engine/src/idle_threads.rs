@@ -89,7 +89,7 @@ impl Entries {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use model::thread::PastRun;

@@ -45,6 +45,3 @@ pub use ports::{CurrentDefinitions, Ports};
 pub use read_records::{for_each_condensed_record, for_each_record, log_head};
 pub use shared::StopMode;
 pub use viewer::{View, Viewer};
-
-#[cfg(all(test, feature = "shuttle"))]
-mod hub_shuttle_tests;

@@ -85,7 +85,7 @@ pub(crate) fn settled_runs(changes: &[DirectoryChange]) -> Vec<TaskId> {
 }
 
 // The mutex of the model checker works in its own tests alone.
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,8 +1,5 @@
-//! The mutex of this crate: `std`'s, or the one of the model checker.
+//! The mutex of this crate. `tests/it/hub_interleavings.rs` compiles the hub with the one of a model checker.
 
-#[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
-#[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Ignores poisoning: everything behind these locks is valid after every statement.

@@ -17,6 +17,7 @@ mod files;
 mod fixtures;
 mod full_disk;
 mod hooks;
+mod hub_interleavings;
 mod laws;
 mod questions;
 mod queue;
