@@ -10,6 +10,7 @@ use hyper::Request;
 use std::time::{Duration, Instant};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
+const ERROR_TEXT_BYTES: usize = 500;
 
 /// What a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +38,14 @@ pub(crate) async fn probe(
     let uri = request.uri().clone();
     let reading = load::send_request(target, request, async |response| {
         let status = response.status();
-        let (mut splitter, mut bytes, mut has_event) = (SseSplitter::default(), Vec::new(), false);
+        let (mut splitter, mut text, mut bytes, mut has_event) = (SseSplitter::default(), Vec::new(), 0, false);
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| StreamFault::Cut)?;
             let data = frame.data_ref().map_or(&[][..], |data| data);
-            bytes.extend_from_slice(data);
+            bytes += data.len();
+            // For the message of an error. A copy of all of it would count as the server's time.
+            text.extend_from_slice(data.get(..ERROR_TEXT_BYTES.saturating_sub(text.len())).unwrap_or(data));
             if status.is_success() && until == ReadUntil::FirstEvent {
                 splitter.push(data);
                 has_event = splitter.next().map_err(|_| StreamFault::Malformed)?.is_some();
@@ -51,12 +54,11 @@ pub(crate) async fn probe(
                 break;
             }
         }
-        Ok((status, bytes, has_event, started.elapsed()))
+        Ok((status, bytes, text, has_event, started.elapsed()))
     });
     let outcome = tokio::time::timeout(PROBE_TIMEOUT, reading).await.unwrap_or(Err(StreamFault::Cut));
-    let (status, body, has_event, took) = outcome.map_err(|fault| anyhow::anyhow!("{uri}: {fault:?}"))?;
-    let text = || String::from_utf8_lossy(body.get(..body.len().min(500)).unwrap_or_default()).into_owned();
-    anyhow::ensure!(status.is_success(), "{uri}: {status} {}", text());
+    let (status, bytes, text, has_event, took) = outcome.map_err(|fault| anyhow::anyhow!("{uri}: {fault:?}"))?;
+    anyhow::ensure!(status.is_success(), "{uri}: {status} {}", String::from_utf8_lossy(&text));
     anyhow::ensure!(has_event || until == ReadUntil::End, "{uri}: {status} without an event");
-    Ok(ProbeReading { took, bytes: body.len() })
+    Ok(ProbeReading { took, bytes })
 }

@@ -56,6 +56,8 @@ pub(crate) struct EventTooLong;
 pub(crate) struct SseSplitter {
     buffer: Vec<u8>,
     consumed: usize,
+    /// How much of the line that follows was searched for its end: one of 40 MB arrives in hundreds of pieces.
+    searched: usize,
     event: SplitEvent,
     /// `event` was handed out: the next call begins a new one.
     returned: bool,
@@ -72,8 +74,9 @@ impl SseSplitter {
             self.event.clear();
         }
         while let Some(rest) = self.buffer.get(self.consumed..)
-            && let Some(end) = rest.iter().position(|byte| *byte == b'\n')
+            && let Some(end) = memchr::memchr(b'\n', rest.get(self.searched..).unwrap_or_default())
         {
+            let end = std::mem::take(&mut self.searched) + end;
             let line = rest.get(..end).unwrap_or_default();
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             self.consumed += end + 1;
@@ -88,6 +91,7 @@ impl SseSplitter {
         }
         self.buffer.drain(..self.consumed);
         self.consumed = 0;
+        self.searched = self.buffer.len();
         if self.buffer.len() + self.event.data.len() > EVENT_BYTES_MAX { Err(EventTooLong) } else { Ok(None) }
     }
 
@@ -129,6 +133,7 @@ mod tests {
             let (head, tail) = STREAM.as_bytes().split_at(cut);
             assert_eq!(split(&[head, tail]), whole, "cut at {cut}");
         }
+        assert_eq!(split(&STREAM.as_bytes().chunks(1).collect::<Vec<_>>()), whole);
     }
 
     #[test]

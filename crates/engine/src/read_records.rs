@@ -1,8 +1,13 @@
 //! Reads logs page by page.
 
-use model::ports::{Journal, PageLimit, StoreError};
+use futures_util::FutureExt as _;
+use futures_util::future::maybe_done;
+use model::ports::{Journal, PageLimit, RecordPage, StoreError};
 use model::{Record, Seq, ThreadId, UserId};
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::Poll;
 
 /// A page of this many records or bytes is decoded and visited beside the async workers.
 const HEAVY_PAGE_RECORDS: usize = 512;
@@ -37,19 +42,37 @@ pub async fn for_each_condensed_record<B>(
     journal: &dyn Journal,
     owner: &UserId,
     thread: &ThreadId,
-    mut after: Seq,
+    after: Seq,
     until: Seq,
     mut visit: impl FnMut(&Record) -> ControlFlow<B>,
 ) -> Result<Option<B>, StoreError> {
-    while after < until {
-        let page = journal.read_condensed_page(owner, thread, after, until, PageLimit::WIDE).await?;
+    let read_after = |after| journal.read_condensed_page(owner, thread, after, until, PageLimit::WIDE);
+    if after >= until {
+        return Ok(None);
+    }
+    let mut page = read_after(after).await?;
+    loop {
         let Some(last) = page.records.last() else { return Ok(None) };
-        after = last.seq;
+        let mut following = (last.seq < until).then(|| maybe_done(read_after(last.seq)));
+        // A run that fills a page is probably longer: the store reads on while this page is visited.
+        if let Some(following) = following.as_mut().filter(|_| is_one_run(&page.records)) {
+            poll_fn(|cx| {
+                let _is_ready = following.poll_unpin(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
         if let ControlFlow::Break(value) = visit_page(owner, &page.records, &mut visit).await {
             return Ok(Some(value));
         }
+        let Some(mut following) = following else { return Ok(None) };
+        (&mut following).await;
+        page = Pin::new(&mut following).take_output().unwrap_or_else(|| Ok(RecordPage::default()))?;
     }
-    Ok(None)
+}
+
+fn is_one_run(records: &[Record]) -> bool {
+    records.first().zip(records.last()).is_some_and(|(first, last)| first.run == last.run)
 }
 
 async fn visit_page<B>(

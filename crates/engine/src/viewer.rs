@@ -21,6 +21,10 @@ const SKIPPED_PAGE: PageLimit = PageLimit { records_max: 1024, bytes_max: 256 * 
 /// From this many records on, projecting a page is heavy work.
 const LONG_PAGE_RECORDS: u64 = 64;
 
+/// From this many records before the cursor on, its first write is the frames of one record: the client has waited for the
+/// history to be read, and the frame of a long text takes as long again.
+const LONG_HISTORY_RECORDS: u64 = 4096;
+
 /// What a viewer watches.
 pub struct View {
     /// Names the projection with its options and scope: viewers of the same lane share frames.
@@ -46,6 +50,8 @@ pub struct Viewer {
     /// The projector at the cursor; `None` once there is a lane, which has one for all its viewers. What it folded may be
     /// large, and thousands of viewers wait. A viewer that falls behind folds the log again.
     projector: Option<Box<dyn Projection>>,
+    /// Frames that were read ahead.
+    read_frames: Bytes,
     cursor: Seq,
     /// The stream ends with this record.
     end_seq: Option<Seq>,
@@ -53,6 +59,8 @@ pub struct Viewer {
     at_head: bool,
     /// Whether the last page of the log was long, so that the next one probably is.
     reads_long_pages: bool,
+    /// Whether the next write is the first one after a long history.
+    follows_long_history: bool,
     ended: bool,
     /// The stream was cut: the thread was deleted, or the process stops.
     interrupted: bool,
@@ -70,6 +78,7 @@ impl Viewer {
         // Subscribe first, then read the log: what is committed in between is in one or the other, and `seq` says which.
         let topic = hub.subscribe(&thread);
         let cursor = if Defect::CursorOffByOne.is_planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
+        let follows_long_history = is_long_history(&view, cursor);
         Self {
             slot: topic.register_viewer(),
             owner,
@@ -79,10 +88,12 @@ impl Viewer {
             topic,
             view,
             projector: None,
+            read_frames: Bytes::new(),
             cursor,
             end_seq: None,
             at_head: false,
             reads_long_pages: false,
+            follows_long_history,
             ended: false,
             interrupted: false,
         }
@@ -103,6 +114,20 @@ impl Viewer {
         self
     }
 
+    /// Reads the log up to the first frames, which [`Viewer::next`] then returns. Returns how many of the frames to skip the log
+    /// does not have: none, unless it has no frame to return.
+    pub async fn read_ahead(&mut self) -> Result<u64, StoreError> {
+        while !self.ended && !self.at_head && self.read_frames.is_empty() {
+            self.read_frames = self.next_log_frames().await?;
+        }
+        Ok(self.view.skip_frames)
+    }
+
+    /// Whether the stream has ended, apart from frames that were read ahead.
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Whether the stream was cut before its end: then a client must reconnect, and must not take this for the end.
     pub const fn is_interrupted(&self) -> bool {
         self.interrupted
@@ -115,6 +140,9 @@ impl Viewer {
 
     /// The next frames, at most one write; `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        if !self.read_frames.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.read_frames)));
+        }
         while !self.ended {
             let bytes = if self.at_head {
                 // Moved, not borrowed: a projector is not `Sync`, and the future may move to another thread.
@@ -131,8 +159,8 @@ impl Viewer {
     }
 
     /// Whether [`Viewer::poll_live`] has the next frames.
-    pub const fn is_live(&self) -> bool {
-        self.at_head && !self.ended
+    pub fn is_live(&self) -> bool {
+        self.at_head && !self.ended && self.read_frames.is_empty()
     }
 
     /// The next frames of a viewer that [is live](Viewer::is_live): what [`Viewer::next`] returns, without a future that has
@@ -182,6 +210,7 @@ impl Viewer {
             let (from, projection) = (view.history_start, view.projection.boxed_clone());
             let projector = projector_at(journal, &self.owner, &self.thread, projection, from..self.cursor).await?;
             self.projector = Some(projector);
+            self.follows_long_history = is_long_history(&self.view, self.cursor);
         }
         // Viewers that read long logs as fast as they can would else take all workers from other users. Only now: what
         // brings a projector to the cursor waits for the same permits.
@@ -197,6 +226,7 @@ impl Viewer {
         let Some(projector) = &mut self.projector else { return Ok(Bytes::new()) };
         self.reads_long_pages = page.records.iter().map(Record::record_count).sum::<u64>() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(skip_frames);
+        let write_bytes = if self.follows_long_history { 1 } else { WRITE_BYTES_MAX };
         for record in page.records.iter().take_while(|record| record.seq <= end_seq) {
             // The end of what is skipped may be inside a condensed record: from there on, every record is read.
             if record.record_count() > frames.remaining_skip().max(1) && !projector.is_hidden() {
@@ -204,17 +234,23 @@ impl Viewer {
             }
             projector.project(record, &mut frames);
             self.cursor = record.seq;
-            if frames.is_finished() || frames.len() >= WRITE_BYTES_MAX {
+            if frames.is_finished() || frames.len() >= write_bytes {
                 break;
             }
         }
         self.view.skip_frames = frames.remaining_skip();
+        self.follows_long_history &= frames.is_empty();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
         let (bytes, _, ended) = frames.into_parts();
         // A stream with a fixed end does not wait for live records.
         self.ended = ended || self.cursor >= end_seq || (self.at_head && self.end_seq.is_some());
         Ok(bytes)
     }
+}
+
+fn is_long_history(view: &View, cursor: Seq) -> bool {
+    let records = cursor.0.saturating_sub(view.history_start.0);
+    records >= LONG_HISTORY_RECORDS && view.projection.needs_history()
 }
 
 /// The next page of a viewer, in condensed form if its first record stands for at most `condensed_max`: a delta has at most

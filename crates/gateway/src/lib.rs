@@ -52,6 +52,7 @@ pub mod start_run;
 pub mod storage_alarm;
 pub mod stream_limiter;
 pub mod stream_start;
+mod stream_until;
 pub mod task_commands;
 pub mod thread_names;
 mod ui_chats;

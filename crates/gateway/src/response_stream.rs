@@ -42,10 +42,12 @@ pub async fn find_response_stream(
         }
     };
     let stream = start_of_response(gateway, user, &response.into(), skip_frames).await?;
-    Ok(match place {
-        Some(FramePlace { projection, seq, frames_left }) => stream.resumed_at(projection, seq, frames_left),
-        None => stream,
-    })
+    let Some(FramePlace { projection, seq, frames_left }) = place else { return Ok(stream) };
+    let mut stream = stream.resumed_at(projection, seq, frames_left);
+    match stream.read_ahead(gateway, user).await? {
+        0 => Ok(stream),
+        missing => Err(ahead_of(skip_frames.saturating_sub(missing))),
+    }
 }
 
 fn ahead_of(frame_count: u64) -> Rejection {
@@ -65,15 +67,16 @@ struct FramePlace {
 
 /// What reading the run up to a frame has found.
 struct FrameSearch {
+    /// `None` if the frame is among the response's first ones, or does not exist.
     place: Option<FramePlace>,
-    /// More than zero if the frame does not exist yet.
+    /// More than zero if the log ends before the frame.
     frames_left: u64,
     frame_count: u64,
     is_stored: bool,
     is_ended: bool,
 }
 
-/// Reads a response up to a frame; `None` if the log does not have the response.
+/// Reads a response up to shortly before a frame; `None` if the log does not have the response.
 async fn find_frame(
     gateway: &Gateway,
     user: &UserId,
@@ -81,21 +84,23 @@ async fn find_frame(
     skip_frames: u64,
 ) -> Result<Option<FrameSearch>, Rejection> {
     let mut projection = Box::new(ResponsesProjection::new(run.id.clone(), *segment, &run.thread));
-    let (mut place, mut frames_left, mut is_ended, mut last_seq) = (None, skip_frames, false, Seq::ZERO);
-    for_each_record_of_run(gateway, user, run, |record: &Record| {
+    let (mut frames_left, mut is_ended, mut last_seq) = (skip_frames, false, Seq::ZERO);
+    let found = for_each_record_of_run(gateway, user, run, |record: &Record| {
         let has_started = projection.frame_count() > 0;
-        if has_started && place.is_none() && frames_left <= record.record_count() + RECORD_FRAMES {
-            place = Some(FramePlace { projection: projection.clone(), seq: last_seq, frames_left });
+        if has_started && frames_left <= record.record_count() + RECORD_FRAMES {
+            return ControlFlow::Break(true);
         }
         let mut frames = Frames::discarded();
         projection.project(record, &mut frames);
         frames_left = frames_left.saturating_sub(u64::MAX - frames.remaining_skip());
         last_seq = record.seq;
         is_ended = frames.is_finished();
-        let is_found = frames_left == 0 && projection.frame_count() > 0;
-        if is_ended || is_found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let is_passed = frames_left == 0 && projection.frame_count() > 0;
+        if is_ended || is_passed { ControlFlow::Break(false) } else { ControlFlow::Continue(()) }
     })
     .await?;
     let (frame_count, is_stored) = (projection.frame_count(), projection.is_stored());
+    let place = (found == Some(true)).then_some(FramePlace { projection, seq: last_seq, frames_left });
+    let frames_left = if place.is_some() { 0 } else { frames_left };
     Ok((frame_count > 0).then_some(FrameSearch { place, frames_left, frame_count, is_stored, is_ended }))
 }

@@ -48,10 +48,10 @@ impl ResponseSnapshot {
         }
     }
 
-    /// The JSON text of [`Self::object`].
-    pub fn object_json(&self) -> Bytes {
+    /// The JSON text of [`Self::object`] in consecutive pieces: long items are not copied.
+    pub fn object_json(&self) -> Vec<Bytes> {
         match &self.content {
-            SnapshotContent::Pending(object) => object.to_string().into(),
+            SnapshotContent::Pending(object) => vec![object.to_string().into()],
             SnapshotContent::Logged(projection) => run_in_place(|| projection.object_json()).unwrap_or_default(),
         }
     }
@@ -224,13 +224,13 @@ pub async fn read_resolved_response(
     user: &UserId,
     resolved: &ResolvedRun,
     request_echo: Option<&Value>,
-) -> Result<Bytes, Rejection> {
+) -> Result<Vec<Bytes>, Rejection> {
     let run = gateway.engine.run_of_task(user, &resolved.run).await?.ok_or_else(Rejection::not_found)?;
     let response = ResponseRef { run, segment: resolved.segment };
     Ok(match read_response(gateway, user, &response).await? {
         Some(snapshot) => snapshot.object_json(),
         // The answer is stored, and the run has not resumed yet.
-        None => pending_object(&response.run, resolved.segment, request_echo).to_string().into(),
+        None => vec![pending_object(&response.run, resolved.segment, request_echo).to_string().into()],
     })
 }
 

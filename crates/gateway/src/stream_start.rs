@@ -10,9 +10,9 @@ use crate::queue_cancel::{QueueCancelFrames, native_frames, projected_frames};
 use crate::rejection::Rejection;
 use crate::run_lookup::{RunStart, find_run_start};
 use crate::storage_alarm::reject_when_full;
+pub use crate::stream_until::{StreamUntil, insert_after_first_frame};
 use bytes::Bytes;
 use engine::{View, Viewer};
-use memchr::memmem;
 use model::cursor::{Cursor, CursorError};
 use model::ports::{Frames, PageLimit, Projection, RunRow, StoreError};
 use model::{Seq, TaskId, ThreadId, UserId};
@@ -22,6 +22,7 @@ use protocol::task::{RecordScope, TaskProjection};
 use std::future::pending;
 use std::ops::ControlFlow;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the stream of a new run waits for the first record before it watches the queue.
@@ -97,39 +98,6 @@ impl NativeFormat {
     }
 }
 
-/// Where a stream of a task ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamUntil {
-    /// With the task.
-    #[default]
-    End,
-    /// After the next `run_paused`, or with the task.
-    Pause,
-}
-
-/// Inserts frames after the first one.
-pub fn insert_after_first_frame(frames: &Bytes, inserted: &Bytes) -> Bytes {
-    let first = memmem::find(frames, FRAME_END).map_or(frames.len(), |end| end + FRAME_END.len());
-    let (first, rest) = frames.split_at(first);
-    [first, inserted, rest].concat().into()
-}
-
-/// The frame of a pause. No data has a line break.
-const PAUSE_FRAME: &[u8] = b"\nevent: run_paused\n";
-const FRAME_END: &[u8] = b"\n\n";
-
-impl StreamUntil {
-    /// Where in these frames the stream ends, if it ends before the task.
-    pub fn find_end(self, frames: &[u8]) -> Option<usize> {
-        if self == Self::End {
-            return None;
-        }
-        let (_, rest) = frames.split_at_checked(memmem::find(frames, PAUSE_FRAME)?)?;
-        let length = memmem::find(rest, FRAME_END).map_or(rest.len(), |end| end + FRAME_END.len());
-        Some(frames.len() - rest.len() + length)
-    }
-}
-
 fn task_view(scope: RecordScope, name: String) -> StreamView {
     StreamView { name, dialect: "", projection: Box::new(TaskProjection::new(scope)) }
 }
@@ -160,6 +128,8 @@ pub struct StreamStart {
     start: Seq,
     /// The projection at that record, if it was needed to find the record.
     projector: Option<Box<dyn Projection>>,
+    /// Opened already, if the first frames were needed to find out whether they exist.
+    viewer: Option<Box<Viewer>>,
     /// A run that has not started: if it is cancelled in the queue, it never writes a record.
     pub queued_run: Option<TaskId>,
     /// Frames to send in that case.
@@ -182,6 +152,7 @@ impl StreamStart {
             view,
             start,
             projector: None,
+            viewer: None,
             queued_run: None,
             queue_cancel_frames: None,
             inline_images: false,
@@ -195,6 +166,20 @@ impl StreamStart {
     pub(crate) fn resumed_at(mut self, projector: Box<dyn Projection>, start: Seq, skip_frames: u64) -> Self {
         self.view.skip_frames = skip_frames;
         Self { start, projector: Some(projector), ..self }
+    }
+
+    /// Reads the log up to the first frames. Returns the number of frames that an ended log lacks of those to skip.
+    pub(crate) async fn read_ahead(&mut self, gateway: &Gateway, user: &UserId) -> Result<u64, StoreError> {
+        let View { lane, projection, history_start, skip_frames } = &self.view;
+        let (lane, projection) = (Arc::clone(lane), projection.boxed_clone());
+        let view = View { lane, projection, history_start: *history_start, skip_frames: *skip_frames };
+        let mut viewer = open_viewer_at(gateway, user, &self.thread, view, self.start, self.projector.take());
+        let missing = viewer.read_ahead().await?;
+        // The end of a frozen share is not that of the run.
+        let is_whole = viewer.has_ended() && gateway.shares.frozen_at(user).is_none();
+        let missing = if is_whole { missing } else { 0 };
+        self.viewer = Some(Box::new(viewer));
+        Ok(missing)
     }
 
     /// Whether this user, the viewer of a frozen share, has seen every visible record.
@@ -409,8 +394,21 @@ pub(crate) async fn seq_before_current_run(
 }
 
 pub fn open_viewer(gateway: &Gateway, user: &UserId, stream: StreamStart) -> Viewer {
-    let viewer = gateway.engine.watch_from(user, &stream.thread, stream.view, stream.start);
-    let viewer = viewer.with_projector(stream.projector);
+    match stream.viewer {
+        Some(viewer) => *viewer,
+        None => open_viewer_at(gateway, user, &stream.thread, stream.view, stream.start, stream.projector),
+    }
+}
+
+fn open_viewer_at(
+    gateway: &Gateway,
+    user: &UserId,
+    thread: &ThreadId,
+    view: View,
+    start: Seq,
+    projector: Option<Box<dyn Projection>>,
+) -> Viewer {
+    let viewer = gateway.engine.watch_from(user, thread, view, start).with_projector(projector);
     match gateway.shares.frozen_at(user) {
         Some(until) => viewer.with_end(until),
         None => viewer,

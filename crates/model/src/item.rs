@@ -274,6 +274,15 @@ impl Item {
         }
     }
 
+    /// The size of its texts in blocks.
+    pub fn text_bytes(&self) -> usize {
+        let text_bytes = |block: &Block| match block {
+            Block::Text(block) => block.text().len(),
+            _ => 0,
+        };
+        self.blocks().iter().map(text_bytes).sum()
+    }
+
     /// The item's blocks, created if absent; `None` for kinds without any.
     pub fn blocks_mut(&mut self) -> Option<&mut Vec<Block>> {
         match self {

@@ -2,15 +2,19 @@
 //! understand it in two ways. And writing it fast.
 
 mod exact_value;
+mod output;
 mod tagged;
 mod text_writer;
 mod unique_keys;
 mod writer;
+mod written_json;
 
 pub use exact_value::{ExactObject, ExactValue, NumberText, to_exact_object, to_exact_value};
+pub use output::{JsonOutput, JsonPieces, SHARED_TEXT_BYTES_MIN};
 pub(crate) use tagged::{read_tag, unknown_tag};
 pub use unique_keys::{JsonLimits, parse_unique_json};
 pub use writer::write_json;
+pub use written_json::WrittenJson;
 
 use serde::Deserialize;
 use serde_json::Value;

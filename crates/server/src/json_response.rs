@@ -9,9 +9,17 @@ use futures_util::stream;
 use gateway::attachments::inline_images::{ImageInliner, InlineImageError, has_blob_url};
 use gateway::stream_start::thread_images;
 use heavy_work::run_in_place;
-use model::json::write_json;
+use http_body::{Frame, SizeHint};
+use model::item::Block;
+use model::json::{JsonPieces, write_json};
+use model::task::TaskObject;
 use model::{ThreadId, UserId};
 use serde::Serialize;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// The buffer that it is written into at first.
 const LONG_JSON_BYTES: usize = 16 * 1024;
@@ -29,12 +37,72 @@ impl<T: Serialize> IntoResponse for LongJson<T> {
     }
 }
 
-/// Streams an object of a thread, given as JSON, with the bytes of its generated images.
-pub(crate) fn json_response_with_images(app: &App, user: &UserId, thread: &ThreadId, bytes: Bytes) -> Response {
-    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    if run_in_place(|| !has_blob_url(&bytes)) {
-        return (headers, bytes).into_response();
+/// A task with its whole output, whose long texts are not copied.
+pub(crate) fn task_json(task: TaskObject) -> Response {
+    let task = Arc::new(task);
+    let positions =
+        (0..).zip(&task.output).flat_map(|(item, output)| (0..output.blocks().len()).map(move |at| (item, at)));
+    let texts = positions.map(|(item, block)| TaskText { task: Arc::clone(&task), item, block });
+    let mut pieces = JsonPieces::with_shared(texts.map(Bytes::from_owner));
+    // The keys are texts and the numbers finite, so this cannot fail.
+    let _written = run_in_place(|| write_json(&mut pieces, &*task));
+    pieces_response(pieces.into_pieces())
+}
+
+/// The text of a block in the output of a task.
+struct TaskText {
+    task: Arc<TaskObject>,
+    item: usize,
+    block: usize,
+}
+
+impl AsRef<[u8]> for TaskText {
+    fn as_ref(&self) -> &[u8] {
+        match self.task.output.get(self.item).and_then(|item| item.blocks().get(self.block)) {
+            Some(Block::Text(block)) => block.text().as_bytes(),
+            _ => &[],
+        }
     }
+}
+
+/// JSON in consecutive pieces.
+fn pieces_response(pieces: Vec<Bytes>) -> Response {
+    let bytes_left = pieces.iter().map(|piece| piece.len() as u64).sum();
+    let body = PiecesBody { pieces: pieces.into(), bytes_left };
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::new(body)).into_response()
+}
+
+struct PiecesBody {
+    pieces: VecDeque<Bytes>,
+    bytes_left: u64,
+}
+
+impl http_body::Body for PiecesBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.pieces.pop_front();
+        self.bytes_left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes_left)
+    }
+}
+
+/// Streams an object of a thread, given as pieces of JSON, with the bytes of its generated images.
+pub(crate) fn json_response_with_images(app: &App, user: &UserId, thread: &ThreadId, pieces: Vec<Bytes>) -> Response {
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    if run_in_place(|| !pieces.iter().any(|piece| has_blob_url(piece))) {
+        return pieces_response(pieces);
+    }
+    let bytes = Bytes::from(pieces.concat());
     let inliner = ImageInliner::with_frames(thread_images(&app.gateway, user, thread), &bytes);
     let chunks = stream::try_unfold(inliner, |mut inliner| async move {
         let chunk = inliner.next().await?;

@@ -32,7 +32,7 @@ impl Engine {
         let Some(first) = row.first_seq else { return Ok(queued_task_object(&row).filter(|_| row.id == *task)) };
         let last = row.last_seq.filter(|_| row.status.is_terminal());
         let fold = self.fold_run(user, &row.thread, first, last).await?;
-        Ok(fold.task_object(task))
+        Ok(fold.into_task_object(task))
     }
 
     pub(crate) async fn fold_run(

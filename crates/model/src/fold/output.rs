@@ -13,6 +13,10 @@ use crate::item::{FileStatus, Item, ProcessedFile, SummaryPart};
 use crate::record::PrivatePayload;
 use std::collections::BTreeMap;
 
+const LONG_TEXT_BYTES: usize = 1024 * 1024;
+const LONG_TEXT_GROWTH: usize = 7;
+const ADDED_ROOM_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 pub(super) fn apply_output_event(task: &mut TaskFold, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
     match event {
         Event::ItemAdded(e) => item_added(task, e, private),
@@ -42,7 +46,7 @@ pub(super) fn apply_output_event(task: &mut TaskFold, event: &Event, private: Op
         Event::TextAdded(e) => block_added(open_item(task, e.output_index, &e.item_id)?, e),
         Event::TextDelta(e) => {
             let fold = open_item(task, e.output_index, &e.item_id)?;
-            open_text(fold, e.block_index)?.text.get_or_insert_default().push_str(&e.delta);
+            push_delta(open_text(fold, e.block_index)?.text.get_or_insert_default(), &e.delta);
             Ok(())
         }
         Event::AnnotationAdded(e) => annotation_added(open_item(task, e.output_index, &e.item_id)?, e),
@@ -52,6 +56,16 @@ pub(super) fn apply_output_event(task: &mut TaskFold, event: &Event, private: Op
         Event::ImageDone(e) => image_done(task, e),
         _ => Err(FoldError),
     }
+}
+
+/// Appends to a text. One that is long already is given room for much more of it, which costs nothing until it is written:
+/// a text that doubles its room is copied each time, and every copy takes new memory.
+fn push_delta(text: &mut String, delta: &str) {
+    let is_full = text.len() + delta.len() > text.capacity();
+    if is_full && text.len() >= LONG_TEXT_BYTES {
+        text.reserve(text.len().saturating_mul(LONG_TEXT_GROWTH).min(ADDED_ROOM_BYTES_MAX).max(delta.len()));
+    }
+    text.push_str(delta);
 }
 
 fn open_item<'a>(task: &'a mut TaskFold, output_index: u32, id: &ItemId) -> Result<&'a mut ItemFold, FoldError> {

@@ -1,13 +1,13 @@
 //! Writes texts as JSON, and what has to be a text: keys of maps, and JSON that is written as it is.
 
-use bytes::BufMut;
+use super::output::{JsonOutput, OutputWriter};
 use serde::ser::{self, Impossible, Serialize, Serializer};
 use serde_json::{Error, Result};
 
-pub(super) fn write_text<B: BufMut>(out: &mut B, text: &str) {
+pub(super) fn write_text<B: JsonOutput>(out: &mut B, text: &str) {
     if needs_escapes(text.as_bytes()) {
         // Writing to memory cannot fail.
-        let _ok = serde_json::to_writer(out.writer(), text);
+        let _ok = serde_json::to_writer(OutputWriter(out), text);
         return;
     }
     out.put_slice(b"\"");
@@ -52,7 +52,7 @@ pub(super) enum TextKind {
     Json,
 }
 
-impl<B: BufMut> TextWriter<'_, B> {
+impl<B: JsonOutput> TextWriter<'_, B> {
     fn write_number(self, number: impl itoa::Integer) -> Result<()> {
         self.serialize_str(itoa::Buffer::new().format(number))
     }
@@ -70,7 +70,7 @@ fn not_a_text<T>() -> Result<T> {
     Err(ser::Error::custom("key must be a string"))
 }
 
-impl<B: BufMut> Serializer for TextWriter<'_, B> {
+impl<B: JsonOutput> Serializer for TextWriter<'_, B> {
     type Ok = ();
     type Error = Error;
     type SerializeSeq = Impossible<(), Error>;

@@ -2,8 +2,8 @@
 //! looking for characters to escape, and texts are searched for them eight bytes at a time. Nearly all of what a server
 //! writes are events of a few short members, so this is what a delta costs.
 
+use super::output::{JsonOutput, OutputWriter};
 use super::text_writer::{TextKind, TextWriter, write_text};
-use bytes::BufMut;
 use serde::ser::{
     Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
@@ -11,13 +11,13 @@ use serde::ser::{
 use serde_json::{Error, Result};
 
 /// How `serde_json` names a text that is JSON already.
-const RAW_VALUE: &str = "$serde_json::private::RawValue";
+pub(super) const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 /// Appends a value as JSON.
 ///
 /// # Errors
 /// As in `serde_json`: a key of a map is not a text or a number, or the value itself refuses.
-pub fn write_json<B: BufMut>(out: &mut B, value: &(impl Serialize + ?Sized)) -> Result<()> {
+pub fn write_json<B: JsonOutput>(out: &mut B, value: &(impl Serialize + ?Sized)) -> Result<()> {
     value.serialize(JsonWriter { out })
 }
 
@@ -33,7 +33,7 @@ struct Members<'a, B> {
     end: &'static [u8],
 }
 
-impl<'a, B: BufMut> Members<'a, B> {
+impl<'a, B: JsonOutput> Members<'a, B> {
     fn open(out: &'a mut B, start: &'static [u8], end: &'static [u8]) -> Self {
         out.put_slice(start);
         Self { out, is_first: true, end }
@@ -71,20 +71,20 @@ impl<'a, B: BufMut> Members<'a, B> {
     }
 }
 
-fn write_variant<B: BufMut>(out: &mut B, variant: &'static str) {
+fn write_variant<B: JsonOutput>(out: &mut B, variant: &'static str) {
     out.put_slice(b"{");
     write_text(out, variant);
     out.put_slice(b":");
 }
 
-impl<'a, B: BufMut> JsonWriter<'a, B> {
+impl<'a, B: JsonOutput> JsonWriter<'a, B> {
     fn write_number(self, number: impl itoa::Integer) {
         self.out.put_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
     /// For what is rare.
     fn write_with_serde_json(self, value: &impl Serialize) -> Result<()> {
-        serde_json::to_writer(self.out.writer(), value)
+        serde_json::to_writer(OutputWriter(self.out), value)
     }
 
     fn open_list(self) -> Members<'a, B> {
@@ -105,7 +105,7 @@ macro_rules! write_numbers {
     };
 }
 
-impl<'a, B: BufMut> Serializer for JsonWriter<'a, B> {
+impl<'a, B: JsonOutput> Serializer for JsonWriter<'a, B> {
     type Ok = ();
     type Error = Error;
     type SerializeSeq = Members<'a, B>;
@@ -241,7 +241,7 @@ enum StructMembers<'a, B> {
     Raw(&'a mut B),
 }
 
-impl<B: BufMut> SerializeStruct for StructMembers<'_, B> {
+impl<B: JsonOutput> SerializeStruct for StructMembers<'_, B> {
     type Ok = ();
     type Error = Error;
 
@@ -260,7 +260,7 @@ impl<B: BufMut> SerializeStruct for StructMembers<'_, B> {
     }
 }
 
-impl<B: BufMut> SerializeStructVariant for Members<'_, B> {
+impl<B: JsonOutput> SerializeStructVariant for Members<'_, B> {
     type Ok = ();
     type Error = Error;
 
@@ -273,7 +273,7 @@ impl<B: BufMut> SerializeStructVariant for Members<'_, B> {
     }
 }
 
-impl<B: BufMut> SerializeMap for Members<'_, B> {
+impl<B: JsonOutput> SerializeMap for Members<'_, B> {
     type Ok = ();
     type Error = Error;
 
@@ -292,7 +292,7 @@ impl<B: BufMut> SerializeMap for Members<'_, B> {
     }
 }
 
-impl<B: BufMut> SerializeSeq for Members<'_, B> {
+impl<B: JsonOutput> SerializeSeq for Members<'_, B> {
     type Ok = ();
     type Error = Error;
 
@@ -305,7 +305,7 @@ impl<B: BufMut> SerializeSeq for Members<'_, B> {
     }
 }
 
-impl<B: BufMut> SerializeTuple for Members<'_, B> {
+impl<B: JsonOutput> SerializeTuple for Members<'_, B> {
     type Ok = ();
     type Error = Error;
 
@@ -318,7 +318,7 @@ impl<B: BufMut> SerializeTuple for Members<'_, B> {
     }
 }
 
-impl<B: BufMut> SerializeTupleStruct for Members<'_, B> {
+impl<B: JsonOutput> SerializeTupleStruct for Members<'_, B> {
     type Ok = ();
     type Error = Error;
 
@@ -331,7 +331,7 @@ impl<B: BufMut> SerializeTupleStruct for Members<'_, B> {
     }
 }
 
-impl<B: BufMut> SerializeTupleVariant for Members<'_, B> {
+impl<B: JsonOutput> SerializeTupleVariant for Members<'_, B> {
     type Ok = ();
     type Error = Error;
 

@@ -97,6 +97,7 @@ fn fold(streams: &[&str]) -> RunFold {
 /// What requirement 000 shows of an object: the task's name and its output, as JSON in our key order.
 fn object_json(run: &RunFold, task: &str) -> String {
     let object = run.task_object(&TaskId::from(task)).expect("the task is there");
+    assert_eq!(run.clone().into_task_object(&TaskId::from(task)).as_ref(), Some(&object), "the fold may be used up");
     let output = serde_json::to_string(&object.output).unwrap();
     format!(r#"{{"task_id":"{}","output":{output}}}"#, object.task_id)
 }
@@ -180,4 +181,19 @@ fn the_models_content_is_wrapped_and_never_shown() {
         object_json(&with, "task_1234xyz"),
         object_json(&fold(&[REASONING, TOOL_CALL, TOOL_RESULT]), "task_1234xyz")
     );
+}
+
+/// A text of megabytes grows in larger steps than a short one.
+#[test]
+fn a_long_text_is_all_of_its_deltas() {
+    let place = r#""task_id":"task_1","item_id":"msg_1","output_index":0,"block_index":0"#;
+    let added = r#"{"type":"task.output_item.added","task_id":"task_1","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant"}}"#;
+    let begun = format!(r#"{{"type":"task.text.added",{place},"item":{{"type":"text","text":""}}}}"#);
+    let delta = |number: usize| "abcdefghijk".repeat(50_000 + number);
+    let deltas = (0..9).map(|number| format!(r#"{{"type":"task.text.delta",{place},"delta":"{}"}}"#, delta(number)));
+    let stream = [added.to_owned(), begun].into_iter().chain(deltas).collect::<Vec<_>>().join("\n");
+    let run = fold(&[&stream]);
+    let whole: String = (0..9).map(delta).collect();
+    assert_eq!(run.root().unwrap().items[0].item.text_bytes(), whole.len());
+    assert!(object_json(&run, "task_1").contains(&format!(r#""text":"{whole}""#)));
 }

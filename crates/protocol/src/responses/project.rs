@@ -18,22 +18,19 @@ pub(crate) use item::{approval_arguments, approval_request_item};
 pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
-use super::wire::{ResponseObject, ResponsesEvent};
-use crate::record_frames::{FrameFormat, RecordFrames, to_json_value, write_json};
+use super::wire::{ResponseObject, ResponsesEvent, SharedItem};
+use crate::record_frames::{FrameFormat, RecordFrames, to_json_value};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
 use crate::tool_searches::is_tool_search;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
-use model::json::ExactObject;
+use model::json::{ExactObject, JsonPieces, write_json};
 use model::ports::{Frames, Projection};
 use model::{CallId, Millis, Record, TaskId, ThreadId};
 use serde_json::Value;
-
-/// About the size of a response without its output.
-const OBJECT_BYTES: usize = 4 * 1024;
 
 /// One response of a run.
 #[derive(Clone, Debug)]
@@ -112,12 +109,14 @@ impl ResponsesProjection {
         Some(to_json_value(&self.response()?.object(self.reader.fold())))
     }
 
-    /// The JSON text of [`Self::object`], without a value of what may be long.
-    pub fn object_json(&self) -> Option<Bytes> {
+    /// The JSON text of [`Self::object`] in consecutive pieces: long items are not copied.
+    pub fn object_json(&self) -> Option<Vec<Bytes>> {
         let object = self.response()?.object(self.reader.fold());
-        let mut out = BytesMut::with_capacity(object.output_bytes() + OBJECT_BYTES);
-        write_json(&mut out, &object);
-        Some(out.freeze())
+        let mut out =
+            JsonPieces::with_shared(object.output.iter().map(|item| Bytes::from_owner(SharedItem::from(item))));
+        // The keys are texts and the numbers finite, so this cannot fail.
+        let _written = write_json(&mut out, &object);
+        Some(out.into_pieces())
     }
 
     /// Whether the response can be retrieved later, as its request says.
@@ -173,7 +172,7 @@ struct SegmentFrames<'a> {
 impl ResponsesSink for SegmentFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
         if self.current_segment == self.segment {
-            self.frames.reserve(event.text_bytes());
+            self.frames.reserve(event.record_text_bytes());
             self.frames.push(&event.event_type, event);
         }
     }

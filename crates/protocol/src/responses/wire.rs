@@ -11,11 +11,10 @@ pub(super) use items::{
     McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
-use model::json::{ExactObject, ExactValue, JsonObject};
+use model::json::{ExactObject, ExactValue, JsonObject, WrittenJson};
 use model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
 use serde_with::skip_serializing_none;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ pub(crate) struct ResponsesEvent<'a> {
     pub(super) code: Option<&'a str>,
     pub(super) content_index: Option<usize>,
     pub(super) delta: Option<&'a str>,
-    pub(super) item: Option<&'a RawValue>,
+    pub(super) item: Option<&'a SentItem>,
     pub(super) item_id: Option<&'a str>,
     pub(super) logprobs: Option<&'a [Value]>,
     pub(super) output_index: Option<usize>,
@@ -83,9 +82,15 @@ impl<'a> ResponsesEvent<'a> {
         Self { event_type: event_type.into(), ..Self::default() }
     }
 
+    /// The size of what may be long in this event and in the next one of its record: a text is repeated by the part that
+    /// follows it. A buffer that grew for the second one would copy the first.
+    pub(crate) fn record_text_bytes(&self) -> usize {
+        self.text_bytes() + self.text.map_or(0, str::len)
+    }
+
     /// The size of what may be long.
-    pub(super) fn text_bytes(&self) -> usize {
-        let texts = [self.text, self.part.as_ref().and_then(PartObject::text_of), self.item.map(RawValue::get)];
+    fn text_bytes(&self) -> usize {
+        let texts = [self.text, self.part.as_ref().and_then(PartObject::text_of), self.item.map(SentItem::json)];
         let texts: usize = texts.into_iter().flatten().map(str::len).sum();
         texts + self.response.map_or(0, ResponseObject::output_bytes)
     }
@@ -142,23 +147,43 @@ pub(crate) struct ResponseObject {
 /// An item as it was sent. A response repeats its items, which may be long, so copies of it share them.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(crate) struct SentItem(Box<RawValue>);
+pub(crate) struct SentItem(Option<WrittenJson>);
 
 impl SentItem {
     pub(crate) fn new(item: &impl Serialize) -> Arc<Self> {
-        // The keys are texts and the numbers finite, so this cannot fail.
-        Arc::new(Self(to_raw_value(item).unwrap_or_else(|_| RawValue::NULL.to_owned())))
+        Self::with_texts(item, 0)
     }
 
-    pub(crate) fn json(&self) -> &RawValue {
-        &self.0
+    /// An item whose texts have this many bytes.
+    pub(crate) fn with_texts(item: &impl Serialize, text_bytes: usize) -> Arc<Self> {
+        // The keys are texts and the numbers finite, so this cannot fail.
+        Arc::new(Self(WrittenJson::new(item, text_bytes)))
+    }
+
+    fn json(&self) -> &str {
+        self.0.as_ref().map_or("null", WrittenJson::as_str)
+    }
+}
+
+/// The JSON of an item as bytes.
+pub(super) struct SharedItem(Arc<SentItem>);
+
+impl From<&Arc<SentItem>> for SharedItem {
+    fn from(item: &Arc<SentItem>) -> Self {
+        Self(Arc::clone(item))
+    }
+}
+
+impl AsRef<[u8]> for SharedItem {
+    fn as_ref(&self) -> &[u8] {
+        self.0.json().as_bytes()
     }
 }
 
 impl ResponseObject {
     /// The size of its items.
     pub(super) fn output_bytes(&self) -> usize {
-        self.output.iter().map(|item| item.json().get().len()).sum()
+        self.output.iter().map(|item| item.json().len()).sum()
     }
 
     /// A response that has just started, to a request that says nothing.

@@ -27,7 +27,6 @@ use model::task::TaskStatus;
 use model::{ApprovalKey, CallId, Record, TaskId, ThreadId};
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 /// The name of this projection in cursors.
 pub const RUN_ITEMS_PROJECTION: &str = "run-items";
@@ -111,6 +110,7 @@ impl RunItemFrames<'_> {
 
 impl ResponsesSink for RunItemFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
+        self.0.reserve(event.record_text_bytes());
         self.push_event("raw_response_event", RawResponseEvent { data: event });
     }
 
@@ -210,7 +210,7 @@ impl TurnProjector<'_> {
         self.update_response(|response, out| {
             raw_item = match &fold.item {
                 Item::ToolCall(call) if is_shown_whole(root, call) => response.add_whole_call(run, call, out),
-                _ => response.on_item_done(run, output_index, out).map(ToOwned::to_owned),
+                _ => response.on_item_done(run, output_index, out).cloned(),
             };
         });
         if let Some(raw_item) = raw_item {
@@ -238,7 +238,7 @@ impl TurnProjector<'_> {
     }
 
     /// Reports an item of a turn, unless it was interrupted.
-    fn push_item_created(&mut self, root: &TaskFold, item: &Item, raw_item: &RawValue) {
+    fn push_item_created(&mut self, root: &TaskFold, item: &Item, raw_item: &SentItem) {
         let (status, agent) = match item {
             Item::Reasoning(item) => (item.status, &item.agent),
             Item::Message(item) => (item.status, &item.agent),
@@ -314,7 +314,7 @@ impl TurnProjector<'_> {
         let Some(call) = mcp_call_of_server(root, &request.call_id) else { return };
         let raw_item = SentItem::new(&approval_request_item(request, call));
         let agent = AgentName { name: call.agent.as_deref().unwrap_or(&root.agent) };
-        let (raw_item, item_type) = (RawItem::Response(raw_item.json()), "mcp_approval_request_item");
+        let (raw_item, item_type) = (RawItem::Response(&raw_item), "mcp_approval_request_item");
         let item = RunItem { agent, arguments: None, output: None, raw_item, item_type };
         self.push_run_item("mcp_approval_requested", item);
     }

@@ -3,11 +3,10 @@
 //! Members are declared in alphabetical order, which is the order that clients have always been sent.
 
 use crate::computer_calls::{ComputerCallItem, Screenshot};
-use crate::responses::{McpApprovalResponseItem, ResponsesEvent};
+use crate::responses::{McpApprovalResponseItem, ResponsesEvent, SentItem};
 use crate::tool_searches::ToolSearchOutputItem;
 use model::event::Question;
 use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 
 /// One event of the stream.
 #[derive(Serialize)]
@@ -57,7 +56,7 @@ pub(super) struct RunItem<'a> {
 /// An item in the shape of the Responses protocol.
 pub(super) enum RawItem<'a> {
     /// As it was sent in the raw response.
-    Response(&'a RawValue),
+    Response(&'a SentItem),
     ComputerCall(ComputerCallItem<'a>),
     FunctionCallOutput(CallOutputItem<'a, &'a str>),
     ComputerCallOutput(CallOutputItem<'a, Screenshot<'a>>),

@@ -3,20 +3,20 @@
 use super::TaskPath;
 use crate::app::App;
 use crate::auth::Caller;
-use crate::json_response::LongJson;
+use crate::json_response::task_json;
 use crate::problem::Problem;
 use crate::query_params;
 use axum::extract::State;
 use axum::http::Uri;
+use axum::response::Response;
 use gateway::task_commands::find_task;
-use model::task::TaskObject;
 
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
     TaskPath(task): TaskPath,
     uri: Uri,
-) -> Result<LongJson<TaskObject>, Problem> {
+) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    Ok(LongJson(find_task(&app.gateway, &caller.user, &task).await?))
+    Ok(task_json(find_task(&app.gateway, &caller.user, &task).await?))
 }

@@ -3,9 +3,10 @@
 use crate::harness::{Server, SseFrame, concat_raw_frames};
 use serde_json::{Value, json};
 
+/// More records than a page or a short history has, and a text that is sent as a piece of its own.
 const SCENARIOS: &str = "\
     [[scenario]]\n[[scenario.turn]]\nsteps = [{ reasoning = 'hm ', repeat = 400, every_ms = 0 },\n\
-    { text = 'word ', repeat = 1600, every_ms = 0 }]\n";
+    { text = 'some sixty letters, so that the whole text is of the long ones ', repeat = 4600, every_ms = 0 }]\n";
 
 /// The frames of a response, which have no ids.
 fn split_frames(text: &str) -> Vec<&str> {
@@ -37,7 +38,7 @@ async fn a_packed_run_reads_and_resumes_as_it_was_streamed() {
     let body = json!({"model": "demo", "input": "many", "stream": true});
     let streamed = hw.post("/v1/responses", body).await.text;
     let response = split_frames(&streamed);
-    assert!(response.len() > 2_000, "{} frames", response.len());
+    assert!(response.len() > 5_000, "{} frames", response.len());
     let id = response_of(response[0])["id"].as_str().unwrap().to_owned();
     let task = format!("/v1/tasks/{}", id.replace("resp_", "task_"));
     let formats = [format!("{task}/events"), format!("{task}/events?format=run-items")];

@@ -13,7 +13,6 @@ use model::item::Item;
 use model::usage::Usage;
 use model::{Millis, ThreadId};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// How an item is represented.
@@ -187,10 +186,10 @@ impl ResponseBuilder {
 
     pub(super) fn open_item(&mut self, run: &RunFold, item: OutputItem, out: &mut dyn ResponsesSink) -> usize {
         let object = self.sent_item(run, &item, &McpCallOutcome::IN_PROGRESS);
-        self.open_item_as(item, object.json(), out)
+        self.open_item_as(item, &object, out)
     }
 
-    pub(super) fn open_item_as(&mut self, item: OutputItem, object: &RawValue, out: &mut dyn ResponsesSink) -> usize {
+    pub(super) fn open_item_as(&mut self, item: OutputItem, object: &SentItem, out: &mut dyn ResponsesSink) -> usize {
         let index = self.items.len();
         self.items.push(item);
         self.push_output_item_event("response.output_item.added", index, object, out);
@@ -200,7 +199,7 @@ impl ResponseBuilder {
     /// Adds an item that is complete from the start.
     pub(super) fn add_complete_item(&mut self, id: String, object: &ItemObject<'_>, out: &mut dyn ResponsesSink) {
         let object = SentItem::new(object);
-        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), object.json(), out);
+        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), &object, out);
         self.close_item_as(index, object, out);
     }
 
@@ -211,21 +210,21 @@ impl ResponseBuilder {
         index: usize,
         outcome: &McpCallOutcome,
         out: &mut dyn ResponsesSink,
-    ) -> Option<&RawValue> {
+    ) -> Option<&Arc<SentItem>> {
         let item = self.items.get(index).filter(|item| item.final_item.is_none())?;
         let object = match self.item_object(run, item, outcome) {
             Some(mut object) => {
                 object.close();
-                SentItem::new(&object)
+                SentItem::with_texts(&object, text_bytes(run, item))
             }
             None => SentItem::new(&()),
         };
         self.close_item_as(index, object, out);
-        Some(self.items.get(index)?.final_item.as_ref()?.json())
+        self.items.get(index)?.final_item.as_ref()
     }
 
     pub(super) fn close_item_as(&mut self, index: usize, object: Arc<SentItem>, out: &mut dyn ResponsesSink) {
-        self.push_output_item_event("response.output_item.done", index, object.json(), out);
+        self.push_output_item_event("response.output_item.done", index, &object, out);
         if let Some(item) = self.items.get_mut(index) {
             item.final_item = Some(object);
         }
@@ -241,7 +240,10 @@ impl ResponseBuilder {
         if let Some(object) = &item.final_item {
             return Arc::clone(object);
         }
-        self.item_object(run, item, outcome).map_or_else(|| SentItem::new(&()), |object| SentItem::new(&object))
+        match self.item_object(run, item, outcome) {
+            Some(object) => SentItem::with_texts(&object, text_bytes(run, item)),
+            None => SentItem::new(&()),
+        }
     }
 
     /// An open item. `None` for items that have no place in a response.
@@ -281,7 +283,7 @@ impl ResponseBuilder {
         &mut self,
         event_type: &'static str,
         index: usize,
-        object: &RawValue,
+        object: &SentItem,
         out: &mut dyn ResponsesSink,
     ) {
         let event = ResponsesEvent { item: Some(object), output_index: Some(index), ..ResponsesEvent::new(event_type) };
@@ -297,6 +299,11 @@ impl ResponseBuilder {
 /// An item of the root's output.
 pub(super) fn root_item(run: &RunFold, index: u32) -> Option<&ItemFold> {
     run.root()?.items.get(index as usize)
+}
+
+/// The size of the texts of an item of the root's output.
+fn text_bytes(run: &RunFold, item: &OutputItem) -> usize {
+    item.root_index.and_then(|index| root_item(run, index)).map_or(0, |fold| fold.item.text_bytes())
 }
 
 fn push_numbered(frame_count: &mut u64, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {

@@ -12,7 +12,7 @@ use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
 use model::item::{ApprovalGate, HostedCall, Item, ItemStatus, ToolCall, ToolResult};
-use serde_json::value::RawValue;
+use std::sync::Arc;
 
 impl ResponseBuilder {
     pub(super) fn on_call_added(
@@ -126,8 +126,7 @@ impl ResponseBuilder {
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let empty = SentItem::new(&item::function_call_item(call, "", "in_progress"));
-        let index =
-            self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), empty.json(), out);
+        let index = self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), &empty, out);
         self.send_arguments(index, arguments, out);
         self.close_item_as(index, SentItem::new(&item::function_call_item(call, arguments, "completed")), out);
     }
@@ -138,7 +137,7 @@ impl ResponseBuilder {
         run: &RunFold,
         call: &ToolCall,
         out: &mut dyn ResponsesSink,
-    ) -> Option<Box<RawValue>> {
+    ) -> Option<Arc<SentItem>> {
         let (key, arguments) = (call.call_id.approval_key(), call.arguments.as_deref().unwrap_or_default());
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
@@ -152,7 +151,7 @@ impl ResponseBuilder {
             None => (call.id.to_string(), item::function_call_item(call, arguments, "completed")),
         };
         self.add_complete_item(id, &object, out);
-        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+        self.items.last()?.final_item.clone()
     }
 
     /// Shows a search of tools, unless its turn was interrupted. A later attempt may replace it.
@@ -161,7 +160,7 @@ impl ResponseBuilder {
         run: &RunFold,
         call: &ToolCall,
         out: &mut dyn ResponsesSink,
-    ) -> Option<Box<RawValue>> {
+    ) -> Option<Arc<SentItem>> {
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
         }
@@ -169,10 +168,10 @@ impl ResponseBuilder {
         let root_index = run.root()?.items.iter().position(|fold| *fold.item.id() == call.id)?;
         let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, u32::try_from(root_index).ok());
         let begun = SentItem::new(&ItemObject::ToolSearchCall(Box::new(begun)));
-        let index = self.open_item_as(shown, begun.json(), out);
+        let index = self.open_item_as(shown, &begun, out);
         let item = ItemObject::ToolSearchCall(Box::new(tool_searches::search_call_item(call)));
         self.close_item_as(index, SentItem::new(&item), out);
-        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+        self.items.last()?.final_item.clone()
     }
 
     /// Shows the tools that a provider's search found, if its call has them itself.
@@ -180,13 +179,13 @@ impl ResponseBuilder {
         &mut self,
         call: &HostedCall,
         out: &mut dyn ResponsesSink,
-    ) -> Option<Box<RawValue>> {
+    ) -> Option<Arc<SentItem>> {
         let item = || tool_searches::hosted_search_output(call);
         if call.status == Some(ItemStatus::Incomplete) {
             return None;
         }
         self.add_search_output(item()?.in_progress(), item()?, out);
-        self.items.last()?.final_item.as_ref().map(|item| item.json().to_owned())
+        self.items.last()?.final_item.clone()
     }
 
     /// Shows the tools that a search found.
@@ -198,7 +197,7 @@ impl ResponseBuilder {
     ) {
         let shown = OutputItem::new(begun.id().to_owned(), ItemStyle::Plain, None);
         let begun = SentItem::new(&ItemObject::ToolSearchOutput(Box::new(begun)));
-        let index = self.open_item_as(shown, begun.json(), out);
+        let index = self.open_item_as(shown, &begun, out);
         self.close_item_as(index, SentItem::new(&ItemObject::ToolSearchOutput(Box::new(found))), out);
     }
 

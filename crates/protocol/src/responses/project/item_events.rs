@@ -1,6 +1,6 @@
 //! Events inside an item: texts, reasoning, arguments, and the progress of hosted tools.
 
-use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent};
+use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent, SentItem};
 use super::builder::{ItemStyle, ResponseBuilder, ResponsesSink, root_item};
 use super::hosted::{self, HostedInputKind};
 use super::item::{self, ItemPhase, McpCallOutcome};
@@ -10,7 +10,7 @@ use model::event::{AnnotationAdded, Event, HostedCallUpdated, ImageDelta, Summar
 use model::fold::RunFold;
 use model::item::{Block, HostedCall, Item, ItemStatus};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use std::sync::Arc;
 
 impl ResponseBuilder {
     /// Applies an event inside an item of the root's output.
@@ -67,7 +67,7 @@ impl ResponseBuilder {
         run: &RunFold,
         root_index: u32,
         out: &mut dyn ResponsesSink,
-    ) -> Option<&RawValue> {
+    ) -> Option<&Arc<SentItem>> {
         let index = self.find_open_item(root_index)?;
         match &root_item(run, root_index)?.item {
             Item::HostedCall(call) => self.on_hosted_done(index, call, out),

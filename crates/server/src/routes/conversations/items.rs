@@ -47,7 +47,7 @@ pub(crate) async fn list(
         page.push_items(conversation.pending_items().to_vec());
     }
     let page = page.into_json()?;
-    let json = run_in_place(|| page.to_string().into());
+    let json = vec![run_in_place(|| page.to_string().into())];
     Ok(json_response_with_images(&app, &caller.user, &conversation.thread, json))
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Problem> {
     let conversation = find_conversation(&app.gateway, &caller.user, &id).await?;
     let found = find_conversation_item(&app.gateway, &caller.user, &conversation, &item).await?;
-    let json = run_in_place(|| found.to_string().into());
+    let json = vec![run_in_place(|| found.to_string().into())];
     Ok(json_response_with_images(&app, &caller.user, &conversation.thread, json))
 }
 
