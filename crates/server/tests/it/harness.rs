@@ -226,7 +226,7 @@ impl Server {
 
     pub(crate) async fn create_task(&self, body: Value) -> Value {
         let reply = self.post("/v1/tasks", body).await;
-        assert_eq!(reply.status, 202, "{}", reply.text);
+        assert_eq!(reply.status, 202, "{}\n{}", reply.text, self.log());
         reply.json()
     }
 
