@@ -245,10 +245,18 @@ inBoth.test('an approval of a run of AG-UI is answered in other protocols', asyn
   for (const { name, answer } of ELSEWHERE) {
     const { agent, interrupt } = await waiting(version);
     const run = await newestRun();
-    // Those who follow the thread see the answer. The first end is that of the snapshot, which shows the pause.
+    // Those who follow the thread see the answer. The first end is that of the snapshot, which shows the pause; who comes after
+    // the answer would have no second one.
     let ends = 0;
-    const isSecondEnd = ({ data }) => /^RUN_(FINISHED|ERROR)$/.test(data.type) && (ends += 1) === 2;
+    let seePause;
+    const pause = new Promise((resolve) => (seePause = resolve));
+    const isSecondEnd = ({ data }) => {
+      if (!/^RUN_(FINISHED|ERROR)$/.test(data.type)) return false;
+      seePause();
+      return (ends += 1) === 2;
+    };
     const seen = join(version, server, agent.threadId, isSecondEnd);
+    await Promise.race([pause, seen]);
     await answer(run, interrupt.id);
     const events = await seen;
     assert.equal(statusOf(events), 'completed', name);

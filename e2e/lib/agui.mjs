@@ -8,7 +8,7 @@ import { EventSchemas as schemas0 } from 'ag-ui-core-0';
 import Ajv from 'ajv/dist/2020.js';
 import { from } from 'rxjs';
 import { PICK } from './scenarios.mjs';
-import { open, take } from './sse.mjs';
+import { deadline, open, take } from './sse.mjs';
 
 const schema = async (name) =>
   JSON.parse(await readFile(new URL(`../../crates/protocol/tests/it/agui/schemas/agui-1.0-${name}.json`, import.meta.url)));
@@ -57,7 +57,7 @@ export function startAgent(version, server, { threadId, agent = 'demo', path = '
     threadId,
     ...more,
     fetch: async (url, init) => {
-      const response = await fetch(url, init);
+      const response = await fetch(url, { ...init, signal: deadline(init?.signal) });
       if (!response.ok) return response;
       assert.match(response.headers.get('content-type'), /^text\/event-stream\b/);
       const [own, copy] = response.body.tee();

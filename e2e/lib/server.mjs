@@ -11,6 +11,12 @@ import { open, take } from './sse.mjs';
 
 const READY_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
+/** Those that run. The runner ends a file that takes too long by a signal, and they would outlive it. */
+const children = new Set();
+process.on('SIGTERM', () => {
+  for (const child of children) child.kill('SIGKILL');
+  process.exit(1);
+});
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 
 /**
@@ -80,6 +86,8 @@ async function serve(data, config, env, database) {
   if (database) args.push('--database-url', database.url);
   if (config) args.push('--config', config);
   const child = spawn(HEADWATER, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  children.add(child);
+  child.on('exit', () => children.delete(child));
   let said = '';
   child.stderr.on('data', (chunk) => (said = (said + chunk).slice(-20_000)));
   return { child, url: await address(child, () => said) };

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { request } from 'node:http';
+import { STREAM_MS_MAX } from './sse.mjs';
 
 const MAGIC = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 const TEXT = 1;
@@ -16,6 +17,7 @@ const MASKED = 0x80;
 /** Says `message`, or several, on a new socket at `url`, and gives the texts that come, each a whole message. */
 export async function* messages(url, message) {
   const socket = await connect(url);
+  const timer = setTimeout(() => socket.destroy(new Error(`a socket was open for ${STREAM_MS_MAX} ms`)), STREAM_MS_MAX);
   try {
     for (const one of [message].flat()) socket.write(pack(TEXT, JSON.stringify(one)));
     let came = Buffer.alloc(0);
@@ -29,6 +31,7 @@ export async function* messages(url, message) {
       }
     }
   } finally {
+    clearTimeout(timer);
     socket.destroy();
   }
 }

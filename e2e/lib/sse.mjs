@@ -2,6 +2,12 @@
 
 import assert from 'node:assert/strict';
 
+/** No stream of a test lasts longer. One that is still open then waits for something that will not come. */
+export const STREAM_MS_MAX = 120_000;
+
+/** Ends a request that the tests would wait for without end. */
+export const deadline = (signal) => AbortSignal.any([AbortSignal.timeout(STREAM_MS_MAX), ...(signal ? [signal] : [])]);
+
 /**
  * The frames of a stream: `text` as it came, `id`, `event`, and `data` read as JSON. Comments, `retry:` and `[DONE]` are
  * how the stream is carried, not what it says, and are left out. Stopping to read breaks the connection.
@@ -33,7 +39,7 @@ function read(text) {
 
 /** Asks for a stream. `undefined` when there is nothing more to come (204). */
 export async function open(url, headers = {}) {
-  const response = await fetch(url, { headers: { accept: 'text/event-stream', ...headers } });
+  const response = await fetch(url, { headers: { accept: 'text/event-stream', ...headers }, signal: deadline() });
   if (response.status === 204) return undefined;
   if (!response.ok) throw new Error(`${response.status} from ${url}: ${await response.text()}`);
   assert.match(response.headers.get('content-type'), /^text\/event-stream\b/);

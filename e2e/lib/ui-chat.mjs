@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import * as ai7 from 'ai';
 import * as ai6 from 'ai-6';
 import { PICK } from './scenarios.mjs';
+import { deadline } from './sse.mjs';
 
 /** `query` asks the server for that version. */
 export const SIX = { name: '6', ai: ai6, query: '' };
@@ -41,7 +42,7 @@ export function startChat(sdk, server, { id = crypto.randomUUID(), messages = []
     fetch: async (url, init) => {
       if (init?.method === 'POST') posts.push(JSON.parse(init.body));
       assert.ok(posts.length <= POSTS_MAX, 'the chat posts again and again');
-      const response = await fetch(url, init);
+      const response = await fetch(url, { ...init, signal: deadline(init?.signal) });
       if (response.status !== 200) return response;
       assert.equal(response.headers.get('x-vercel-ai-ui-message-stream'), 'v1');
       const [own, copy] = response.body.tee();

@@ -1,8 +1,8 @@
 //! Parses the output of test runs.
 //!
-//! Three kinds of lines count: libtest's `test result: …`, the closing `N passed, M failed` of a script, and
-//! `SKIPPED <test>: <why>`, which a test writes to stderr when the machine lacks what it needs (root, a browser). These
-//! lines are repeated at the end of the run.
+//! Four kinds of lines count: libtest's `test result: …`, the closing `N passed, M failed` of a script, `UNSTABLE <test>: …`
+//! of a script that ran a test again, and `SKIPPED <test>: <why>`, which a test writes to stderr when the machine lacks what it
+//! needs (root, a browser). The last two are repeated at the end of the run.
 
 use std::collections::BTreeSet;
 
@@ -41,6 +41,8 @@ pub(crate) fn parse_test_output(output: &str) -> TestCounts {
             tally.failed += failed;
         } else if line.starts_with("SKIPPED ") {
             tally.skipped.push(line.to_owned());
+        } else if let Some((test, _)) = line.strip_prefix("UNSTABLE ").and_then(|line| line.split_once(':')) {
+            tally.unstable.push(test.to_owned());
         }
     }
     tally
@@ -124,7 +126,8 @@ test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; 
     #[test]
     fn tallies_add_up() {
         let mut sum = parse_test_output(OUTPUT);
-        sum.add(&parse_test_output("1 passed, 0 failed"));
+        sum.add(&parse_test_output("UNSTABLE e2e/page.test.mjs: it passed the second time\n1 passed, 0 failed"));
         assert_eq!((sum.passed, sum.failed, sum.skipped.len()), (10, 2, 1));
+        assert_eq!(sum.unstable, ["e2e/page.test.mjs"]);
     }
 }
