@@ -37,6 +37,7 @@ mod record_blocks;
 mod record_index;
 mod record_row;
 mod record_scan;
+mod reply_queue;
 mod retention;
 mod schema;
 mod shares;
@@ -84,6 +85,7 @@ use model::ports::{
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use reader_pool::ReaderPool;
+use reply_queue::ReplyQueue;
 use rusqlite::Connection;
 use std::ops::Range;
 use std::path::Path;
@@ -206,6 +208,7 @@ impl SqliteStore {
         let limits = GroupLimits { ops_max: options.group_ops_max.max(1), bytes_max: options.group_bytes_max.max(1) };
         let mut writer = SqliteWriter {
             conn,
+            replies: ReplyQueue::start(),
             folder,
             state,
             readers: Arc::clone(&readers),

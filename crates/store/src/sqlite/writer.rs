@@ -1,10 +1,10 @@
 //! The writer thread.
 //!
-//! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and then replies. The
-//! next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the records of
-//! ended and of long runs (`writer_maintenance`) and gives the space of deleted ones back (`free_pages`). After an SQLite error
-//! it drops the connection and scans the database again before the next task, because a sync that failed once may report
-//! success the next time. A full disk is no such error: see `writer_space`.
+//! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and hands the tasks to the
+//! `reply_queue`. The next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the
+//! records of ended and of long runs (`writer_maintenance`) and gives the space of deleted ones back (`free_pages`). After an
+//! SQLite error it drops the connection and scans the database again before the next task, because a sync that failed once may
+//! report success the next time. A full disk is no such error: see `writer_space`.
 
 use super::commit_pacer::CommitPacer;
 use super::data_folder::DataFolder;
@@ -12,6 +12,7 @@ use super::disk_reserve::DiskReserve;
 use super::free_pages::FreePages;
 use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
+use super::reply_queue::ReplyQueue;
 use super::transaction::{WriteTransaction, WriterState};
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
 use super::writer_maintenance::{GroupSize, MaintenancePace};
@@ -19,7 +20,6 @@ use super::writer_space::is_disk_full;
 use super::{WriterStats, lock, record_scan, schema};
 use crate::space_state::SpaceState;
 use rusqlite::Connection;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -37,15 +37,6 @@ const BACKOFF_COMMITS: u32 = 1_000;
 /// Delay before the next attempt to truncate the write-ahead log.
 const WAL_TRUNCATE_RETRY: Duration = Duration::from_secs(1);
 
-/// Sends the replies. Catches panics, because the callbacks of appends run here.
-fn send_replies(tasks: Vec<Box<dyn WriteTask>>, committed: Result<(), &WriteFailure>) {
-    for task in tasks {
-        if catch_unwind(AssertUnwindSafe(|| task.finish(committed))).is_err() {
-            tracing::error!("a callback of an append panicked");
-        }
-    }
-}
-
 /// Number of queued tasks above which the next commit does not wait for more.
 const SPACED_TASKS_MAX: usize = 256;
 
@@ -58,6 +49,7 @@ pub(crate) struct GroupLimits {
 
 pub(crate) struct SqliteWriter {
     pub(crate) conn: Option<Connection>,
+    pub(crate) replies: ReplyQueue,
     pub(crate) folder: DataFolder,
     pub(crate) state: WriterState,
     pub(crate) readers: Arc<ReaderPool>,
@@ -169,7 +161,7 @@ impl SqliteWriter {
         let is_full = self.is_full();
         let (allowed, refused): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|(_, cost)| !is_full || cost.is_allowed_when_full());
-        send_replies(refused.into_iter().map(|(task, _)| task).collect(), Err(&WriteFailure::NoSpace));
+        self.replies.push(refused.into_iter().map(|(task, _)| task).collect(), Err(WriteFailure::NoSpace));
         allowed.into_iter().map(|(task, _)| task).collect()
     }
 
@@ -181,7 +173,7 @@ impl SqliteWriter {
         let Some(conn) = self.take_connection() else {
             let failure =
                 if self.is_full() { WriteFailure::NoSpace } else { "the database could not be opened".into() };
-            send_replies(tasks, Err(&failure));
+            self.replies.push(tasks, Err(failure));
             return;
         };
         let (changes_before, first_pos) = (conn.total_changes(), self.state.next_pos);
@@ -209,11 +201,11 @@ impl SqliteWriter {
                 stats.records += effects.records;
                 stats.bytes += effects.bytes;
                 drop(stats);
-                send_replies(tasks, Ok(()));
+                self.replies.push(tasks, Ok(()));
             }
             Err(error) => {
                 let failure = self.undo_transaction(conn, first_pos, &error);
-                send_replies(tasks, Err(&failure));
+                self.replies.push(tasks, Err(failure));
             }
         }
         self.backoff_commits = self.backoff_commits.saturating_sub(1);
