@@ -56,7 +56,7 @@ impl IdleThreads {
     }
 
     pub(crate) fn put(&self, thread: &ThreadId, idle: IdleThread) {
-        let bytes = ENTRY_BYTES + idle.checkpointed.memory_bytes();
+        let bytes = ENTRY_BYTES + idle.checkpointed.memory_bytes() + idle.thread.history_text.size_bytes();
         if bytes > IDLE_THREADS_BYTES_MAX {
             return;
         }
@@ -92,7 +92,9 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::history::HistoryText;
     use model::thread::PastRun;
+    use std::collections::HashSet;
 
     fn idle_thread(owner: &str, seq: u64, row_bytes: usize) -> IdleThread {
         let past = PastRun { run: "task_1".into(), previous: None, last_seq: Seq(seq), entries: Vec::new() };
@@ -128,6 +130,13 @@ mod tests {
         }
         let kept: Vec<usize> = (0..100).filter(|n| threads.take(&owner, &id(*n), Seq(7)).is_some()).collect();
         assert_eq!(kept, (85..100).collect::<Vec<_>>());
+        let with_text = idle_thread("ann", 7, row_bytes);
+        let mut text = HistoryText::new(String::new());
+        text.append(&[], &vec![b'1'; row_bytes], HashSet::new());
+        with_text.thread.history_text.put(text);
+        threads.put(&id(0), with_text);
+        assert!(lock(&threads.0).bytes > 2 * row_bytes, "the text of its history counts");
+        threads.forget(&id(0));
         threads.put(&id(0), idle_thread("ann", 7, IDLE_THREADS_BYTES_MAX));
         assert!(threads.take(&owner, &id(0), Seq(7)).is_none(), "one that is larger than the bound is not kept");
     }

@@ -4,14 +4,14 @@ use crate::state::RunState;
 use model::context::context_message;
 use model::definition::{ClientInstructions, HandoffHistory};
 use model::fold::{HandoffFold, TaskFold};
-use model::history::HistoryEntry;
+use model::history::{HistoryEntry, SharedHistory};
 use model::thread::split_history_entries;
 use std::sync::Arc;
 
 /// The history of a task's next turn: the thread's entries, then the task's. Each hand-off filters the entries before it, and
 /// the next agent reads the filtered ones only.
-pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<Arc<HistoryEntry>> {
-    let mut entries = prior_entries(run, task);
+pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> SharedHistory {
+    let PriorEntries { mut entries, past_count } = prior_entries(run, task);
     // A hook has seen the context and has written what the model shall read of it.
     if task.rewritten_history.is_none() {
         entries.extend(context_message(&task.context).map(Arc::new));
@@ -31,7 +31,17 @@ pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<Arc<Histo
     {
         entries.retain(|entry| !matches!(**entry, HistoryEntry::System { .. }));
     }
-    entries
+    // What a hand-off leaves out, the next run has.
+    if past_count == 0 || !task.handoffs.is_empty() {
+        return entries.into();
+    }
+    SharedHistory::in_thread(entries, past_count, run.thread_fold.history_text.clone())
+}
+
+struct PriorEntries {
+    entries: Vec<Arc<HistoryEntry>>,
+    /// The first ones are those of the thread.
+    past_count: usize,
 }
 
 fn handoff_history(run: &RunState, handoff: &HandoffFold) -> HandoffHistory {
@@ -41,19 +51,21 @@ fn handoff_history(run: &RunState, handoff: &HandoffFold) -> HandoffHistory {
 }
 
 /// A sub-agent knows only its own input.
-fn prior_entries(run: &RunState, task: &TaskFold) -> Vec<Arc<HistoryEntry>> {
+fn prior_entries(run: &RunState, task: &TaskFold) -> PriorEntries {
     if task.spec.parent_task_id.is_some() {
-        return Vec::new();
+        return PriorEntries { entries: Vec::new(), past_count: 0 };
     }
     // The agent that started the run sets the window, also after a hand-off.
     let window = run.definitions.resolve_agent(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
     let before = task.prior_history.as_ref().map_or(&[][..], |before| &before.entries);
     let as_read = |entries: &[HistoryEntry]| task.entries_with_file_contents(entries).into_iter().map(Arc::new);
-    let own = || {
-        let past = run.thread_fold.history(task.spec.previous.as_ref(), window).into_iter();
-        past.chain(as_read(before)).collect()
-    };
-    task.rewritten_history.as_ref().map_or_else(own, |history| as_read(history).collect())
+    if let Some(history) = &task.rewritten_history {
+        return PriorEntries { entries: as_read(history).collect(), past_count: 0 };
+    }
+    let mut entries = run.thread_fold.history(task.spec.previous.as_ref(), window);
+    let past_count = entries.len();
+    entries.extend(as_read(before));
+    PriorEntries { entries, past_count }
 }
 
 fn filter_for_handoff(mut entries: Vec<Arc<HistoryEntry>>, history: HandoffHistory) -> Vec<Arc<HistoryEntry>> {

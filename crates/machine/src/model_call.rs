@@ -56,7 +56,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
     let Some(open) = task.open_step() else { return };
     let (step, attempt) = (open.step, open.attempt);
     let agent = writer.run.agent_of_task(task);
-    let history = SharedHistory::from(history::history_for_turn(writer.run, task));
+    let history = history::history_for_turn(writer.run, task);
     let model_settings = turn_settings(&agent, task, step);
     let TurnTools { specs, deferred, instructions: tool_index } =
         tool_search::tools_for_turn(writer.run, task, &history, &model_settings);

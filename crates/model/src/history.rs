@@ -1,4 +1,8 @@
-//! The conversation as the model reads it, the same for all providers.
+//! The conversation as the model reads it, the same for all providers. `text` keeps what the last request has written of it.
+
+mod text;
+
+pub use text::{HistoryText, HistoryTextSlot};
 
 use crate::content::ContentPart;
 use crate::id::{CallId, ItemId};
@@ -24,25 +28,68 @@ pub struct PriorHistory {
 
 /// The entries that a turn reads. Those of earlier runs are the thread's own: a turn copies none of them, however long the
 /// conversation is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SharedHistory(Arc<[Arc<HistoryEntry>]>);
+#[derive(Clone, Debug, Default)]
+pub struct SharedHistory {
+    entries: Arc<[Arc<HistoryEntry>]>,
+    past: Option<PastEntries>,
+}
+
+/// The entries at the beginning that the thread has, too. They are the same ones in its next turn.
+#[derive(Clone, Debug)]
+struct PastEntries {
+    count: usize,
+    text: HistoryTextSlot,
+}
 
 impl SharedHistory {
+    /// A history whose first `past_count` entries are the thread's own, with the slot that keeps their text.
+    pub fn in_thread(entries: Vec<Arc<HistoryEntry>>, past_count: usize, text: HistoryTextSlot) -> Self {
+        Self { past: Some(PastEntries { count: past_count.min(entries.len()), text }), entries: entries.into() }
+    }
+
+    /// The same history with other entries in place of some.
+    #[must_use]
+    pub fn with_entries(&self, entries: Vec<Arc<HistoryEntry>>) -> Self {
+        let is_same = |(ours, theirs): &(&Arc<HistoryEntry>, &Arc<HistoryEntry>)| Arc::ptr_eq(ours, theirs);
+        let past = self.past.as_ref().map(|past| {
+            let count = self.entries.iter().zip(&entries).take(past.count).take_while(is_same).count();
+            PastEntries { count, text: past.text.clone() }
+        });
+        Self { past, entries: entries.into() }
+    }
+
+    /// The number of entries at the beginning that the thread's next turn has, too.
+    pub fn past_count(&self) -> usize {
+        self.past.as_ref().map_or(0, |past| past.count)
+    }
+
+    /// Where the text of the past entries is kept. `None` for a history of its own.
+    pub fn text_slot(&self) -> Option<&HistoryTextSlot> {
+        self.past.as_ref().map(|past| &past.text)
+    }
+
     pub fn iter(&self) -> SharedEntries<'_> {
         self.into_iter()
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     /// The entries. Who has to change some of them changes a copy, with [`Arc::make_mut`].
     pub fn entries(&self) -> &[Arc<HistoryEntry>] {
-        &self.0
+        &self.entries
+    }
+}
+
+/// What a turn reads is equal, whoever else has it.
+impl PartialEq for SharedHistory {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
     }
 }
 
@@ -60,13 +107,13 @@ impl<'a> IntoIterator for &'a SharedHistory {
     type IntoIter = SharedEntries<'a>;
 
     fn into_iter(self) -> SharedEntries<'a> {
-        self.0.iter().map(|entry| entry)
+        self.entries.iter().map(|entry| entry)
     }
 }
 
 impl From<Vec<Arc<HistoryEntry>>> for SharedHistory {
     fn from(entries: Vec<Arc<HistoryEntry>>) -> Self {
-        Self(entries.into())
+        Self { entries: entries.into(), past: None }
     }
 }
 

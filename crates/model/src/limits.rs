@@ -19,6 +19,8 @@ pub const UNDURABLE_RECORDS_MAX: usize = 64;
 pub const UNDURABLE_BYTES_MAX: usize = 64 * 1024;
 /// The largest single write to a subscriber.
 pub const WRITE_BYTES_MAX: usize = 64 * 1024;
+/// The text of its history that a thread keeps for its next turn. A text of half of it does not grow any more.
+pub const HISTORY_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The longest id.
 pub const ID_BYTES_MAX: usize = 64;
 /// The shortest secret that is redacted: a shorter one would be redacted inside words, which garbles them and reveals it.

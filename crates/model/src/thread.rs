@@ -11,7 +11,7 @@ pub use history::{estimate_tokens, generated_images, history_entries, split_hist
 use crate::definition::{HistoryWindow, mcp_list_digest};
 use crate::event::{Event, HistoryCompacted};
 use crate::fold::{ItemFold, RunFold};
-use crate::history::HistoryEntry;
+use crate::history::{HistoryEntry, HistoryTextSlot};
 use crate::id::TaskId;
 use crate::record::{RECORD_FORMAT, Record};
 use crate::seq::{Millis, Seq};
@@ -52,6 +52,9 @@ pub struct ThreadFold {
     /// Records that could not be applied. A thread with any is not executed further.
     #[serde(rename = "misfits")]
     pub fold_errors: u32,
+    /// The text of its history in the last request to a model.
+    #[serde(skip)]
+    pub history_text: HistoryTextSlot,
 }
 
 /// The summary that replaces older runs in the history.

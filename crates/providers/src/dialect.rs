@@ -1,8 +1,10 @@
 //! The dialects: endpoint, credentials, and dispatch to the crate `upstream`.
 
+use model::history::HistoryEntry;
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use serde_json::Value;
+use std::sync::Arc;
 use upstream::messages::ExactInputs;
 use upstream::{Ingest, RequestTarget, chat, messages, responses};
 use url::Url;
@@ -87,6 +89,19 @@ impl UpstreamDialect {
             Self::Responses => responses::build_request(turn, target),
             Self::Messages => messages::build_request(turn, target),
             Self::Chat => chat::build_request(turn, target),
+        }
+    }
+
+    /// The entries that [`Self::write_request`] has to write because no earlier request of the thread has.
+    pub(crate) fn unwritten_entries<'a>(
+        self,
+        turn: &'a ModelRequest,
+        target: &RequestTarget<'_>,
+    ) -> &'a [Arc<HistoryEntry>] {
+        match self {
+            Self::Responses => responses::unwritten_entries(turn, target),
+            Self::Messages => turn.history.entries(),
+            Self::Chat => chat::unwritten_entries(turn, target),
         }
     }
 

@@ -36,4 +36,4 @@ pub use classify_error::classify_error;
 #[cfg(test)]
 pub(crate) use ingest::ChatIngest;
 pub use ingest::new_ingest;
-pub use request::{build_request, without_reasoning, write_request};
+pub use request::{build_request, unwritten_entries, without_reasoning, write_request};

@@ -7,6 +7,7 @@
 //! - `provider_error`: the table of error kinds with their codes, and how error objects are read;
 //! - `settings`: the table of model settings with each dialect's field names; `options`: the operator's overrides;
 //! - `history`: the history in an order that every provider accepts; `request_list`: the messages of a request as text;
+//!   `written_history`: those of earlier turns as the last request has written them;
 //! - `content_parts`, `generated_image`, `tool_name`, `model_family`: what a request has to know about its parts;
 //! - `json`: reading JSON from outside; `delta_json`: reading deltas without a JSON tree.
 
@@ -26,6 +27,7 @@ mod request_list;
 pub mod responses;
 mod settings;
 mod tool_name;
+mod written_history;
 
 use model::model_turn::ModelEvent;
 

@@ -17,40 +17,55 @@ impl RequestList for Vec<Value> {
     }
 }
 
-/// The text of a list.
+/// The text of the elements of a list, separated by commas.
 #[derive(Default)]
 pub(crate) struct ListText(Vec<u8>);
 
 impl RequestList for ListText {
     fn push(&mut self, element: &impl Serialize) {
-        self.0.push(if self.0.is_empty() { b'[' } else { b',' });
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
         write_value(&mut self.0, element);
     }
 }
 
 impl ListText {
-    /// The text of an object that has the list as a member besides these.
-    pub(crate) fn into_body(mut self, name: &str, fields: &JsonObject) -> Vec<u8> {
-        if self.0.is_empty() {
-            self.0.push(b'[');
-        }
-        self.0.push(b']');
-        let mut out = Vec::with_capacity(self.0.len() + 1024);
-        let mut write_member = |name: &str, write: &dyn Fn(&mut Vec<u8>)| {
-            out.push(if out.is_empty() { b'{' } else { b',' });
-            write_value(&mut out, name);
-            out.push(b':');
-            write(&mut out);
-        };
-        let is_before = |field: &&(&String, &Value)| field.0.as_str() < name;
-        let before = fields.iter().take_while(|field| is_before(&field));
-        before.for_each(|(name, value)| write_member(name, &|out| write_value(out, value)));
-        write_member(name, &|out| out.extend_from_slice(&self.0));
-        let after = fields.iter().skip_while(|field| is_before(&field));
-        after.for_each(|(name, value)| write_member(name, &|out| write_value(out, value)));
-        out.push(b'}');
-        out
+    pub(crate) fn elements(&self) -> &[u8] {
+        &self.0
     }
+}
+
+/// The text of an object that has a list as a member besides these fields. The elements of the list are given in parts, each
+/// of which separates its own by commas.
+pub(crate) fn write_body(name: &str, parts: &[&[u8]], fields: &JsonObject) -> Vec<u8> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut out = Vec::with_capacity(length + 1024);
+    let mut write_member = |name: &str, write: &dyn Fn(&mut Vec<u8>)| {
+        out.push(if out.is_empty() { b'{' } else { b',' });
+        write_value(&mut out, name);
+        out.push(b':');
+        write(&mut out);
+    };
+    let is_before = |field: &&(&String, &Value)| field.0.as_str() < name;
+    let before = fields.iter().take_while(|field| is_before(&field));
+    before.for_each(|(name, value)| write_member(name, &|out| write_value(out, value)));
+    write_member(name, &|out| write_list(out, parts));
+    let after = fields.iter().skip_while(|field| is_before(&field));
+    after.for_each(|(name, value)| write_member(name, &|out| write_value(out, value)));
+    out.push(b'}');
+    out
+}
+
+fn write_list(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    out.push(b'[');
+    for (index, part) in parts.iter().filter(|part| !part.is_empty()).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b']');
 }
 
 /// Nothing that is sent has a key that is no text, so this cannot fail.
@@ -73,8 +88,11 @@ mod tests {
                     text.push(element);
                     RequestList::push(&mut values, element);
                 }
+                let mut head = ListText::default();
+                head.push(&elements[0]);
+                values.insert(0, elements[0].clone());
                 let mut body = fields.as_object().unwrap().clone();
-                let written = text.into_body("messages", &body);
+                let written = write_body("messages", &[b"", head.elements(), text.elements()], &body);
                 body.insert("messages".to_owned(), values.into());
                 assert_eq!(String::from_utf8(written).unwrap(), Value::Object(body).to_string());
             }

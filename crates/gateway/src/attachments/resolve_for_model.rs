@@ -143,7 +143,7 @@ async fn resolve_request(
             resolver.resolve_part(part, lookups.pop_front()).await?;
         }
     }
-    request.history = history.into();
+    request.history = request.history.with_entries(history);
     Ok((request, permit))
 }
 

@@ -7,7 +7,7 @@ use crate::sim::{Sim, start_command};
 use machine::{MachineInput, RunState};
 use model::command::StartCommand;
 use model::content::{ContentPart, TextBlock};
-use model::definition::{Agent, ClientInstructions, HandoffHistory};
+use model::definition::{Agent, ClientInstructions, HandoffHistory, HistoryWindow};
 use model::event::StopReason;
 use model::history::{HistoryEntry, PriorHistory};
 use model::item::Block;
@@ -16,6 +16,7 @@ use model::model_settings::{ModelSettings, ToolChoice};
 use model::thread::ThreadFold;
 use model::tool::ToolOutput;
 use model::{CallId, ItemId};
+use std::sync::Arc;
 
 fn start_with(mut sim: Sim, start: StartCommand) -> Sim {
     sim.input(MachineInput::Start(Box::new(start)));
@@ -152,7 +153,7 @@ fn prior_history_reaches_its_run_and_the_next_and_reference_numbers_continue() {
     assert_eq!(thread.reference_count, 8);
     let mut next = Sim::new(demo_definitions([tool("look")]));
     let (user, name) = (next.run.user.clone(), next.run.thread.clone());
-    next.run = RunState::new(user, name, next.run.definitions.clone(), std::sync::Arc::new(thread), None);
+    next.run = RunState::new(user, name, next.run.definitions.clone(), Arc::new(thread), None);
     let next = start_with(next, start_command(Vec::new()));
     assert_eq!(next.request_summary(), format!("{shown} | said:See [^7] and [^8]. | user:go"));
     assert_eq!(*next.model_requests[0].model_settings, ModelSettings::default());
@@ -170,4 +171,39 @@ fn a_sub_agent_does_not_see_the_prior_history() {
     sim.model_outputs([model_text("Hm.")]);
     sim.end_turn(StopReason::Stop);
     assert!(sim.request_summary().starts_with(ELSEWHERE), "{}", sim.request_summary());
+}
+
+/// The next run of a thread after one with a reply.
+fn second_run(sim: Sim, start: StartCommand) -> (Sim, Arc<ThreadFold>) {
+    let mut sim = start_with(sim, start_command(Vec::new()));
+    sim.model_turn([model_text("Hello.")]);
+    let mut thread = ThreadFold::default();
+    thread.add_finished_run(&sim.run.fold);
+    let thread = Arc::new(thread);
+    let RunState { user, thread: name, definitions, .. } = sim.run.clone();
+    let mut next = Sim::new((*definitions).clone());
+    next.run = RunState::new(user, name, definitions, Arc::clone(&thread), None);
+    (start_with(next, start), thread)
+}
+
+/// Its text may be kept for the next turn, which has the same entries.
+#[test]
+fn a_turn_has_the_entries_of_its_thread_first() {
+    let demo = with_handoffs(agent("demo", &["ask"]), &[("heir", HandoffHistory::Messages)]);
+    let definitions =
+        build_definitions([demo, agent("helper", &[]), agent("heir", &[])], [agent_tool("ask", "helper")]);
+    let (mut sim, thread) = second_run(Sim::new(definitions.clone()), start_command(Vec::new()));
+    sim.model_turn([model_call("ask", r#"{"prompt":"hm?"}"#)]);
+    sim.model_turn([model_text("Hm.")]);
+    sim.model_turn([model_call("transfer_to_heir", "{}")]);
+    let past_counts: Vec<usize> = sim.model_requests.iter().map(|request| request.history.past_count()).collect();
+    assert_eq!(past_counts, [2, 0, 2, 0], "not the sub-agent, nor the agent that takes over");
+    let past = thread.history(None, HistoryWindow::default());
+    let same = |(read, kept): (&Arc<HistoryEntry>, &Arc<HistoryEntry>)| Arc::ptr_eq(read, kept);
+    assert!(sim.model_requests[2].history.entries().iter().zip(&past).all(same));
+
+    let rewritten = Some(vec![HistoryEntry::User { content: vec![ContentPart::text("hi")] }]);
+    let start = StartCommand { rewritten_history: rewritten, ..start_command(Vec::new()) };
+    let (sim, _) = second_run(Sim::new(definitions), start);
+    assert_eq!(sim.model_requests[0].history.past_count(), 0, "nor what a hook has written");
 }

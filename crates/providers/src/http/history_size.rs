@@ -1,13 +1,14 @@
-//! Whether the history of a turn is long enough to be written beside the async workers.
+//! Whether a history is long enough to be written beside the async workers.
 
 use model::content::ContentPart;
-use model::history::{HistoryEntry, SharedHistory};
+use model::history::HistoryEntry;
+use std::sync::Arc;
 
 /// A history of more entries or text is long; so is one with images, files, or items whose size only their JSON tells.
 const SHORT_HISTORY_ENTRIES: usize = 32;
 const SHORT_HISTORY_BYTES: usize = 32 * 1024;
 
-pub(super) fn is_long_history(history: &SharedHistory) -> bool {
+pub(super) fn is_long_history(history: &[Arc<HistoryEntry>]) -> bool {
     if history.len() > SHORT_HISTORY_ENTRIES {
         return true;
     }
@@ -36,19 +37,19 @@ fn text_bytes(entry: &HistoryEntry) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn user(parts: Vec<ContentPart>) -> HistoryEntry {
-        HistoryEntry::User { content: parts }
+    fn user(parts: Vec<ContentPart>) -> Arc<HistoryEntry> {
+        Arc::new(HistoryEntry::User { content: parts })
     }
 
     #[test]
     fn a_history_is_long_by_its_entries_its_text_or_an_image() {
         let hello = || user(vec![ContentPart::text("hello")]);
-        assert!(!is_long_history(&SharedHistory::default()));
-        assert!(!is_long_history(&vec![hello(); SHORT_HISTORY_ENTRIES].into()));
-        assert!(is_long_history(&vec![hello(); SHORT_HISTORY_ENTRIES + 1].into()));
+        assert!(!is_long_history(&[]));
+        assert!(!is_long_history(&vec![hello(); SHORT_HISTORY_ENTRIES]));
+        assert!(is_long_history(&vec![hello(); SHORT_HISTORY_ENTRIES + 1]));
         let half = || ContentPart::text("x".repeat(SHORT_HISTORY_BYTES / 2));
-        assert!(!is_long_history(&vec![user(vec![half()]), user(vec![half()])].into()));
-        assert!(is_long_history(&vec![user(vec![half(), half()]), hello()].into()));
-        assert!(is_long_history(&vec![user(vec![ContentPart::image("data:image/png;base64,AA==")])].into()));
+        assert!(!is_long_history(&[user(vec![half()]), user(vec![half()])]));
+        assert!(is_long_history(&[user(vec![half(), half()]), hello()]));
+        assert!(is_long_history(&[user(vec![ContentPart::image("data:image/png;base64,AA==")])]));
     }
 }

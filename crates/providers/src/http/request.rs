@@ -56,9 +56,9 @@ pub(super) async fn prepare_request(
     let origin = item_origin(shared, key.as_deref(), model_name(turn));
     turn.history =
         shared.refused_history.strip_refused(&turn.thread, &origin, &turn.history, settings.dialect.refusal_scope());
-    let body = run_in_place_if(is_long_history(&turn.history), || {
-        settings.dialect.write_request(turn, &request_target(turn, &origin))
-    });
+    let (dialect, target) = (settings.dialect, request_target(turn, &origin));
+    let is_long = is_long_history(dialect.unwritten_entries(turn, &target));
+    let body = run_in_place_if(is_long, || dialect.write_request(turn, &target));
     Ok(PreparedRequest { headers, body: body.into(), origin })
 }
 

@@ -20,15 +20,18 @@ use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
 use crate::request_list::{ListText, RequestList};
 use crate::settings::combined_instructions;
 use crate::tool_name::sanitize_tool_name;
+use crate::written_history::{self, HistorySegment, SegmentWriter, write_history};
 use crate::{RequestTarget, json, options};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::definition::ToolSpec;
+use model::history::HistoryEntry;
 use model::json::JsonObject;
 use model::model_turn::ModelRequest;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The name of a tool that the model called without one.
 const UNNAMED_TOOL: &str = "unknown";
@@ -45,16 +48,46 @@ const MESSAGES_FIELD: &str = "messages";
 /// The request for a turn.
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let (mut fields, mut messages) = (build_fields(turn, target), Vec::new());
-    push_messages(turn, target, &mut messages);
+    let history = HistorySegment::whole(turn.history.entries());
+    push_system(turn, history, &mut messages);
+    push_messages(history, target.origin, &mut messages);
     fields.insert(MESSAGES_FIELD.to_owned(), messages.into());
     Value::Object(fields)
 }
 
 /// The text of [`build_request`].
 pub fn write_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
-    let mut messages = ListText::default();
-    push_messages(turn, target, &mut messages);
-    messages.into_body(MESSAGES_FIELD, &build_fields(turn, target))
+    let history = write_history(&turn.history, &ChatSegments { origin: target.origin });
+    let mut system = ListText::default();
+    // A text that was kept has no system messages.
+    let entries = turn.history.entries().get(history.past_count()..).unwrap_or_default();
+    push_system(turn, HistorySegment::whole(entries), &mut system);
+    let body = history.write_body(MESSAGES_FIELD, &system, &build_fields(turn, target));
+    history.keep_past(&turn.history);
+    body
+}
+
+/// The entries whose text no earlier request of the thread has left for this one.
+pub fn unwritten_entries<'a>(turn: &'a ModelRequest, target: &RequestTarget<'_>) -> &'a [Arc<HistoryEntry>] {
+    written_history::unwritten_entries(&turn.history, &ChatSegments { origin: target.origin })
+}
+
+struct ChatSegments<'a> {
+    origin: &'a str,
+}
+
+impl SegmentWriter for ChatSegments<'_> {
+    fn origin(&self) -> &str {
+        self.origin
+    }
+
+    fn format(&self) -> String {
+        format!("chat {}", self.origin)
+    }
+
+    fn write_segment(&self, segment: HistorySegment<'_>, out: &mut ListText) -> Vec<String> {
+        push_messages(segment, self.origin, out)
+    }
 }
 
 /// All but the messages.
@@ -73,20 +106,32 @@ fn build_fields(turn: &ModelRequest, target: &RequestTarget<'_>) -> JsonObject {
     body
 }
 
-fn push_messages(turn: &ModelRequest, target: &RequestTarget<'_>, messages: &mut impl RequestList) {
-    let history = normalize_history(&turn.history, target.origin);
+/// Pushes the system message, if there is one.
+fn push_system(turn: &ModelRequest, history: HistorySegment<'_>, messages: &mut impl RequestList) {
     let instructions = combined_instructions(turn);
-    let system = history.iter().filter_map(|item| if let PromptItem::System(text) = item { Some(*text) } else { None });
+    let system = history.iter().filter_map(|entry| match entry {
+        HistoryEntry::System { text } => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
+        _ => None,
+    });
     let system = std::iter::once(instructions.as_str()).filter(|text| !text.is_empty()).chain(system);
     let system: Vec<&str> = system.collect();
     if !system.is_empty() {
         messages.push(&TextMessage { content: &system.join("\n\n"), role: "system" });
     }
-    let mut builder = ChatMessagesBuilder::new(wire_call_ids(&history), messages);
-    for item in &history {
+}
+
+/// Pushes the messages of a segment, and returns the ids of its calls.
+fn push_messages(history: HistorySegment<'_>, origin: &str, messages: &mut impl RequestList) -> Vec<String> {
+    let items = normalize_history(history.iter(), origin);
+    let WireCallIds { ids, used } = wire_call_ids(&items);
+    let mut builder = ChatMessagesBuilder::new(ids, messages);
+    // Another segment begins with a message of the user, after one of the assistant.
+    builder.last_role = (!history.is_first).then_some("assistant");
+    for item in &items {
         builder.push_item(item);
     }
-    builder.finish();
+    builder.finish(history);
+    used.into_iter().collect()
 }
 
 /// The same request without reasoning and its signatures. To be tried once after `history_refused`.
@@ -283,10 +328,10 @@ impl<'a, L: RequestList> ChatMessagesBuilder<'a, L> {
         }
     }
 
-    fn finish(mut self) {
+    fn finish(mut self, history: HistorySegment<'_>) {
         self.flush_assistant();
         self.flush_user();
-        if self.last_role.is_none_or(|role| role == "assistant") {
+        if history.is_last && self.last_role.is_none_or(|role| role == "assistant") {
             self.messages.push(&TextMessage { content: CONTINUE_PROMPT, role: "user" });
         }
     }
@@ -372,17 +417,23 @@ fn arguments_json(text: &str) -> String {
     }
 }
 
-/// Ids for calls of other origins; the same in every request of a conversation.
-fn wire_call_ids<'a>(history: &[PromptItem<'a>]) -> HashMap<&'a str, String> {
+struct WireCallIds<'a> {
+    /// Ids for calls of other origins; the same in every request of a conversation.
+    ids: HashMap<&'a str, String>,
+    /// The ids of all calls.
+    used: HashSet<String>,
+}
+
+fn wire_call_ids<'a>(history: &[PromptItem<'a>]) -> WireCallIds<'a> {
     let calls = || history.iter().filter_map(|item| if let PromptItem::Call(call) = item { Some(call) } else { None });
     let is_native = |call: &&PromptCall<'a>| call.raw.and_then(|raw| json::str_field(raw, "id")) == Some(call.id);
-    let mut used_ids: HashSet<String> = calls().filter(is_native).map(|call| call.id.to_owned()).collect();
+    let mut used: HashSet<String> = calls().filter(is_native).map(|call| call.id.to_owned()).collect();
     let mut ids = HashMap::new();
     for call in calls().filter(|call| !is_native(call)) {
-        let id = (0..).map(|salt| short_call_id(call.id, salt)).find(|id| used_ids.insert(id.clone()));
+        let id = (0..).map(|salt| short_call_id(call.id, salt)).find(|id| used.insert(id.clone()));
         ids.insert(call.id, id.unwrap_or_default());
     }
-    ids
+    WireCallIds { ids, used }
 }
 
 /// An FNV-1a hash of the id, in base 62.

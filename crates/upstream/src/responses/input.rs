@@ -12,8 +12,8 @@ use crate::history::{APPROVAL_REQUEST_TYPE, PromptCall, PromptItem, PromptResult
 use crate::json::{array_field, non_null_field, str_field};
 use crate::request_list::RequestList;
 use crate::tool_name::{is_valid_tool_name, sanitize_tool_name};
+use crate::written_history::HistorySegment;
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
-use model::history::SharedHistory;
 use model::item::{COMPUTER_TOOL, ResultStatus};
 use model::json::ExactValue;
 use serde::Serialize;
@@ -32,9 +32,15 @@ pub(super) enum ResponseStorage {
     NotStored,
 }
 
-/// Pushes at least one item. The last one may be an assistant message, which the service continues.
-pub(super) fn push_input(history: &SharedHistory, origin: &str, storage: ResponseStorage, out: &mut impl RequestList) {
-    let items = normalize_history_with_approvals(history, origin);
+/// Pushes the items of a segment; of a whole history at least one. The last one may be an assistant message, which the service
+/// continues.
+pub(super) fn push_input(
+    history: HistorySegment<'_>,
+    origin: &str,
+    storage: ResponseStorage,
+    out: &mut impl RequestList,
+) {
+    let items = normalize_history_with_approvals(history.iter(), origin);
     let calls_with_screenshot = items.iter().filter_map(|item| match item {
         PromptItem::Result(result) => first_screenshot(&result.content).map(|_| result.call.id),
         _ => None,
@@ -56,7 +62,7 @@ pub(super) fn push_input(history: &SharedHistory, origin: &str, storage: Respons
             _ => writer.write_group(group),
         }
     }
-    if writer.is_empty {
+    if writer.is_empty && history.is_first && history.is_last {
         writer.push(&placeholder_input());
     }
 }

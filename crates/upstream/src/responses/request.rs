@@ -8,6 +8,7 @@ use super::settings;
 use crate::json::str_field;
 use crate::request_list::ListText;
 use crate::settings::combined_instructions;
+use crate::written_history::{self, HistorySegment, SegmentWriter, write_history};
 use crate::{RequestTarget, model_family, options};
 use model::definition::ToolSpec;
 use model::history::HistoryEntry;
@@ -16,6 +17,7 @@ use model::json::JsonObject;
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Fields that would make the service add a history of its own.
 const SERVER_STATE_FIELDS: [&str; 2] = ["previous_response_id", "conversation"];
@@ -31,16 +33,50 @@ const INPUT_FIELD: &str = "input";
 /// The request for a turn.
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let (mut fields, mut input) = (build_fields(turn, target), Vec::new());
-    push_input(&turn.history, target.origin, response_storage(turn, target), &mut input);
+    let history = HistorySegment::whole(turn.history.entries());
+    push_input(history, target.origin, response_storage(turn, target), &mut input);
     fields.insert(INPUT_FIELD.to_owned(), input.into());
     Value::Object(fields)
 }
 
 /// The text of [`build_request`].
 pub fn write_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Vec<u8> {
-    let mut input = ListText::default();
-    push_input(&turn.history, target.origin, response_storage(turn, target), &mut input);
-    input.into_body(INPUT_FIELD, &build_fields(turn, target))
+    let history = write_history(&turn.history, &ResponsesSegments::new(turn, target));
+    let body = history.write_body(INPUT_FIELD, &ListText::default(), &build_fields(turn, target));
+    history.keep_past(&turn.history);
+    body
+}
+
+/// The entries whose text no earlier request of the thread has left for this one.
+pub fn unwritten_entries<'a>(turn: &'a ModelRequest, target: &RequestTarget<'_>) -> &'a [Arc<HistoryEntry>] {
+    written_history::unwritten_entries(&turn.history, &ResponsesSegments::new(turn, target))
+}
+
+struct ResponsesSegments<'a> {
+    origin: &'a str,
+    storage: ResponseStorage,
+}
+
+impl<'a> ResponsesSegments<'a> {
+    fn new(turn: &ModelRequest, target: &RequestTarget<'a>) -> Self {
+        Self { origin: target.origin, storage: response_storage(turn, target) }
+    }
+}
+
+impl SegmentWriter for ResponsesSegments<'_> {
+    fn origin(&self) -> &str {
+        self.origin
+    }
+
+    fn format(&self) -> String {
+        format!("responses {:?} {}", self.storage, self.origin)
+    }
+
+    /// The calls have the ids that the history has.
+    fn write_segment(&self, segment: HistorySegment<'_>, out: &mut ListText) -> Vec<String> {
+        push_input(segment, self.origin, self.storage, out);
+        Vec::new()
+    }
 }
 
 fn response_storage(turn: &ModelRequest, target: &RequestTarget<'_>) -> ResponseStorage {
@@ -101,7 +137,7 @@ fn should_request_reasoning(turn: &ModelRequest, target: &RequestTarget<'_>) -> 
     let is_configured = option.map_or(turn.model_settings.effort.is_some(), |option| !option.is_null());
     let is_reasoning =
         |entry: &HistoryEntry| matches!(entry, HistoryEntry::Reasoning { raw, .. } if raw.origin == target.origin);
-    is_configured || turn.history.iter().any(is_reasoning) || model_family::is_reasoning_model(target.model)
+    is_configured || model_family::is_reasoning_model(target.model) || turn.history.iter().any(is_reasoning)
 }
 
 /// A tool that the operator's options declare in the service's own form (`custom`, `computer`) is not declared again as a

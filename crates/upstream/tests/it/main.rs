@@ -9,6 +9,8 @@ mod corpus;
 #[cfg(test)]
 mod dialect;
 #[cfg(test)]
+mod growing_thread;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod responses;

@@ -2,12 +2,16 @@
 
 use super::event_lines::{read, turn};
 use crate::dialect::{self, ends_once};
+use crate::growing_thread::{
+    assistant, for_each_request, thread_entries, thread_steps, tool_turn, unwritten_counts, user,
+};
 use crate::seed::config;
 use crate::streams;
 use model::content::ContentPart;
 use model::history::HistoryEntry;
 use model::history::RawItem;
 use model::item::ResultStatus;
+use model::model_turn::ModelRequest;
 use model::{CallId, ItemId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -215,4 +219,45 @@ proptest! {
         prop_assert_eq!(String::from_utf8(chat::write_request(&turn, &target)).unwrap(), body.to_string());
         demands(body["messages"].as_array().unwrap());
     }
+
+    #[test]
+    fn a_text_that_is_kept_changes_no_request(
+        entries in thread_entries(odd_entry()),
+        steps in thread_steps(),
+        other in 0..20_usize,
+    ) {
+        let mut request = 0;
+        for_each_request(entries, &steps, |history| {
+            // A request to another model between two others.
+            let origin = if request == other { "there" } else { "here" };
+            request += 1;
+            let target = RequestTarget { model: "m", origin, store: false };
+            let turn = ModelRequest { history, ..turn(Vec::new()) };
+            let body = chat::build_request(&turn, &target);
+            assert_eq!(String::from_utf8(chat::write_request(&turn, &target)).unwrap(), body.to_string());
+        });
+    }
+}
+
+/// What a request of each turn writes: the turn before, which the thread has got since, and the new message.
+#[test]
+fn a_turn_writes_what_is_new() {
+    let target = RequestTarget { model: "m", origin: "here", store: false };
+    let write = |history| {
+        let turn = ModelRequest { history, ..turn(Vec::new()) };
+        let unwritten = chat::unwritten_entries(&turn, &target).len();
+        chat::write_request(&turn, &target);
+        unwritten
+    };
+    let plain = || vec![user("a"), assistant("b")];
+    assert_eq!(unwritten_counts(vec![plain(); 6], write), [1, 3, 3, 3, 3, 3]);
+    let tools: Vec<_> = (0..4).map(|call| tool_turn(call, None)).collect();
+    assert_eq!(unwritten_counts(tools, write), [1, 5, 5, 5]);
+    // The instructions have it.
+    let system = vec![user("a"), HistoryEntry::System { text: "Be brief.".to_owned() }, assistant("b")];
+    assert_eq!(unwritten_counts(vec![plain(), system, plain(), plain()], write), [1, 3, 4, 6]);
+    // Another image may follow in the next message of the user.
+    let images = HistoryEntry::GeneratedImages { content: vec![ContentPart::image("https://x/y")] };
+    let drawing = vec![user("a"), images, assistant("b")];
+    assert_eq!(unwritten_counts(vec![plain(), drawing, plain(), plain()], write), [1, 3, 4, 6]);
 }
