@@ -5,8 +5,9 @@ use crate::read_records::for_each_condensed_record;
 use bytes::Bytes;
 use model::defects::Defect;
 use model::limits::WRITE_BYTES_MAX;
-use model::ports::{Frames, Journal, PageLimit, Projection, RecordPage, StoreError};
+use model::ports::{FrameBytes, Frames, Journal, PageLimit, Projection, RecordPage, StoreError};
 use model::{Record, Seq, ThreadId, UserId};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub struct Viewer {
     /// The projector at the cursor; `None` once there is a lane, which has one for all its viewers. What it folded may be
     /// large, and thousands of viewers wait. A viewer that falls behind folds the log again.
     projector: Option<Box<dyn Projection>>,
-    /// Frames that were read ahead.
-    read_frames: Bytes,
+    /// Frames of the log that were read and not returned, in consecutive pieces.
+    read_frames: VecDeque<FrameBytes>,
     cursor: Seq,
     /// The stream ends with this record.
     end_seq: Option<Seq>,
@@ -88,7 +89,7 @@ impl Viewer {
             topic,
             view,
             projector: None,
-            read_frames: Bytes::new(),
+            read_frames: VecDeque::new(),
             cursor,
             end_seq: None,
             at_head: false,
@@ -140,22 +141,41 @@ impl Viewer {
 
     /// The next frames, at most one write; `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
-        if !self.read_frames.is_empty() {
-            return Ok(Some(std::mem::take(&mut self.read_frames)));
+        let Some(first) = self.next_piece().await? else { return Ok(None) };
+        if self.read_frames.is_empty() {
+            return Ok(Some(first.into_bytes()));
         }
-        while !self.ended {
-            let bytes = if self.at_head {
-                // Moved, not borrowed: a projector is not `Sync`, and the future may move to another thread.
-                let this = &mut *self;
-                poll_fn(move |cx| this.poll_live(cx)).await
-            } else {
-                self.next_log_frames().await?
-            };
+        let mut pieces = std::mem::take(&mut self.read_frames);
+        pieces.push_front(first);
+        let mut frames = Vec::with_capacity(pieces.iter().map(|piece| piece.as_ref().len()).sum());
+        pieces.iter().for_each(|piece| frames.extend_from_slice(piece.as_ref()));
+        Ok(Some(frames.into()))
+    }
+
+    /// The next frames, or a piece of them: a long text of the log is not copied. `None` at the end of the stream.
+    pub async fn next_piece(&mut self) -> Result<Option<FrameBytes>, StoreError> {
+        loop {
+            if let Some(piece) = self.read_frames.pop_front() {
+                if self.read_frames.is_empty() {
+                    // Thousands of viewers wait, so nothing is kept for the next page.
+                    self.read_frames = VecDeque::new();
+                }
+                return Ok(Some(piece));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if !self.at_head {
+                self.read_frames = self.next_log_frames().await?;
+                continue;
+            }
+            // Moved, not borrowed: a projector is not `Sync`, and the future may move to another thread.
+            let this = &mut *self;
+            let bytes = poll_fn(move |cx| this.poll_live(cx)).await;
             if !bytes.is_empty() {
-                return Ok(Some(bytes));
+                return Ok(Some(FrameBytes::Frames(bytes)));
             }
         }
-        Ok(None)
     }
 
     /// Whether [`Viewer::poll_live`] has the next frames.
@@ -203,8 +223,8 @@ impl Viewer {
         })
     }
 
-    /// The frames of one page of the log. At the head the topic takes over. Cancel safe.
-    async fn next_log_frames(&mut self) -> Result<Bytes, StoreError> {
+    /// The frames of one page of the log, in consecutive pieces. At the head the topic takes over. Cancel safe.
+    async fn next_log_frames(&mut self) -> Result<VecDeque<FrameBytes>, StoreError> {
         if self.projector.is_none() {
             let (journal, view) = (&*self.journal, &self.view);
             let (from, projection) = (view.history_start, view.projection.boxed_clone());
@@ -223,7 +243,7 @@ impl Viewer {
             Some(_) | None => 0,
         };
         let page = read_viewer_page(&*self.journal, &self.owner, &self.thread, range, condensed_max).await?;
-        let Some(projector) = &mut self.projector else { return Ok(Bytes::new()) };
+        let Some(projector) = &mut self.projector else { return Ok(VecDeque::new()) };
         self.reads_long_pages = page.records.iter().map(Record::record_count).sum::<u64>() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(skip_frames);
         let write_bytes = if self.follows_long_history { 1 } else { WRITE_BYTES_MAX };
@@ -241,10 +261,9 @@ impl Viewer {
         self.view.skip_frames = frames.remaining_skip();
         self.follows_long_history &= frames.is_empty();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
-        let (bytes, _, ended) = frames.into_parts();
         // A stream with a fixed end does not wait for live records.
-        self.ended = ended || self.cursor >= end_seq || (self.at_head && self.end_seq.is_some());
-        Ok(bytes)
+        self.ended = frames.is_finished() || self.cursor >= end_seq || (self.at_head && self.end_seq.is_some());
+        Ok(frames.into_pieces())
     }
 }
 

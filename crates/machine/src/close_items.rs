@@ -69,7 +69,9 @@ pub(crate) fn close_part(writer: &mut RunWriter<'_>, task: &TaskId, output_index
             let at = BlockPosition { task_id, item_id, output_index, block_index: part };
             match item.blocks().get(part as usize) {
                 Some(Block::Text(block)) => {
-                    Event::TextDone(at.text_event(TextBlock { text: short(block.text()), ..block.clone() }))
+                    let text = block.text.clone().unwrap_or_default();
+                    let text = Some(text).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
+                    Event::TextDone(at.text_event(TextBlock { text, ..block.clone() }))
                 }
                 Some(Block::Image(block)) => Event::ImageDone(at.image_event(block.clone())),
                 _ => return,

@@ -283,7 +283,7 @@ fn emit_block(writer: &mut RunWriter<'_>, at: &BlockPosition, block: Block) {
             writer.emit(Event::TextDone(at.text_event(block)));
         }
         Block::Text(block) => {
-            let empty = TextBlock { text: Some(String::new()), ..block.clone() };
+            let empty = TextBlock { text: Some("".into()), ..block.clone() };
             writer.emit(Event::TextAdded(at.text_event(empty)));
             for piece in split_delta(block.text()) {
                 writer.emit(Event::TextDelta(at.text_delta(piece, None)));

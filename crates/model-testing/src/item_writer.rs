@@ -195,7 +195,7 @@ impl ItemWriter {
                 Some(Event::TextAdded(address.text_event(index, block)))
             }
             ItemStep::TextDelta(delta, logprobs) => {
-                block.text.get_or_insert_default().push_str(&delta);
+                block.text.get_or_insert_default().make_mut().push_str(&delta);
                 let (task_id, item_id) = address.ids();
                 let (output_index, block_index) = (address.output_index, index);
                 Some(Event::TextDelta(TextDelta { task_id, item_id, output_index, block_index, delta, logprobs }))

@@ -98,7 +98,7 @@ fn text_block_steps(rng: &mut Rng, text: &str, references: u32) -> Vec<ItemStep>
         let citations = scan.push(text, &(1..=references).collect());
         let id = citations.iter().find_map(Annotation::reference_id);
         let annotations = (!citations.is_empty()).then_some(citations);
-        let text = Some(text.to_owned());
+        let text = Some(text.into());
         return vec![ItemStep::TextWhole(TextBlock { text, id, annotations, refusal })];
     }
     let empty = TextBlock { refusal, ..TextBlock::new("") };

@@ -3,6 +3,8 @@
 //! In a `block_list` an image is `image`, in `content` it is `image_url`.
 
 use crate::blob::BLOB_URL_PREFIX;
+use crate::json::SHARED_TEXT_BYTES_MIN;
+use crate::shared_text::SharedText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +14,7 @@ use serde_with::skip_serializing_none;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextBlock {
     /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
-    pub text: Option<String>,
+    pub text: Option<SharedText>,
     /// The number of the reference group that the block belongs to; in a message, the group that the text cites first.
     pub id: Option<u32>,
     pub annotations: Option<Vec<Annotation>>,
@@ -22,7 +24,12 @@ pub struct TextBlock {
 
 impl TextBlock {
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: Some(text.into()), ..Self::default() }
+        Self { text: Some(text.into().into()), ..Self::default() }
+    }
+
+    /// The text, if it is long enough for a piece of its own in the objects and frames that repeat it.
+    pub fn long_text(&self) -> Option<&SharedText> {
+        self.text.as_ref().filter(|text| text.len() >= SHARED_TEXT_BYTES_MIN)
     }
 
     pub fn text(&self) -> &str {

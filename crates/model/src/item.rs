@@ -9,6 +9,7 @@ use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
 use crate::id::{CallId, ItemId};
 use crate::json::{ExactValue, JsonObject};
+use crate::shared_text::SharedText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -274,13 +275,12 @@ impl Item {
         }
     }
 
-    /// The size of its texts in blocks.
-    pub fn text_bytes(&self) -> usize {
-        let text_bytes = |block: &Block| match block {
-            Block::Text(block) => block.text().len(),
-            _ => 0,
-        };
-        self.blocks().iter().map(text_bytes).sum()
+    /// The long texts of its blocks.
+    pub fn long_texts(&self) -> impl Iterator<Item = &SharedText> {
+        self.blocks().iter().filter_map(|block| match block {
+            Block::Text(block) => block.long_text(),
+            _ => None,
+        })
     }
 
     /// The item's blocks, created if absent; `None` for kinds without any.

@@ -10,8 +10,9 @@ mod writer;
 mod written_json;
 
 pub use exact_value::{ExactObject, ExactValue, NumberText, to_exact_object, to_exact_value};
-pub use output::{JsonOutput, JsonPieces, SHARED_TEXT_BYTES_MIN};
+pub use output::{JsonOutput, JsonPieces, SHARED_TEXT_BYTES_MIN, SharedJson};
 pub(crate) use tagged::{read_tag, unknown_tag};
+pub(crate) use text_writer::escape_text;
 pub use unique_keys::{JsonLimits, parse_unique_json};
 pub use writer::write_json;
 pub use written_json::WrittenJson;

@@ -37,6 +37,7 @@ pub mod question;
 pub mod record;
 pub mod reference;
 pub mod seq;
+pub mod shared_text;
 pub mod task;
 pub mod thread;
 pub mod tool;

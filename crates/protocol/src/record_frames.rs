@@ -7,7 +7,8 @@
 use bytes::BytesMut;
 use model::cursor::{Cursor, CursorError, FramePosition};
 use model::defects::Defect;
-use model::ports::Frames;
+use model::json::{JsonPieces, SHARED_TEXT_BYTES_MIN, SharedJson};
+use model::ports::{FramePiece, Frames};
 use model::{Record, Seq};
 use serde::Serialize;
 use serde_json::Value;
@@ -52,6 +53,32 @@ impl<'a> RecordFrames<'a> {
 
     /// Adds a frame: its event name and its data.
     pub fn push(&mut self, kind: &str, data: &impl Serialize) {
+        self.push_with(kind, |out, _| write_json(out, data));
+    }
+
+    /// Adds a frame whose data has these long texts, which are not copied. They are asked for if the frame is not skipped.
+    pub(crate) fn push_sharing(
+        &mut self,
+        kind: &str,
+        data: &impl Serialize,
+        long_texts: impl FnOnce() -> Vec<SharedJson>,
+    ) {
+        self.push_with(kind, |out, pieces| {
+            let mut json = JsonPieces::with_shared(long_texts());
+            // The keys are texts and the numbers finite, so this cannot fail.
+            let _ok = model::json::write_json(&mut json, data);
+            for text in json.into_pieces() {
+                if text.len() < SHARED_TEXT_BYTES_MIN {
+                    out.extend_from_slice(&text);
+                } else {
+                    pieces.push(FramePiece { at: out.len(), text });
+                }
+            }
+        });
+    }
+
+    /// Adds a frame whose data `write_data` appends.
+    fn push_with(&mut self, kind: &str, write_data: impl FnOnce(&mut BytesMut, &mut Vec<FramePiece>)) {
         if self.record.record_count() > 1 {
             return self.out.skip_condensed(self.frames_per_event());
         }
@@ -62,18 +89,19 @@ impl<'a> RecordFrames<'a> {
             write_cursor(record, out);
             *cursor_end = Some(out.len());
         };
-        self.out.write(record.seq, |out| match format {
+        self.out.write_in_pieces(record.seq, |out, pieces| match format {
             FrameFormat::CountedEvents => {
-                sse::write_event_with(out, |_| (), Some(kind), |out| write_json(out, data));
+                sse::write_event_with(out, |_| (), Some(kind), |out| write_data(out, pieces));
             }
             FrameFormat::EventsWithIds(_) => {
-                sse::write_event_with(out, write_cursor, Some(kind), |out| write_json(out, data));
+                sse::write_event_with(out, write_cursor, Some(kind), |out| write_data(out, pieces));
             }
             FrameFormat::DataWithIds(_) => {
-                sse::write_event_with(out, write_cursor, None, |out| write_json(out, data));
+                sse::write_event_with(out, write_cursor, None, |out| write_data(out, pieces));
             }
             FrameFormat::JsonLines(_) => {
-                open_json_object(out, data);
+                write_data(out, pieces);
+                open_json_object(out);
                 out.extend_from_slice(b"\"cursor\":\"");
                 write_cursor(out);
                 out.extend_from_slice(b"\"}\n");
@@ -112,9 +140,8 @@ pub(crate) fn write_json(out: &mut BytesMut, data: &impl Serialize) {
     let _ok = model::json::write_json(out, data);
 }
 
-/// Appends an object up to where another member can follow.
-fn open_json_object(out: &mut BytesMut, data: &impl Serialize) {
-    write_json(out, data);
+/// Removes the end of an object, so that another member can follow.
+fn open_json_object(out: &mut BytesMut) {
     out.truncate(out.len().saturating_sub(1));
     if !out.ends_with(b"{") {
         out.extend_from_slice(b",");

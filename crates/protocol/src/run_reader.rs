@@ -101,7 +101,7 @@ fn find_item<'a>(fold: &'a RunFold, task: &TaskId, output_index: u32) -> Option<
 fn expand_text(done: &TextEvent) -> Vec<Event> {
     let TextEvent { task_id, item_id, output_index, block_index, item } = done;
     let block = item.block();
-    let empty = TextBlock { text: Some(String::new()), annotations: None, ..block.clone() };
+    let empty = TextBlock { text: Some("".into()), annotations: None, ..block.clone() };
     let mut events = vec![Event::TextAdded(TextEvent { item: TaggedTextBlock::Text(empty), ..done.clone() })];
     if !block.text().is_empty() {
         events.push(Event::TextDelta(TextDelta {

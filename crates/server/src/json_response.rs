@@ -10,15 +10,15 @@ use gateway::attachments::inline_images::{ImageInliner, InlineImageError, has_bl
 use gateway::stream_start::thread_images;
 use heavy_work::run_in_place;
 use http_body::{Frame, SizeHint};
-use model::item::Block;
+use model::item::Item;
 use model::json::{JsonPieces, write_json};
+use model::shared_text::SharedText;
 use model::task::TaskObject;
 use model::{ThreadId, UserId};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// The buffer that it is written into at first.
@@ -38,31 +38,15 @@ impl<T: Serialize> IntoResponse for LongJson<T> {
 }
 
 /// A task with its whole output, whose long texts are not copied.
-pub(crate) fn task_json(task: TaskObject) -> Response {
-    let task = Arc::new(task);
-    let positions =
-        (0..).zip(&task.output).flat_map(|(item, output)| (0..output.blocks().len()).map(move |at| (item, at)));
-    let texts = positions.map(|(item, block)| TaskText { task: Arc::clone(&task), item, block });
-    let mut pieces = JsonPieces::with_shared(texts.map(Bytes::from_owner));
-    // The keys are texts and the numbers finite, so this cannot fail.
-    let _written = run_in_place(|| write_json(&mut pieces, &*task));
-    pieces_response(pieces.into_pieces())
-}
-
-/// The text of a block in the output of a task.
-struct TaskText {
-    task: Arc<TaskObject>,
-    item: usize,
-    block: usize,
-}
-
-impl AsRef<[u8]> for TaskText {
-    fn as_ref(&self) -> &[u8] {
-        match self.task.output.get(self.item).and_then(|item| item.blocks().get(self.block)) {
-            Some(Block::Text(block)) => block.text().as_bytes(),
-            _ => &[],
-        }
-    }
+pub(crate) fn task_json(task: &TaskObject) -> Response {
+    let pieces = run_in_place(|| {
+        let long_texts = task.output.iter().flat_map(Item::long_texts).map(SharedText::to_json).collect();
+        let mut pieces = JsonPieces::with_shared(long_texts);
+        // The keys are texts and the numbers finite, so this cannot fail.
+        let _written = write_json(&mut pieces, task);
+        pieces.into_pieces()
+    });
+    pieces_response(pieces)
 }
 
 /// JSON in consecutive pieces.

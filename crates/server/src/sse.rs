@@ -20,7 +20,7 @@ use gateway::stream_limiter::StreamPermit;
 use gateway::stream_start::{self, StreamStart, StreamUntil};
 use http_body::Frame;
 use model::error::ErrorCode;
-use model::ports::StoreError;
+use model::ports::{FrameBytes, StoreError};
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
@@ -342,12 +342,17 @@ impl SseStream {
             if self.is_ended {
                 return Ok(None);
             }
+            let takes_pieces = self.until == StreamUntil::End && self.inserted.is_none();
             let Self { app, viewer, tick, cancelled_in_queue, storage_alarm, .. } = self;
             let watched = cancelled_in_queue.as_mut().filter(|_| self.watches_queue);
             tokio::select! {
                 biased;
-                bytes = viewer.next() => {
-                    let bytes = bytes?;
+                bytes = next_bytes(viewer, takes_pieces) => {
+                    let bytes = match bytes? {
+                        Some(FrameBytes::Text(text)) => return Ok(Some(text)),
+                        Some(FrameBytes::Frames(frames)) => Some(frames),
+                        None => None,
+                    };
                     self.last_sent = Instant::now();
                     self.cancelled_in_queue = None;
                     let is_interrupted = bytes.is_none() && self.viewer.is_interrupted();
@@ -408,6 +413,11 @@ fn sse_comment(text: &str) -> Bytes {
     let mut out = BytesMut::new();
     sse::write_comment(&mut out, text);
     out.freeze()
+}
+
+/// The next frames, or a piece of them if none is edited. The pieces of a frame are all there, so nothing comes between them.
+async fn next_bytes(viewer: &mut Viewer, takes_pieces: bool) -> Result<Option<FrameBytes>, StoreError> {
+    if takes_pieces { viewer.next_piece().await } else { Ok(viewer.next().await?.map(FrameBytes::Frames)) }
 }
 
 async fn queue_cancel(watch: Option<&mut QueueWatch>) -> Result<(), StoreError> {

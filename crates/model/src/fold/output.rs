@@ -46,7 +46,7 @@ pub(super) fn apply_output_event(task: &mut TaskFold, event: &Event, private: Op
         Event::TextAdded(e) => block_added(open_item(task, e.output_index, &e.item_id)?, e),
         Event::TextDelta(e) => {
             let fold = open_item(task, e.output_index, &e.item_id)?;
-            push_delta(open_text(fold, e.block_index)?.text.get_or_insert_default(), &e.delta);
+            push_delta(open_text(fold, e.block_index)?.text.get_or_insert_default().make_mut(), &e.delta);
             Ok(())
         }
         Event::AnnotationAdded(e) => annotation_added(open_item(task, e.output_index, &e.item_id)?, e),

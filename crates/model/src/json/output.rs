@@ -9,6 +9,11 @@ pub const SHARED_TEXT_BYTES_MIN: usize = 256 * 1024;
 /// Takes JSON as it is written.
 pub trait JsonOutput {
     fn put_slice(&mut self, bytes: &[u8]);
+
+    /// Takes a text that it has as JSON already. Returns whether it has.
+    fn put_shared_text(&mut self, _text: &str) -> bool {
+        false
+    }
 }
 
 impl JsonOutput for Vec<u8> {
@@ -37,25 +42,54 @@ impl<B: JsonOutput> io::Write for OutputWriter<'_, B> {
     }
 }
 
-/// JSON in consecutive pieces. A long text that is written as it is, and that somebody holds as [`Bytes`], becomes a piece
-/// without a copy: 40 MB that are copied are also 10,000 pages of new memory.
+/// A long text that is written without a copy.
+#[derive(Clone, Debug)]
+pub struct SharedJson {
+    /// The text, or a piece of JSON. It is recognised by its address when it is written.
+    pub source: Bytes,
+    /// What is written for it, without quotes.
+    pub json: Bytes,
+}
+
+impl From<Bytes> for SharedJson {
+    /// What is written as it is.
+    fn from(source: Bytes) -> Self {
+        Self { json: source.clone(), source }
+    }
+}
+
+/// JSON in consecutive pieces. A long text that somebody holds as [`SharedJson`] becomes a piece without a copy: 40 MB that
+/// are copied are also 10,000 pages of new memory.
 #[derive(Debug, Default)]
 pub struct JsonPieces {
-    shared: Vec<Bytes>,
+    shared: Vec<SharedJson>,
     pieces: Vec<Bytes>,
     last: BytesMut,
 }
 
 impl JsonPieces {
     /// Pieces among which these long texts may be.
-    pub fn with_shared(texts: impl IntoIterator<Item = Bytes>) -> Self {
-        let shared = texts.into_iter().filter(|text| text.len() >= SHARED_TEXT_BYTES_MIN).collect();
+    pub fn with_shared(shared: Vec<SharedJson>) -> Self {
         Self { shared, ..Self::default() }
     }
 
     pub fn into_pieces(mut self) -> Vec<Bytes> {
         self.push_last();
         self.pieces
+    }
+
+    fn find_shared(&self, bytes: &[u8]) -> Option<Bytes> {
+        if bytes.len() < SHARED_TEXT_BYTES_MIN {
+            return None;
+        }
+        let is_written =
+            |text: &&SharedJson| text.source.as_ptr() == bytes.as_ptr() && text.source.len() == bytes.len();
+        self.shared.iter().find(is_written).map(|text| text.json.clone())
+    }
+
+    fn push_piece(&mut self, piece: Bytes) {
+        self.push_last();
+        self.pieces.push(piece);
     }
 
     fn push_last(&mut self) {
@@ -67,15 +101,18 @@ impl JsonPieces {
 
 impl JsonOutput for JsonPieces {
     fn put_slice(&mut self, bytes: &[u8]) {
-        let is_written = |text: &&Bytes| text.as_ptr() == bytes.as_ptr() && text.len() == bytes.len();
-        let shared = if bytes.len() < SHARED_TEXT_BYTES_MIN { None } else { self.shared.iter().find(is_written) };
-        match shared.cloned() {
-            Some(text) => {
-                self.push_last();
-                self.pieces.push(text);
-            }
+        match self.find_shared(bytes) {
+            Some(piece) => self.push_piece(piece),
             None => self.last.extend_from_slice(bytes),
         }
+    }
+
+    fn put_shared_text(&mut self, text: &str) -> bool {
+        let Some(piece) = self.find_shared(text.as_bytes()) else { return false };
+        self.last.extend_from_slice(b"\"");
+        self.push_piece(piece);
+        self.last.extend_from_slice(b"\"");
+        true
     }
 }
 
@@ -83,22 +120,20 @@ impl JsonOutput for JsonPieces {
 mod tests {
     use super::*;
     use crate::json::write_json;
+    use crate::shared_text::SharedText;
 
     #[test]
     fn long_shared_texts_are_pieces_of_their_own() {
-        let long = Bytes::from("x".repeat(SHARED_TEXT_BYTES_MIN));
-        let escaped = Bytes::from("\"".repeat(SHARED_TEXT_BYTES_MIN));
-        let short = Bytes::from_static(b"short");
-        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-        let read = |bytes: &'static [u8]| std::str::from_utf8(bytes).unwrap();
-        let [long_text, escaped_text] = [&long, &escaped].map(|bytes| std::str::from_utf8(bytes).unwrap());
-        let value = [long_text, escaped_text, read(b"short"), &text(&long), long_text];
-        let mut out = JsonPieces::with_shared([long.clone(), escaped.clone(), short]);
+        let [long, escaped] = ["x", "\"\n"].map(|text| SharedText::from(text.repeat(SHARED_TEXT_BYTES_MIN)));
+        let (short, copy) = (SharedText::from("short"), long.to_string());
+        let value = [&*long, &*escaped, &*short, &*copy, &*long, &*escaped];
+        let shared = [&long, &escaped, &short].map(SharedText::to_json);
+        let mut out = JsonPieces::with_shared(shared.to_vec());
         write_json(&mut out, &value).unwrap();
         let pieces = out.into_pieces();
         assert_eq!(pieces.concat(), serde_json::to_vec(&value).unwrap());
-        let shared = pieces.iter().filter(|piece| piece.as_ptr() == long.as_ptr()).count();
-        assert_eq!((shared, pieces.len()), (2, 5));
+        let count = |json: &SharedJson| pieces.iter().filter(|piece| piece.as_ptr() == json.json.as_ptr()).count();
+        assert_eq!((shared.each_ref().map(count), pieces.len()), ([2, 2, 0], 9));
     }
 
     #[test]

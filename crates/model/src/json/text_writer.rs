@@ -1,10 +1,14 @@
 //! Writes texts as JSON, and what has to be a text: keys of maps, and JSON that is written as it is.
 
 use super::output::{JsonOutput, OutputWriter};
+use bytes::Bytes;
 use serde::ser::{self, Impossible, Serialize, Serializer};
 use serde_json::{Error, Result};
 
 pub(super) fn write_text<B: JsonOutput>(out: &mut B, text: &str) {
+    if out.put_shared_text(text) {
+        return;
+    }
     if needs_escapes(text.as_bytes()) {
         // Writing to memory cannot fail.
         let _ok = serde_json::to_writer(OutputWriter(out), text);
@@ -15,18 +19,40 @@ pub(super) fn write_text<B: JsonOutput>(out: &mut B, text: &str) {
     out.put_slice(b"\"");
 }
 
+/// A text with its escapes and without quotes; `None` if it needs no escapes.
+pub(crate) fn escape_text(text: &str) -> Option<Bytes> {
+    if !needs_escapes(text.as_bytes()) {
+        return None;
+    }
+    // A buffer that grew would copy it.
+    let mut json = Vec::with_capacity(text.len() + text.len() / 16 + 64);
+    // Writing to memory cannot fail.
+    let _ok = serde_json::to_writer(&mut json, text);
+    let quoted = Bytes::from(json);
+    Some(quoted.slice(1..quoted.len().saturating_sub(1).max(1)))
+}
+
 /// Whether a text has a quote, a backslash or a control character.
 fn needs_escapes(text: &[u8]) -> bool {
+    // Without a branch per word, the compiler uses vector instructions: a long text takes a third of the time.
+    let (blocks, text) = text.as_chunks::<64>();
+    let has_escape = |block: &[u8; 64]| {
+        let (words, _) = block.as_chunks::<8>();
+        words.iter().fold(0, |found, word| found | escaped_bytes(u64::from_le_bytes(*word))) != 0
+    };
+    if blocks.iter().any(has_escape) {
+        return true;
+    }
     // The last eight bytes may overlap with those before them: that costs less than looking at each of the rest.
     let Some(last) = text.last_chunk::<8>() else {
         return text.iter().any(|byte| matches!(byte, b'"' | b'\\') || *byte < b' ');
     };
     let (chunks, _) = text.as_chunks::<8>();
-    chunks.iter().chain([last]).any(|chunk| has_escaped_byte(u64::from_le_bytes(*chunk)))
+    chunks.iter().chain([last]).any(|chunk| escaped_bytes(u64::from_le_bytes(*chunk)) != 0)
 }
 
-/// Whether one of eight bytes is a quote, a backslash or a control character.
-const fn has_escaped_byte(bytes: u64) -> bool {
+/// Not zero if one of eight bytes is a quote, a backslash or a control character.
+const fn escaped_bytes(bytes: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH_BITS: u64 = ONES << 7;
     /// Sets the high bit of the lowest byte that is below `limit`, and perhaps of bytes after it; of none if there is none.
@@ -35,7 +61,7 @@ const fn has_escaped_byte(bytes: u64) -> bool {
     }
     let quote = below(bytes ^ (ONES * 0x22), 1);
     let backslash = below(bytes ^ (ONES * 0x5c), 1);
-    quote | backslash | below(bytes, 0x20) != 0
+    quote | backslash | below(bytes, 0x20)
 }
 
 /// Writes what has to be a text.
@@ -130,8 +156,14 @@ impl<B: JsonOutput> Serializer for TextWriter<'_, B> {
         not_a_text()
     }
 
-    fn serialize_bytes(self, _bytes: &[u8]) -> Result<()> {
-        not_a_text()
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<()> {
+        match self.kind {
+            TextKind::Key => not_a_text(),
+            TextKind::Json => {
+                self.out.put_slice(bytes);
+                Ok(())
+            }
+        }
     }
 
     fn serialize_none(self) -> Result<()> {

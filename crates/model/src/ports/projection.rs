@@ -2,7 +2,8 @@
 
 use crate::record::Record;
 use crate::seq::Seq;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
 
 /// Converts records to the frames of one client protocol.
 ///
@@ -40,21 +41,54 @@ pub trait Projection: Send {
     fn boxed_clone(&self) -> Box<dyn Projection>;
 }
 
-/// Frames in one buffer, with the end of every record's frames.
+/// Frames in one buffer, with the end of every record's frames. Long texts are not in the buffer: they are shared.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: BytesMut,
+    /// Not empty for few frames.
+    pieces: Vec<FramePiece>,
     ends: Vec<FrameEnd>,
     finished: bool,
     /// Number of frames still to skip: the subscriber has them.
     skip: u64,
 }
 
-/// The end of a record's frames in the buffer.
+/// A long text of a frame.
+#[derive(Clone, Debug)]
+pub struct FramePiece {
+    /// The offset in the buffer where it belongs.
+    pub at: usize,
+    pub text: Bytes,
+}
+
+/// A part of consecutive frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameBytes {
+    /// Frames, or what is around the long texts of a frame.
+    Frames(Bytes),
+    /// A long text of a frame, as JSON without quotes.
+    Text(Bytes),
+}
+
+impl FrameBytes {
+    pub fn into_bytes(self) -> Bytes {
+        let (Self::Frames(bytes) | Self::Text(bytes)) = self;
+        bytes
+    }
+}
+
+impl AsRef<[u8]> for FrameBytes {
+    fn as_ref(&self) -> &[u8] {
+        let (Self::Frames(bytes) | Self::Text(bytes)) = self;
+        bytes
+    }
+}
+
+/// The end of a record's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameEnd {
     pub seq: Seq,
-    /// The offset after its last frame.
+    /// The offset after its last frame, pieces included.
     pub end: usize,
 }
 
@@ -71,7 +105,7 @@ impl Frames {
             (count + 1, bytes + record.public.len() + FRAME_OVERHEAD_BYTES)
         };
         let (count, bytes) = records.into_iter().fold((0, 0), size);
-        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(count), finished: false, skip: 0 }
+        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(count), ..Self::default() }
     }
 
     /// Skips the first `skip` frames.
@@ -98,12 +132,17 @@ impl Frames {
 
     /// Appends a frame of the record at `seq`, unless it is skipped.
     pub fn write(&mut self, seq: Seq, write: impl FnOnce(&mut BytesMut)) {
+        self.write_in_pieces(seq, |bytes, _| write(bytes));
+    }
+
+    /// Like [`Self::write`], for a frame with long texts. They are added in their order.
+    pub fn write_in_pieces(&mut self, seq: Seq, write: impl FnOnce(&mut BytesMut, &mut Vec<FramePiece>)) {
         if self.skip > 0 {
             self.skip -= 1;
             return;
         }
-        write(&mut self.bytes);
-        let end = self.bytes.len();
+        write(&mut self.bytes, &mut self.pieces);
+        let end = self.len();
         match self.ends.last_mut() {
             Some(last) if last.seq == seq => last.end = end,
             _ => self.ends.push(FrameEnd { seq, end }),
@@ -118,13 +157,17 @@ impl Frames {
         }
     }
 
-    /// Inserts text at this offset of the last record's frames: a frame may depend on whether another one follows.
+    /// Inserts text at this offset of the buffer, in the last record's frames: a frame may depend on whether another one
+    /// follows.
     pub fn insert(&mut self, at: usize, text: &[u8]) {
         let Some(last) = self.ends.last_mut() else { return };
         self.bytes.extend_from_slice(text);
-        last.end = self.bytes.len();
+        last.end += text.len();
         let moved = self.bytes.get_mut(at..).unwrap_or_default();
         moved.rotate_right(text.len().min(moved.len()));
+        for piece in self.pieces.iter_mut().filter(|piece| piece.at >= at) {
+            piece.at += text.len();
+        }
     }
 
     /// Marks the end of the stream: no frame follows.
@@ -137,26 +180,43 @@ impl Frames {
         self.finished
     }
 
-    /// The number of bytes in the buffer.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.pieces.iter().map(|piece| piece.text.len()).sum::<usize>()
     }
 
-    /// Whether the buffer is empty.
+    /// Whether there is no frame.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The bytes, the ends of the records' frames, and whether the stream has ended.
-    pub fn into_parts(self) -> (bytes::Bytes, Vec<FrameEnd>, bool) {
-        let (used, spare) = (self.bytes.len(), self.bytes.capacity() - self.bytes.len());
-        let bytes = if spare > SPARE_BYTES_MAX.max(used / 2) {
-            bytes::Bytes::copy_from_slice(&self.bytes)
-        } else {
-            self.bytes.freeze()
-        };
-        (bytes, self.ends, self.finished)
+    /// The bytes, the ends of the records' frames, and whether the stream has ended. Long texts are copied.
+    pub fn into_parts(mut self) -> (Bytes, Vec<FrameEnd>, bool) {
+        let (ends, finished) = (std::mem::take(&mut self.ends), self.finished);
+        if self.pieces.is_empty() {
+            return (freeze_without_spare(self.bytes), ends, finished);
+        }
+        let mut bytes = Vec::with_capacity(self.len());
+        self.into_pieces().iter().for_each(|piece| bytes.extend_from_slice(piece.as_ref()));
+        (bytes.into(), ends, finished)
     }
+
+    /// The bytes in consecutive pieces: long texts are not copied.
+    pub fn into_pieces(self) -> VecDeque<FrameBytes> {
+        let mut rest = freeze_without_spare(self.bytes);
+        let (mut pieces, mut start) = (VecDeque::new(), 0);
+        for FramePiece { at, text } in self.pieces {
+            pieces.extend([FrameBytes::Frames(rest.split_to(at - start)), FrameBytes::Text(text)]);
+            start = at;
+        }
+        pieces.extend(Some(rest).filter(|rest| !rest.is_empty()).map(FrameBytes::Frames));
+        pieces
+    }
+}
+
+fn freeze_without_spare(bytes: BytesMut) -> Bytes {
+    let (used, spare) = (bytes.len(), bytes.capacity() - bytes.len());
+    if spare > SPARE_BYTES_MAX.max(used / 2) { Bytes::copy_from_slice(&bytes) } else { bytes.freeze() }
 }
 
 #[cfg(test)]
@@ -179,6 +239,35 @@ mod tests {
         let (bytes, ends, _) = frames.into_parts();
         assert_eq!(bytes, "first;id.inner;last;");
         assert_eq!(ends, [FrameEnd { seq: Seq(1), end: 6 }, FrameEnd { seq: Seq(2), end: 20 }]);
+    }
+
+    #[test]
+    fn long_texts_are_pieces_and_keep_their_places() {
+        let long = Bytes::from_static(b"long");
+        let written = || {
+            let mut frames = written(&[(1, "first;"), (2, "id ")]);
+            frames.write_in_pieces(Seq(2), |bytes, pieces| {
+                bytes.extend_from_slice(b"<");
+                pieces.push(FramePiece { at: bytes.len(), text: long.clone() });
+                bytes.extend_from_slice(b">");
+            });
+            frames.insert("first;id".len(), b".inner");
+            frames.write_in_pieces(Seq(3), |bytes, pieces| {
+                bytes.extend_from_slice(b"[");
+                pieces.push(FramePiece { at: bytes.len(), text: long.clone() });
+            });
+            frames
+        };
+        assert_eq!(written().len(), "first;id.inner <long>[long".len());
+        let (bytes, ends, _) = written().into_parts();
+        assert_eq!(bytes, "first;id.inner <long>[long");
+        let ends: Vec<_> = ends.iter().map(|end| (end.seq.0, end.end)).collect();
+        assert_eq!(ends, [(1, 6), (2, 21), (3, 26)]);
+        let (text, frames) = (FrameBytes::Text(long.clone()), |text| FrameBytes::Frames(Bytes::from_static(text)));
+        let pieces = written().into_pieces();
+        assert_eq!(pieces, [frames(b"first;id.inner <"), text.clone(), frames(b">["), text]);
+        assert_eq!(pieces[1].as_ref().as_ptr(), long.as_ptr());
+        assert!(Frames::default().into_pieces().is_empty());
     }
 
     #[test]

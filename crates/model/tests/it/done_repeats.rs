@@ -40,7 +40,7 @@ fn a_lost_delta_is_detected() {
                 continue; // alone, it repeats nothing
             }
             let model::event::TaggedTextBlock::Text(block) = &mut done.item;
-            block.text = Some(format!("{}!", block.text()));
+            block.text = Some(format!("{}!", block.text()).into());
             let draft = RecordDraft { seq: record.seq, at: record.at, event: Event::TextDone(done), private: None };
             let mut log = log.clone();
             log[place] = Record::seal(&thread, &record.run, record.epoch, draft);

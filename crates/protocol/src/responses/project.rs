@@ -18,7 +18,7 @@ pub(crate) use item::{approval_arguments, approval_request_item};
 pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
-use super::wire::{ResponseObject, ResponsesEvent, SharedItem};
+use super::wire::{ResponseObject, ResponsesEvent, SentItem};
 use crate::record_frames::{FrameFormat, RecordFrames, to_json_value};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
@@ -106,14 +106,15 @@ impl ResponsesProjection {
 
     /// The response so far as one object; `None` before it starts.
     pub fn object(&self) -> Option<Value> {
-        Some(to_json_value(&self.response()?.object(self.reader.fold())))
+        // A long text is written by `write_json` alone.
+        serde_json::from_slice(&self.object_json()?.concat()).ok()
     }
 
     /// The JSON text of [`Self::object`] in consecutive pieces: long items are not copied.
     pub fn object_json(&self) -> Option<Vec<Bytes>> {
         let object = self.response()?.object(self.reader.fold());
-        let mut out =
-            JsonPieces::with_shared(object.output.iter().map(|item| Bytes::from_owner(SharedItem::from(item))));
+        let long_pieces = object.output.iter().flat_map(|item| SentItem::long_pieces(item)).collect();
+        let mut out = JsonPieces::with_shared(long_pieces);
         // The keys are texts and the numbers finite, so this cannot fail.
         let _written = write_json(&mut out, &object);
         Some(out.into_pieces())
@@ -172,8 +173,7 @@ struct SegmentFrames<'a> {
 impl ResponsesSink for SegmentFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
         if self.current_segment == self.segment {
-            self.frames.reserve(event.record_text_bytes());
-            self.frames.push(&event.event_type, event);
+            event.push_to(&mut self.frames, &event.event_type, event);
         }
     }
 

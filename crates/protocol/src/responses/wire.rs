@@ -11,7 +11,10 @@ pub(super) use items::{
     McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
-use model::json::{ExactObject, ExactValue, JsonObject, WrittenJson};
+use crate::record_frames::RecordFrames;
+use model::content::TextBlock;
+use model::json::{ExactObject, ExactValue, JsonObject, SharedJson, WrittenJson};
+use model::shared_text::SharedText;
 use model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,6 +78,9 @@ pub(crate) struct ResponsesEvent<'a> {
     pub(super) text: Option<&'a str>,
     #[serde(rename = "type")]
     pub(super) event_type: Cow<'a, str>,
+    /// The block whose text the event repeats.
+    #[serde(skip)]
+    pub(super) block: Option<&'a TextBlock>,
 }
 
 impl<'a> ResponsesEvent<'a> {
@@ -82,17 +88,40 @@ impl<'a> ResponsesEvent<'a> {
         Self { event_type: event_type.into(), ..Self::default() }
     }
 
+    /// Adds a frame whose data is this event, or contains it.
+    pub(crate) fn push_to(&self, frames: &mut RecordFrames<'_>, kind: &str, data: &impl Serialize) {
+        if self.has_long_text() {
+            return frames.push_sharing(kind, data, || self.long_texts());
+        }
+        frames.reserve(self.record_text_bytes());
+        frames.push(kind, data);
+    }
+
     /// The size of what may be long in this event and in the next one of its record: a text is repeated by the part that
     /// follows it. A buffer that grew for the second one would copy the first.
-    pub(crate) fn record_text_bytes(&self) -> usize {
+    fn record_text_bytes(&self) -> usize {
         self.text_bytes() + self.text.map_or(0, str::len)
     }
 
-    /// The size of what may be long.
+    /// The size of what may be long and is not shared.
     fn text_bytes(&self) -> usize {
-        let texts = [self.text, self.part.as_ref().and_then(PartObject::text_of), self.item.map(SentItem::json)];
-        let texts: usize = texts.into_iter().flatten().map(str::len).sum();
-        texts + self.response.map_or(0, ResponseObject::output_bytes)
+        let texts = [self.text, self.part.as_ref().and_then(PartObject::text_of)];
+        texts.into_iter().flatten().map(str::len).chain(self.items().map(SentItem::short_bytes)).sum()
+    }
+
+    /// The texts that are not copied.
+    fn long_texts(&self) -> Vec<SharedJson> {
+        let text = self.block.and_then(TextBlock::long_text).map(SharedText::to_json);
+        text.into_iter().chain(self.items().flat_map(SentItem::long_pieces)).collect()
+    }
+
+    fn has_long_text(&self) -> bool {
+        self.block.is_some_and(|block| block.long_text().is_some()) || self.items().any(SentItem::has_long_text)
+    }
+
+    fn items(&self) -> impl Iterator<Item = &'a SentItem> {
+        let of_response = self.response.into_iter().flat_map(|response| &response.output).map(|item| &**item);
+        self.item.into_iter().chain(of_response)
     }
 }
 
@@ -151,41 +180,30 @@ pub(crate) struct SentItem(Option<WrittenJson>);
 
 impl SentItem {
     pub(crate) fn new(item: &impl Serialize) -> Arc<Self> {
-        Self::with_texts(item, 0)
+        Self::with_long_texts(item, Vec::new())
     }
 
-    /// An item whose texts have this many bytes.
-    pub(crate) fn with_texts(item: &impl Serialize, text_bytes: usize) -> Arc<Self> {
+    /// An item with these texts, which are not copied.
+    pub(crate) fn with_long_texts(item: &impl Serialize, long_texts: Vec<SharedJson>) -> Arc<Self> {
         // The keys are texts and the numbers finite, so this cannot fail.
-        Arc::new(Self(WrittenJson::new(item, text_bytes)))
+        Arc::new(Self(WrittenJson::new(item, long_texts)))
     }
 
-    fn json(&self) -> &str {
-        self.0.as_ref().map_or("null", WrittenJson::as_str)
+    /// Its pieces that are not copied by what repeats it.
+    pub(crate) fn long_pieces(&self) -> impl Iterator<Item = SharedJson> {
+        self.0.iter().flat_map(WrittenJson::long_pieces)
     }
-}
 
-/// The JSON of an item as bytes.
-pub(super) struct SharedItem(Arc<SentItem>);
-
-impl From<&Arc<SentItem>> for SharedItem {
-    fn from(item: &Arc<SentItem>) -> Self {
-        Self(Arc::clone(item))
+    pub(crate) fn has_long_text(&self) -> bool {
+        self.0.as_ref().is_some_and(WrittenJson::has_long_pieces)
     }
-}
 
-impl AsRef<[u8]> for SharedItem {
-    fn as_ref(&self) -> &[u8] {
-        self.0.json().as_bytes()
+    fn short_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, WrittenJson::short_bytes)
     }
 }
 
 impl ResponseObject {
-    /// The size of its items.
-    pub(super) fn output_bytes(&self) -> usize {
-        self.output.iter().map(|item| item.json().len()).sum()
-    }
-
     /// A response that has just started, to a request that says nothing.
     pub(super) fn initial() -> Self {
         Self {

@@ -31,6 +31,8 @@ use serde_json::Value;
 /// The name of this projection in cursors.
 pub const RUN_ITEMS_PROJECTION: &str = "run-items";
 
+const RAW_RESPONSE_EVENT: &str = "raw_response_event";
+
 /// The names of the event and of its item.
 const SEARCH_CALLED: (&str, &str) = ("tool_search_called", "tool_search_call_item");
 const SEARCH_OUTPUT: (&str, &str) = ("tool_search_output_created", "tool_search_output_item");
@@ -110,8 +112,8 @@ impl RunItemFrames<'_> {
 
 impl ResponsesSink for RunItemFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
-        self.0.reserve(event.record_text_bytes());
-        self.push_event("raw_response_event", RawResponseEvent { data: event });
+        let data = RunItemsEvent { body: RawResponseEvent { data: event }, event_type: RAW_RESPONSE_EVENT };
+        event.push_to(&mut self.0, RAW_RESPONSE_EVENT, &data);
     }
 
     fn frames_per_event(&self) -> u64 {
@@ -367,7 +369,16 @@ impl TurnProjector<'_> {
     }
 
     fn push_run_item(&mut self, name: &'static str, item: RunItem<'_>) {
-        self.frames.push_event("run_item_stream_event", RunItemEvent { item, name });
+        let raw_item = match item.raw_item {
+            RawItem::Response(raw_item) if raw_item.has_long_text() => Some(raw_item),
+            _ => None,
+        };
+        let event_type = "run_item_stream_event";
+        let event = RunItemsEvent { body: RunItemEvent { item, name }, event_type };
+        match raw_item {
+            Some(raw_item) => self.frames.0.push_sharing(event_type, &event, || raw_item.long_pieces().collect()),
+            None => self.frames.0.push(event_type, &event),
+        }
     }
 
     fn push_run_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) {

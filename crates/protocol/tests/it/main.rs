@@ -19,6 +19,8 @@ mod dialect;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod long_texts;
+#[cfg(test)]
 mod mcp_tools;
 #[cfg(test)]
 mod messages;

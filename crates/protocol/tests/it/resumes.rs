@@ -46,7 +46,8 @@ pub(crate) fn hold(place: Place, make: impl Fn(&ThreadId, &[Record]) -> Box<dyn 
     }
 }
 
-fn check(seed: u64, place: Place, records: &[Record], make: impl Fn() -> Box<dyn Projection>) {
+/// Checks laws 4 and 5 over one run.
+pub(crate) fn check(seed: u64, place: Place, records: &[Record], make: impl Fn() -> Box<dyn Projection>) {
     let whole = frames(make(), records);
     let pieces = pieces(&whole, place);
     assert_eq!(pieces.concat(), whole, "seed {seed}: frames are whole");

@@ -18,5 +18,5 @@ pub(crate) async fn handle(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
-    Ok(task_json(find_task(&app.gateway, &caller.user, &task).await?))
+    Ok(task_json(&find_task(&app.gateway, &caller.user, &task).await?))
 }

@@ -3,10 +3,13 @@
 use crate::harness::{Server, SseFrame, concat_raw_frames};
 use serde_json::{Value, json};
 
-/// More records than a page or a short history has, and a text that is sent as a piece of its own.
-const SCENARIOS: &str = "\
-    [[scenario]]\n[[scenario.turn]]\nsteps = [{ reasoning = 'hm ', repeat = 400, every_ms = 0 },\n\
-    { text = 'some sixty letters, so that the whole text is of the long ones ', repeat = 4600, every_ms = 0 }]\n";
+/// More records than a page or a short history has, and a text that is sent as a piece of its own: of sixty letters each time.
+fn scenarios(text: &str) -> String {
+    format!(
+        "[[scenario]]\n[[scenario.turn]]\nsteps = [{{ reasoning = 'hm ', repeat = 400, every_ms = 0 }},\n\
+         {{ text = '{text}', repeat = 4600, every_ms = 0 }}]\n"
+    )
+}
 
 /// The frames of a response, which have no ids.
 fn split_frames(text: &str) -> Vec<&str> {
@@ -34,7 +37,16 @@ async fn check_resumes(hw: &Server, path: &str, all: &[SseFrame]) {
 
 #[tokio::test]
 async fn a_packed_run_reads_and_resumes_as_it_was_streamed() {
-    let mut hw = Server::with_scenarios(SCENARIOS);
+    check_packed_run("some sixty letters, so that the whole text is of the long ones ").await;
+}
+
+#[tokio::test]
+async fn so_does_one_whose_text_has_escapes() {
+    check_packed_run(r#"some "sixty" letters, so that the "whole" text is a long one \ "#).await;
+}
+
+async fn check_packed_run(text: &str) {
+    let mut hw = Server::with_scenarios(&scenarios(text));
     let body = json!({"model": "demo", "input": "many", "stream": true});
     let streamed = hw.post("/v1/responses", body).await.text;
     let response = split_frames(&streamed);

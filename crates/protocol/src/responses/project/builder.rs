@@ -10,6 +10,8 @@ use super::object::{self, ResponseHead};
 use crate::run_end::RunEnd;
 use model::fold::{ItemFold, RunFold};
 use model::item::Item;
+use model::json::SharedJson;
+use model::shared_text::SharedText;
 use model::usage::Usage;
 use model::{Millis, ThreadId};
 use serde_json::Value;
@@ -215,7 +217,7 @@ impl ResponseBuilder {
         let object = match self.item_object(run, item, outcome) {
             Some(mut object) => {
                 object.close();
-                SentItem::with_texts(&object, text_bytes(run, item))
+                SentItem::with_long_texts(&object, long_texts(run, item))
             }
             None => SentItem::new(&()),
         };
@@ -241,7 +243,7 @@ impl ResponseBuilder {
             return Arc::clone(object);
         }
         match self.item_object(run, item, outcome) {
-            Some(object) => SentItem::with_texts(&object, text_bytes(run, item)),
+            Some(object) => SentItem::with_long_texts(&object, long_texts(run, item)),
             None => SentItem::new(&()),
         }
     }
@@ -301,9 +303,10 @@ pub(super) fn root_item(run: &RunFold, index: u32) -> Option<&ItemFold> {
     run.root()?.items.get(index as usize)
 }
 
-/// The size of the texts of an item of the root's output.
-fn text_bytes(run: &RunFold, item: &OutputItem) -> usize {
-    item.root_index.and_then(|index| root_item(run, index)).map_or(0, |fold| fold.item.text_bytes())
+/// The long texts of an item of the root's output.
+fn long_texts(run: &RunFold, item: &OutputItem) -> Vec<SharedJson> {
+    let fold = item.root_index.and_then(|index| root_item(run, index));
+    fold.into_iter().flat_map(|fold| fold.item.long_texts()).map(SharedText::to_json).collect()
 }
 
 fn push_numbered(frame_count: &mut u64, event: ResponsesEvent<'_>, out: &mut dyn ResponsesSink) {

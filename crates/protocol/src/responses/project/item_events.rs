@@ -177,17 +177,17 @@ impl ResponseBuilder {
         let Some(item) = self.find_open_item(e.output_index).and_then(|index| self.items.get(index)) else { return };
         let content_index = Some(content_index);
         let logprobs = item.logprobs(e.block_index as usize).to_vec();
+        let event =
+            |event_type| ResponsesEvent { content_index, block: Some(block), ..ResponsesEvent::new(event_type) };
         let text_done = if item::is_refusal(block) {
-            let refusal = Some(block.text());
-            ResponsesEvent { content_index, refusal, ..ResponsesEvent::new("response.refusal.done") }
+            ResponsesEvent { refusal: Some(block.text()), ..event("response.refusal.done") }
         } else {
             let (text, logprobs) = (Some(block.text()), Some(logprobs.as_slice()));
-            ResponsesEvent { content_index, text, logprobs, ..ResponsesEvent::new("response.output_text.done") }
+            ResponsesEvent { text, logprobs, ..event("response.output_text.done") }
         };
         self.push_event_at(e.output_index, text_done, out);
         let part = Some(item::content_part(block, &self.references_url, &logprobs));
-        let part_done = ResponsesEvent { content_index, part, ..ResponsesEvent::new("response.content_part.done") };
-        self.push_event_at(e.output_index, part_done, out);
+        self.push_event_at(e.output_index, ResponsesEvent { part, ..event("response.content_part.done") }, out);
     }
 
     fn send_arguments_delta(&mut self, index: usize, delta: &str, out: &mut dyn ResponsesSink) {
