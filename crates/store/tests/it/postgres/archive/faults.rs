@@ -149,7 +149,8 @@ async fn a_thread_that_is_deleted_while_it_is_archived_leaves_nothing() {
         }
         Ok(())
     });
-    assert_eq!(store.archive_ended_runs().await.unwrap(), 0);
+    // Runs are archived at the same time, so one or two may be done when the fourth upload deletes the thread.
+    assert!(store.archive_ended_runs().await.unwrap() < 3);
     assert_eq!(archive.names(), [""; 0]);
     for table in ["segments", "records", "runs", "archive_objects"] {
         assert_eq!(count(&database, &format!("headwater.{table}")), 0, "{table}");
