@@ -5,8 +5,18 @@ import assert from 'node:assert/strict';
 /** No stream of a test lasts longer. One that is still open then waits for something that will not come. */
 export const STREAM_MS_MAX = 120_000;
 
-/** Ends a request that the tests would wait for without end. */
-export const deadline = (signal) => AbortSignal.any([AbortSignal.timeout(STREAM_MS_MAX), ...(signal ? [signal] : [])]);
+/**
+ * Ends a request that the tests would wait for without end. A timer of our own: Node may forget the one of `AbortSignal.timeout`
+ * when only `AbortSignal.any` refers to it.
+ */
+export function deadline(signal) {
+  const controller = new AbortController();
+  const error = new Error(`a stream was still open after ${STREAM_MS_MAX} ms`);
+  setTimeout(() => controller.abort(error), STREAM_MS_MAX).unref();
+  if (signal?.aborted) controller.abort(signal.reason);
+  signal?.addEventListener('abort', () => controller.abort(signal.reason), { once: true });
+  return controller.signal;
+}
 
 /**
  * The frames of a stream: `text` as it came, `id`, `event`, and `data` read as JSON. Comments, `retry:` and `[DONE]` are
