@@ -86,7 +86,7 @@ impl SharedHistory {
     }
 }
 
-/// What a turn reads is equal, whoever else has it.
+/// Histories are equal if their entries are: the text that is kept of them is a cache.
 impl PartialEq for SharedHistory {
     fn eq(&self, other: &Self) -> bool {
         self.entries == other.entries

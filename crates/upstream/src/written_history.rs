@@ -64,9 +64,7 @@ impl WrittenHistory {
 
     /// Keeps what the next turn of the thread has to write, too.
     pub(crate) fn keep_past(self, history: &SharedHistory) {
-        if let Some(slot) = history.text_slot().filter(|_| self.past.entry_count() > 0) {
-            slot.put(self.past);
-        }
+        keep_text(self.past, history);
     }
 }
 
@@ -91,10 +89,14 @@ pub(crate) fn unwritten_entries<'a>(
 ) -> &'a [Arc<HistoryEntry>] {
     let past = take_past(history, writer);
     let entries = history.entries().get(past.entry_count()..).unwrap_or_default();
+    keep_text(past, history);
+    entries
+}
+
+fn keep_text(past: HistoryText, history: &SharedHistory) {
     if let Some(slot) = history.text_slot().filter(|_| past.entry_count() > 0) {
         slot.put(past);
     }
-    entries
 }
 
 /// The text that the last request of the thread has left.

@@ -24,15 +24,15 @@ pub(crate) fn thread_steps() -> impl Strategy<Value = Vec<ThreadStep>> {
     prop::collection::vec(step, 1..20)
 }
 
-pub(crate) fn user(text: &str) -> HistoryEntry {
+fn user(text: &str) -> HistoryEntry {
     HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
-pub(crate) fn assistant(text: &str) -> HistoryEntry {
+fn assistant(text: &str) -> HistoryEntry {
     HistoryEntry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
 }
 
-pub(crate) fn tool_turn(call: u32, provider_call_id: Option<&str>) -> Vec<HistoryEntry> {
+fn tool_turn(call: u32, provider_call_id: Option<&str>) -> Vec<HistoryEntry> {
     let call_id = CallId::numbered("R", call);
     let (name, arguments, raw) = ("look".to_owned(), "{}".to_owned(), None);
     let provider_call_id = provider_call_id.map(str::to_owned);
@@ -69,11 +69,24 @@ pub(crate) fn for_each_request(entries: Vec<HistoryEntry>, steps: &[ThreadStep],
     }
 }
 
+/// Checks how many entries a request writes: those of the turn before, which the thread has got since, and the new message.
+/// `write` writes a request and returns that number.
+pub(crate) fn check_unwritten_entries(write: impl Fn(SharedHistory) -> usize) {
+    let plain = || vec![user("a"), assistant("b")];
+    assert_eq!(unwritten_counts(vec![plain(); 6], &write), [1, 3, 3, 3, 3, 3]);
+    let tools: Vec<_> = (0..4).map(|call| tool_turn(call, None)).collect();
+    assert_eq!(unwritten_counts(tools, &write), [1, 5, 5, 5]);
+    // The instructions have it.
+    let system = vec![user("a"), HistoryEntry::System { text: "Be brief.".to_owned() }, assistant("b")];
+    assert_eq!(unwritten_counts(vec![plain(), system, plain(), plain()], &write), [1, 3, 4, 6]);
+    // Another image may follow in the next message of the user.
+    let images = HistoryEntry::GeneratedImages { content: vec![ContentPart::image("https://x/y")] };
+    let drawing = vec![user("a"), images, assistant("b")];
+    assert_eq!(unwritten_counts(vec![plain(), drawing, plain(), plain()], &write), [1, 3, 4, 6]);
+}
+
 /// The entries that each request of a thread has to write, when each of its turns is added in turn.
-pub(crate) fn unwritten_counts(
-    turns: Vec<Vec<HistoryEntry>>,
-    mut write: impl FnMut(SharedHistory) -> usize,
-) -> Vec<usize> {
+fn unwritten_counts(turns: Vec<Vec<HistoryEntry>>, write: impl Fn(SharedHistory) -> usize) -> Vec<usize> {
     let (slot, mut past) = (HistoryTextSlot::default(), Vec::new());
     let mut counts = Vec::new();
     for turn in turns {
