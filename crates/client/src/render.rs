@@ -5,7 +5,7 @@
 //! cursor or change the window's title, is printed as its code.
 
 use model::content::ImageBlock;
-use model::event::{ApprovalRequested, Event, ItemEvent};
+use model::event::{Event, ItemEvent};
 use model::item::Block;
 use model::item::{Item, ToolResult};
 use model::task::{TaskObject, TaskStatus};
@@ -125,8 +125,10 @@ impl Renderer {
                 let tone = tone_of_item(&e.item_id);
                 self.push_line(&e.task_id, &image_label(e.item.block()), tone, &mut out);
             }
-            Event::ItemAdded(ItemEvent { task_id, item: Item::HostedCall(call), .. }) => {
-                self.push_line(task_id, &call.name, TextTone::Call, &mut out);
+            Event::ItemAdded(e) => {
+                if let Item::HostedCall(call) = &e.item {
+                    self.push_line(&e.task_id, &call.name, TextTone::Call, &mut out);
+                }
             }
             Event::ItemDone(e) => self.item_done(e, &mut out),
             _ => {
@@ -340,10 +342,10 @@ fn notice_text(event: &Event) -> Option<String> {
             Some(format!("{}: {said}", e.url))
         }
         Event::AgentUpdated(e) => Some(format!("{} continues", e.agent)),
-        Event::ApprovalRequested(ApprovalRequested { key, question: Some(question), .. }) => {
-            Some(format!("asks {key}: {}", question.message))
-        }
         Event::ApprovalRequested(e) => {
+            if let Some(question) = &e.question {
+                return Some(format!("asks {}: {}", e.key, question.message));
+            }
             let names: Vec<&str> = e.action_requests.iter().map(|request| request.name.as_str()).collect();
             Some(format!("waits for approval {} of {}", e.key, names.join(", ")))
         }

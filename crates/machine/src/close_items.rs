@@ -51,7 +51,7 @@ pub(crate) fn close_item(writer: &mut RunWriter<'_>, task: &TaskId, output_index
     omit_large_fields(&mut item);
     let event = ItemEvent { task_id: task.clone(), output_index, item };
     let private = end.raw.clone().map(|raw| PrivatePayload { raw: Some(raw), ..PrivatePayload::default() });
-    writer.emit_with_private(Event::ItemDone(event), private);
+    writer.emit_with_private(Event::ItemDone(Box::new(event)), private);
 }
 
 /// Ends a block or a summary part with the sum of its deltas.

@@ -69,7 +69,7 @@ pub(crate) fn start_file_reads(writer: &mut RunWriter<'_>, task_id: &TaskId) {
     let output_index = next_output_index(task);
     let ids: Vec<EffectId> = urls.iter().map(|url| EffectId::file(&item.id, url, 1)).collect();
     let event = ItemEvent { task_id: task_id.clone(), output_index, item: Item::FileProcessing(item) };
-    writer.emit(Event::ItemAdded(event));
+    writer.emit(Event::ItemAdded(Box::new(event)));
     for (id, url) in ids.into_iter().zip(urls) {
         request_file_read(writer.run, id, url, writer.out);
     }

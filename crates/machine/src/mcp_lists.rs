@@ -51,6 +51,6 @@ fn write_list(writer: &mut RunWriter<'_>, id: &TaskId, label: &str) {
         ..begun.clone()
     };
     let event = |call| ItemEvent { task_id: id.clone(), output_index, item: Item::HostedCall(call) };
-    writer.emit(Event::ItemAdded(event(begun)));
-    writer.emit(Event::ItemDone(event(done)));
+    writer.emit(Event::ItemAdded(Box::new(event(begun))));
+    writer.emit(Event::ItemDone(Box::new(event(done))));
 }

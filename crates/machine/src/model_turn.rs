@@ -189,7 +189,7 @@ impl DeltaWriter<'_, '_> {
             Item::HostedCall(_) | Item::FileProcessing(_) => SlotKind::Hosted,
         };
         let event = ItemEvent { task_id: self.task.clone(), output_index, item };
-        self.writer.emit_with_private(Event::ItemAdded(event), private);
+        self.writer.emit_with_private(Event::ItemAdded(Box::new(event)), private);
         if let Some(turn) = self.writer.run.turns.get_mut(self.task) {
             let citations = CitationScanner::default();
             turn.slots
@@ -304,7 +304,7 @@ impl DeltaWriter<'_, '_> {
         let annotation_index = to_output_index(count);
         let (task_id, item_id) = (self.task.clone(), item.id().clone());
         let event = AnnotationAdded { task_id, item_id, output_index, block_index, annotation_index, annotation };
-        self.writer.emit(Event::AnnotationAdded(event));
+        self.writer.emit(Event::AnnotationAdded(Box::new(event)));
     }
 
     fn write_arguments(&mut self, slot: u32, text: &str) {

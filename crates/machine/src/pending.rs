@@ -77,7 +77,7 @@ fn emit_request(
     };
     let private =
         context.map(|context| PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() });
-    writer.emit_with_private(Event::ApprovalRequested(request), private);
+    writer.emit_with_private(Event::ApprovalRequested(Box::new(request)), private);
     writer.out.push_effect(Effect::SetTimer { id: TimerId::Approval(key), at: expires_at });
 }
 
@@ -220,7 +220,7 @@ fn resume_run_with_request(writer: &mut RunWriter<'_>, by: Initiator, request: A
     let private = PrivatePayload { request_echo: echo, update, ..PrivatePayload::default() };
     let private = Some(private).filter(|private| private.request_echo.is_some() || private.update.is_some());
     writer.emit_with_private(
-        Event::Resumed(TaskResumed { task_id: task_id.clone(), by, client: client.map(|client| *client) }),
+        Event::Resumed(Box::new(TaskResumed { task_id: task_id.clone(), by, client: client.map(|client| *client) })),
         private,
     );
     if let Some(state) = state.filter(|state| writer.run.fold.state.as_ref() != Some(state)) {

@@ -20,5 +20,5 @@ pub(crate) fn finish_step(
         None => (open.usage, writer.run.step_model(fold, open)),
     };
     let (task_id, step) = (task.clone(), open.step);
-    writer.emit(Event::StepDone(StepDone { task_id, step, model, stop_reason, usage, service_tier }));
+    writer.emit(Event::StepDone(Box::new(StepDone { task_id, step, model, stop_reason, usage, service_tier })));
 }

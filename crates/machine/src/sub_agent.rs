@@ -34,7 +34,7 @@ pub(crate) fn start_sub_agent(writer: &mut RunWriter<'_>, call: &CallId, agent: 
     let input = vec![prompt_message(call, &arguments)];
     tool_execution::emit_tool_started(writer, &parent_id, call, arguments, None);
     let item = Item::ToolResult(open_results::new_open_result(call, Some(parent_agent)));
-    writer.emit(Event::ItemAdded(ItemEvent { task_id: parent_id.clone(), output_index, item }));
+    writer.emit(Event::ItemAdded(Box::new(ItemEvent { task_id: parent_id.clone(), output_index, item })));
     let model = writer.run.definitions.agents.get(agent).and_then(|agent| agent.models.first().cloned());
     let spec = TaskSpec {
         thread_id: writer.run.thread.clone(),
@@ -76,7 +76,10 @@ pub(crate) fn finish_sub_agent(writer: &mut RunWriter<'_>, call: &CallId) {
     item.status = Some(status);
     item.error = error;
     let event = ItemEvent { task_id, output_index, item: Item::ToolResult(item) };
-    writer.emit_with_private(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+    writer.emit_with_private(
+        Event::ItemDone(Box::new(event)),
+        Some(PrivatePayload { content, ..PrivatePayload::default() }),
+    );
 }
 
 /// What the parent's model reads: the groups that the child cites, its last message, why it stopped, and its images. One

@@ -50,7 +50,7 @@ pub(crate) fn fail_on_provider_error(writer: &mut RunWriter<'_>, task: &TaskId, 
 pub(crate) fn fail_task(writer: &mut RunWriter<'_>, task: &TaskId, mut error: ErrorInfo) {
     error.details.get_or_insert_with(|| serde_json::json!({}));
     let TaskTotals { usage, duration_ms } = task_totals(writer.run, task, writer.out);
-    writer.emit(Event::Failed(TaskFailed { task_id: task.clone(), error, usage, duration_ms }));
+    writer.emit(Event::Failed(Box::new(TaskFailed { task_id: task.clone(), error, usage, duration_ms })));
 }
 
 /// Stops a task and all tasks below it: now, or when each of them has finished its turn. `drive` answers the call of a
@@ -113,7 +113,7 @@ pub(crate) fn fail_run(writer: &mut RunWriter<'_>, error: &ErrorInfo) {
     interrupt_subtree(writer, &Interruption { top: &top, reason, stop, error: error.clone() }, |task_id, totals| {
         let TaskTotals { usage, duration_ms } = totals;
         let error = ErrorInfo { details: Some(serde_json::json!({})), ..error.clone() };
-        Event::Failed(TaskFailed { task_id, error, usage, duration_ms })
+        Event::Failed(Box::new(TaskFailed { task_id, error, usage, duration_ms }))
     });
 }
 

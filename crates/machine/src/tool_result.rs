@@ -129,7 +129,7 @@ fn write_result_with_private(
     let id = result.id.clone();
     if shown.is_none() {
         let item = Item::ToolResult(result.clone());
-        writer.emit(Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index, item }));
+        writer.emit(Event::ItemAdded(Box::new(ItemEvent { task_id: task_id.clone(), output_index, item })));
     }
     let first_block = shown.map_or(0, |shown| shown.block_count);
     for (block_index, block) in (first_block..).zip(blocks) {
@@ -146,7 +146,7 @@ fn write_result_with_private(
     // Content that does not fit a record is rebuilt from the blocks when the model needs it.
     let content = Some(content).filter(|content| json_size(content) <= RECORD_BYTES_MAX / 2);
     let done = ItemEvent { task_id, output_index, item: Item::ToolResult(result) };
-    writer.emit_with_private(Event::ItemDone(done), Some(PrivatePayload { content, ..private }));
+    writer.emit_with_private(Event::ItemDone(Box::new(done)), Some(PrivatePayload { content, ..private }));
 }
 
 /// What people have seen of a result before its tool ended.

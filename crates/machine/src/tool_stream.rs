@@ -99,7 +99,7 @@ fn open_block(writer: &mut RunWriter<'_>, call: &CallId, place: PiecePlace, kind
     if open_result(writer.run, call).is_none() {
         let output_index = next_output_index(task);
         let item = Item::ToolResult(new_open_result(call, Some(agent)));
-        writer.emit(Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index, item }));
+        writer.emit(Event::ItemAdded(Box::new(ItemEvent { task_id: task_id.clone(), output_index, item })));
     }
     let (output_index, fold) = open_result(writer.run, call)?;
     let item_id = fold.item.id().clone();

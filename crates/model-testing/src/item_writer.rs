@@ -63,7 +63,7 @@ impl ItemWriter {
         private: Option<PrivatePayload>,
     ) -> Self {
         let event = ItemEvent { task_id: task.clone(), output_index: index, item: item.clone() };
-        log.emit_with_private(Event::ItemAdded(event), private);
+        log.emit_with_private(Event::ItemAdded(Box::new(event)), private);
         Self { output_index: index, item, steps, open_part: OpenPart::None, partial_images: 0 }
     }
 
@@ -146,7 +146,7 @@ impl ItemWriter {
             }
         }
         let event = ItemEvent { task_id: task.clone(), output_index: self.output_index, item };
-        log.emit_with_private(Event::ItemDone(event), private);
+        log.emit_with_private(Event::ItemDone(Box::new(event)), private);
         self.item
     }
 
@@ -209,7 +209,7 @@ impl ItemWriter {
                 let (output_index, block_index) = (address.output_index, index);
                 let event =
                     AnnotationAdded { task_id, item_id, output_index, block_index, annotation_index, annotation };
-                Some(Event::AnnotationAdded(event))
+                Some(Event::AnnotationAdded(Box::new(event)))
             }
             ItemStep::TextWhole(block) => Some(Event::TextDone(address.text_event(index, block))),
             _ => {

@@ -146,7 +146,7 @@ impl GenRun {
             let private = if by == Initiator::User { request::resume_private(ctx) } else { None };
             let client = if by == Initiator::User { request::resuming_client_ids(ctx) } else { None };
             let task_id = ctx.run.clone();
-            ctx.emit_with_private(Event::Resumed(TaskResumed { task_id, by, client }), private);
+            ctx.emit_with_private(Event::Resumed(Box::new(TaskResumed { task_id, by, client })), private);
         }
     }
 

@@ -211,7 +211,7 @@ impl GenTask {
             let (task_id, step, attempt) = (self.id.clone(), self.step, self.attempt);
             let error = ErrorInfo::new(ErrorCode::Overloaded, random_text(&mut ctx.rng, 0, 4));
             let not_before = ctx.now.saturating_add(800);
-            ctx.emit(Event::Retrying(StepRetrying { task_id, step, attempt, not_before, error }));
+            ctx.emit(Event::Retrying(Box::new(StepRetrying { task_id, step, attempt, not_before, error })));
         }
     }
 
@@ -343,7 +343,7 @@ impl GenTask {
         self.total.add(usage);
         let service_tier = ctx.rng.chance(20).then(|| "default".to_owned());
         let (task_id, step, model) = (self.id.clone(), self.step, "scripted/demo".to_owned());
-        ctx.emit(Event::StepDone(StepDone { task_id, step, model, stop_reason, usage, service_tier }));
+        ctx.emit(Event::StepDone(Box::new(StepDone { task_id, step, model, stop_reason, usage, service_tier })));
     }
 
     /// Ends a complete turn.
@@ -437,7 +437,7 @@ impl GenTask {
             }
             GenOutcome::Failed(error) => {
                 ended = (TaskStatus::Failed, Some(error.clone()));
-                Event::Failed(TaskFailed { task_id, error, usage, duration_ms })
+                Event::Failed(Box::new(TaskFailed { task_id, error, usage, duration_ms }))
             }
             GenOutcome::Cancelled(mode, by) => {
                 Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms })

@@ -26,6 +26,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 /// One typed change to a task or a thread.
+// Payloads that are larger than a delta's are boxed: nearly all events are deltas, and an event is moved several times on its
+// way into the log.
 #[warn(missing_docs, reason = "the enum is the reference of the event log")]
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
@@ -42,11 +44,11 @@ pub enum Event {
     StepStarted(StepStarted),
     /// The provider failed before it produced output; the request is sent again.
     #[serde(rename = "task.retrying")]
-    Retrying(StepRetrying),
+    Retrying(Box<StepRetrying>),
 
     /// A new item of the task's output, empty but complete in shape.
     #[serde(rename = "task.output_item.added")]
-    ItemAdded(ItemEvent),
+    ItemAdded(Box<ItemEvent>),
     /// A new part of a reasoning summary.
     #[serde(rename = "task.reasoning_summary_item.added")]
     SummaryAdded(SummaryEvent),
@@ -76,7 +78,7 @@ pub enum Event {
     TextDelta(TextDelta),
     /// A range of a text block cites a source.
     #[serde(rename = "task.text.annotation.added")]
-    AnnotationAdded(AnnotationAdded),
+    AnnotationAdded(Box<AnnotationAdded>),
     /// The complete text block. Without a preceding `added`, it is a whole block in one event.
     #[serde(rename = "task.text.done")]
     TextDone(TextEvent),
@@ -91,10 +93,10 @@ pub enum Event {
     ImageDone(ImageEvent),
     /// The complete item.
     #[serde(rename = "task.output_item.done")]
-    ItemDone(ItemEvent),
+    ItemDone(Box<ItemEvent>),
     /// The turn ended: complete, limited or interrupted.
     #[serde(rename = "task.step.done")]
-    StepDone(StepDone),
+    StepDone(Box<StepDone>),
 
     /// A tool is about to run. Durable before the tool starts (law 10).
     #[serde(rename = "task.tool.started")]
@@ -111,7 +113,7 @@ pub enum Event {
 
     /// A tool call waits for a person's approval.
     #[serde(rename = "task.approval.requested")]
-    ApprovalRequested(ApprovalRequested),
+    ApprovalRequested(Box<ApprovalRequested>),
     /// The approval request was decided.
     #[serde(rename = "task.approval.resolved")]
     ApprovalResolved(ApprovalResolved),
@@ -120,7 +122,7 @@ pub enum Event {
     Paused(TaskPaused),
     /// The run continues. Always the record after `paused`.
     #[serde(rename = "task.resumed")]
-    Resumed(TaskResumed),
+    Resumed(Box<TaskResumed>),
 
     /// The complete shared state.
     #[serde(rename = "task.state.snapshot")]
@@ -149,7 +151,7 @@ pub enum Event {
     Incomplete(TaskIncomplete),
     /// The task failed. Terminal.
     #[serde(rename = "task.failed")]
-    Failed(TaskFailed),
+    Failed(Box<TaskFailed>),
     /// The task was cancelled. Terminal.
     #[serde(rename = "task.cancelled")]
     Cancelled(TaskCancelled),

@@ -114,14 +114,14 @@ fn expand_text(done: &TextEvent) -> Vec<Event> {
         }));
     }
     for (index, annotation) in block.annotations.iter().flatten().enumerate() {
-        events.push(Event::AnnotationAdded(AnnotationAdded {
+        events.push(Event::AnnotationAdded(Box::new(AnnotationAdded {
             task_id: task_id.clone(),
             item_id: item_id.clone(),
             output_index: *output_index,
             block_index: *block_index,
             annotation_index: u32::try_from(index).unwrap_or(u32::MAX),
             annotation: annotation.clone(),
-        }));
+        })));
     }
     events.push(Event::TextDone(done.clone()));
     events

@@ -322,7 +322,8 @@ impl<'a> LogWriter<'a> {
     }
 
     pub fn resume_run(&mut self) -> &mut Self {
-        let event = Event::Resumed(TaskResumed { task_id: self.run.clone(), by: Initiator::User, client: None });
+        let event =
+            Event::Resumed(Box::new(TaskResumed { task_id: self.run.clone(), by: Initiator::User, client: None }));
         self.change_status(event, TaskStatus::Running)
     }
 

@@ -3,7 +3,7 @@
 use crate::provider_rules;
 use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, outstanding_effects, timer_deadline};
 use model::definition::ApprovalPolicy;
-use model::event::{ApprovalDecisionKind, Event, ItemEvent};
+use model::event::{ApprovalDecisionKind, Event};
 use model::fold::ItemFold;
 use model::item::{FileStatus, Item};
 use model::model_turn::ModelEvent;
@@ -229,7 +229,10 @@ fn check_effects_match_events(out: &MachineOutput) -> Result<(), String> {
         _ => false,
     });
     let files = out.drafts.iter().map(|draft| match &draft.event {
-        Event::ItemAdded(ItemEvent { item: Item::FileProcessing(item), .. }) => item.files.len(),
+        Event::ItemAdded(e) => match &e.item {
+            Item::FileProcessing(item) => item.files.len(),
+            _ => 0,
+        },
         Event::FileProcessingUpdated(e) => usize::from(e.status == FileStatus::Processing),
         _ => 0,
     });

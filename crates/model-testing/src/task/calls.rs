@@ -111,7 +111,7 @@ impl GenTask {
         call.state = GenCallState::AwaitingApproval;
         let args = ExactValue::parse(&call.arguments).unwrap_or_default();
         let expires_at = ctx.now.saturating_add(300_000);
-        ctx.emit(Event::ApprovalRequested(ApprovalRequested {
+        ctx.emit(Event::ApprovalRequested(Box::new(ApprovalRequested {
             task_id: self.id.clone(),
             key: call.id.approval_key(),
             call_id: call.id.clone(),
@@ -126,7 +126,7 @@ impl GenTask {
             timeout_seconds: 300,
             expires_at,
             question: None,
-        }));
+        })));
     }
 
     /// The tool of a call asks people.
@@ -165,7 +165,7 @@ impl GenTask {
             question: Some(Question { message, schema, url: None }),
         };
         let private = PrivatePayload { question: Some(Box::new(context)), ..PrivatePayload::default() };
-        ctx.emit_with_private(Event::ApprovalRequested(request), Some(private));
+        ctx.emit_with_private(Event::ApprovalRequested(Box::new(request)), Some(private));
     }
 
     fn start_call(&mut self, ctx: &mut RunContext<'_>, index: usize) {
@@ -299,7 +299,10 @@ impl GenTask {
         });
         let content = Some(vec![ContentPart::text(ended.last_message)]);
         let event = ItemEvent { task_id: self.id.clone(), output_index: open.output_index, item };
-        ctx.emit_with_private(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+        ctx.emit_with_private(
+            Event::ItemDone(Box::new(event)),
+            Some(PrivatePayload { content, ..PrivatePayload::default() }),
+        );
         self.update_phase();
     }
 

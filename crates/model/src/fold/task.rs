@@ -279,7 +279,7 @@ impl TaskFold {
                     fold.question =
                         Some(QuestionFold::after(fold.question.take(), e.key.clone(), context, fold.attempts));
                 }
-                self.approvals.push((e.clone(), None));
+                self.approvals.push(((**e).clone(), None));
                 Ok(())
             }
             Event::ApprovalResolved(e) => self.resolve(e),

@@ -37,7 +37,7 @@ fn documented_events() -> Vec<Documented> {
         } else if let Some(rename) = line.strip_prefix("#[serde(rename = \"") {
             name = rename.strip_suffix("\")]");
         } else if let Some((_, payload)) = line.split_once('(').filter(|_| !line.starts_with('#')) {
-            let payload = payload.trim_end_matches("),").to_owned();
+            let payload = payload.trim_end_matches("),").trim_start_matches("Box<").trim_end_matches('>').to_owned();
             let meaning = std::mem::take(&mut meaning).join(" ");
             if let Some(name) = name.take() {
                 events.push(Documented { meaning, name: name.to_owned(), payload });

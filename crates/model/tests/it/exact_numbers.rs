@@ -38,7 +38,7 @@ fn events(args: &ExactValue, metadata: &ExactObject, created: &Event) -> [Event;
     task.metadata = metadata.clone();
     [
         Event::Created(TaskCreated { task_id: task_id.clone(), task }),
-        Event::ApprovalRequested(ApprovalRequested {
+        Event::ApprovalRequested(Box::new(ApprovalRequested {
             task_id: task_id.clone(),
             key: key.clone(),
             call_id,
@@ -51,7 +51,7 @@ fn events(args: &ExactValue, metadata: &ExactObject, created: &Event) -> [Event;
             timeout_seconds: 1,
             expires_at: 2,
             question: None,
-        }),
+        })),
         Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by: Initiator::User }),
     ]
 }

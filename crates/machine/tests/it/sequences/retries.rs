@@ -22,7 +22,7 @@ fn two_models() -> Definitions {
 /// The last `task.retrying`, and its time.
 fn last_retry(sim: &Sim) -> (StepRetrying, Millis) {
     let found = sim.drafts.iter().rev().find_map(|draft| match &draft.event {
-        Event::Retrying(e) => Some((e.clone(), draft.at)),
+        Event::Retrying(e) => Some(((**e).clone(), draft.at)),
         _ => None,
     });
     found.expect("it is tried again")
@@ -40,7 +40,7 @@ fn error(sim: &Sim) -> ErrorInfo {
 
 fn step_done(sim: &Sim) -> StepDone {
     let found = sim.drafts.iter().rev().find_map(|draft| match &draft.event {
-        Event::StepDone(e) => Some(e.clone()),
+        Event::StepDone(e) => Some((**e).clone()),
         _ => None,
     });
     found.expect("a step ended")
