@@ -29,21 +29,25 @@ pub(crate) fn delayed_turn(
 
 /// The running effects of a thread. There are few, so all are polled whenever one wakes.
 #[derive(Default)]
-pub(crate) struct EffectStreams(Vec<EffectStream>);
+pub(crate) struct EffectStreams {
+    streams: Vec<EffectStream>,
+    /// Whether one started or was stopped since the last [`EffectStreams::take_changed`].
+    is_changed: bool,
+}
 
 impl EffectStreams {
     pub(crate) fn push_model(&mut self, id: EffectId, events: BoxStream<'static, ModelEvent>) {
-        self.0.push(EffectStream { id, source: EffectSource::Model(events) });
+        self.push(id, EffectSource::Model(events));
     }
 
     pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, timeout: Duration) {
         let deadline = Box::pin(sleep_until(Instant::now() + timeout));
-        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout, open_question: None } });
+        self.push(id, EffectSource::Tool { events, deadline, timeout, open_question: None });
     }
 
     /// The question of a tool is answered: its time goes on.
     pub(crate) fn resume_tool(&mut self, id: &EffectId, question: &str) {
-        let stream = self.0.iter_mut().find(|stream| stream.id == *id);
+        let stream = self.streams.iter_mut().find(|stream| stream.id == *id);
         if let Some(EffectSource::Tool { deadline, open_question, .. }) = stream.map(|stream| &mut stream.source)
             && open_question.as_ref().is_some_and(|open| open.id == question)
         {
@@ -52,35 +56,44 @@ impl EffectStreams {
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.streams.is_empty()
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether a stream started or was stopped: then those that are polled by index may have moved.
+    pub(crate) const fn take_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.is_changed, false)
     }
 
     pub(crate) fn push_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileReadOutcome>) {
-        self.0.push(EffectStream { id, source: EffectSource::File(answer) });
+        self.push(id, EffectSource::File(answer));
+    }
+
+    fn push(&mut self, id: EffectId, source: EffectSource) {
+        self.streams.push(EffectStream { id, source });
+        self.is_changed = true;
     }
 
     /// Dropping the source stops the effect.
     pub(crate) fn abort(&mut self, id: &EffectId) {
-        self.0.retain(|stream| stream.id != *id);
+        self.streams.retain(|stream| stream.id != *id);
+        self.is_changed = true;
     }
 
-    /// Collects at most `max` inputs, a fair share from each stream. A stream is dropped after its final event.
-    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>, max: usize, into: &mut Vec<MachineInput>) -> Poll<()> {
-        let share = max.div_ceil(self.0.len().max(1));
-        self.0.retain_mut(|stream| {
-            for _ in 0..share.min(max - into.len()) {
-                let Poll::Ready(input) = stream.poll(cx) else { return true };
-                let is_final = is_final_input(&input);
-                into.push(input);
-                if is_final {
-                    return false;
-                }
-            }
-            // More may be ready: poll again.
-            cx.waker().wake_by_ref();
-            true
-        });
-        if into.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    /// The next input of the stream at this index, which is dropped after its final event.
+    pub(crate) fn poll_stream(&mut self, index: usize, cx: &mut Context<'_>) -> Poll<MachineInput> {
+        let Some(stream) = self.streams.get_mut(index) else { return Poll::Pending };
+        let polled = stream.poll(cx);
+        if let Poll::Ready(input) = &polled
+            && is_final_input(input)
+        {
+            self.streams.remove(index);
+            self.is_changed = true;
+        }
+        polled
     }
 }
 
@@ -181,10 +194,8 @@ mod tests {
     use std::future::poll_fn;
     use tokio::time::timeout;
 
-    async fn next(streams: &mut EffectStreams) -> Vec<MachineInput> {
-        let mut inputs = Vec::new();
-        poll_fn(|cx| streams.poll_ready(cx, 9, &mut inputs)).await;
-        inputs
+    async fn next(streams: &mut EffectStreams) -> MachineInput {
+        poll_fn(|cx| streams.poll_stream(0, cx)).await
     }
 
     /// The time that people take does not count, and the rest of the tool's own time does.
@@ -195,14 +206,16 @@ mod tests {
         let asked = ToolQuestion { id: "q".to_owned(), question: Question::default() };
         let events = stream::iter([ToolEvent::Question(asked)]).chain(stream::pending());
         streams.push_tool(id.clone(), Box::pin(events), Duration::from_secs(60));
-        assert_eq!(next(&mut streams).await.len(), 1);
+        let asked = next(&mut streams).await;
+        assert!(matches!(asked, MachineInput::Tool { event: ToolEvent::Question(_), .. }), "{asked:?}");
         let hours = Duration::from_secs(7200);
         assert!(timeout(hours, next(&mut streams)).await.is_err(), "people may think");
         streams.resume_tool(&id, "another");
         assert!(timeout(hours, next(&mut streams)).await.is_err(), "that was another question");
         streams.resume_tool(&id, "q");
         assert!(timeout(Duration::from_secs(59), next(&mut streams)).await.is_err(), "it still has its minute");
-        let inputs = timeout(Duration::from_secs(2), next(&mut streams)).await.expect("its time is up");
-        assert!(matches!(&inputs[..], [MachineInput::Tool { event: ToolEvent::End(_), .. }]), "{inputs:?}");
+        let ended = timeout(Duration::from_secs(2), next(&mut streams)).await.expect("its time is up");
+        assert!(matches!(ended, MachineInput::Tool { event: ToolEvent::End(_), .. }), "{ended:?}");
+        assert!(streams.is_empty());
     }
 }

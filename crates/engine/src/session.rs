@@ -7,7 +7,7 @@
 //! until somebody answers or its time is up, unless one of its tools waits with it.
 //!
 //! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `run_preparation`
-//! works before a run starts, `run_end` after it has ended.
+//! works before a run starts, `run_end` after it has ended; `session_event` waits for whatever comes next.
 
 mod batch;
 mod daily_spend;
@@ -15,6 +15,7 @@ mod failure_log;
 mod inbox;
 mod run_end;
 mod run_preparation;
+mod session_event;
 
 use crate::effect_streams::{self, EffectStreams};
 use crate::load_thread::{self, CheckpointedRuns};
@@ -22,20 +23,19 @@ use crate::recovery_tracker::recovery_error;
 use crate::shared::{StopMode, ThreadContext};
 use crate::timers::Timers;
 use batch::{BatchBuilder, InFlightAppend};
-use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState};
 use model::command::Command;
 use model::definition::Definitions;
 use model::fold::RunFold;
-use model::model_turn::ModelEvent;
 use model::ports::{AppendOutcome, ClaimOutcome, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
 use model::tool::{ToolEvent, ToolRequest};
 use model::{Millis, Seq};
 use run_preparation::PendingStart;
+use session_event::SessionEvent;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A state of this size is folded, copied and serialised beside the async workers.
@@ -87,24 +87,12 @@ pub(crate) struct ThreadSession<'a> {
     /// What the owner has spent today, without the current run.
     pub(crate) daily_spend: Spend,
     effect_streams: EffectStreams,
-    ready_inputs: Vec<MachineInput>,
     pub(crate) timers: Timers,
     /// The size of the records of the run, or of the last one.
     pub(crate) run_bytes: usize,
     pub(crate) checkpointed: CheckpointedRuns,
     /// Resuming or starting its first run has failed too often.
     pub(crate) gives_up: bool,
-}
-
-enum SessionEvent {
-    AppendDone(AppendOutcome),
-    Inputs,
-    Wakeup,
-    Timer(TimerId),
-    /// A run has started, or is still queued because the store failed.
-    RunPrepared(Result<(), StoreError>),
-    /// The process stops while the append in flight waits for room.
-    HaltedWithoutSpace,
 }
 
 impl<'a> ThreadSession<'a> {
@@ -151,7 +139,6 @@ impl<'a> ThreadSession<'a> {
             pending_start: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),
-            ready_inputs: Vec::new(),
             timers: Timers::default(),
             run_bytes: loaded.run_bytes,
             checkpointed: loaded.checkpointed,
@@ -238,14 +225,8 @@ impl<'a> ThreadSession<'a> {
                 SessionEvent::AppendDone(AppendOutcome::NoSpace) => {
                     return TermEnd::Retry(StoreError::NoSpace.to_string());
                 }
-                SessionEvent::Inputs => {
-                    let mut inputs = std::mem::take(&mut self.ready_inputs);
-                    for input in inputs.drain(..) {
-                        self.step_beside_workers(input).await;
-                    }
-                    // Its buffer serves the next ones.
-                    self.ready_inputs = inputs;
-                }
+                SessionEvent::Input(input) => self.step_beside_workers(input).await,
+                SessionEvent::DeltasApplied => {}
                 SessionEvent::Timer(id) => {
                     if let Err(error) = self.on_timer(id).await {
                         return TermEnd::Retry(error.to_string());
@@ -275,11 +256,8 @@ impl<'a> ThreadSession<'a> {
 
     /// Applies one input: on another thread's time if it may take long.
     async fn step_beside_workers(&mut self, input: MachineInput) {
-        let is_small = matches!(
-            input,
-            MachineInput::Model { event: ModelEvent::Delta(_), .. }
-                | MachineInput::Tool { event: ToolEvent::Progress(_) | ToolEvent::Piece { .. }, .. }
-        );
+        let is_small =
+            matches!(input, MachineInput::Tool { event: ToolEvent::Progress(_) | ToolEvent::Piece { .. }, .. });
         if !is_small {
             self.refresh_daily_spend().await;
         }
@@ -324,32 +302,6 @@ impl<'a> ThreadSession<'a> {
     pub(crate) fn is_paused(&self) -> bool {
         let root = self.run.as_ref().and_then(|run| run.fold.root());
         root.is_some_and(|root| root.status == TaskStatus::Paused)
-    }
-
-    /// The next event. Effect streams are not polled while too much waits for the disk.
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
-        // Register before polling: the commit callback may wake the session at any moment.
-        self.context.wakeup.register_waker(cx);
-        if let Poll::Ready(verdict) = self.poll_append(cx) {
-            return Poll::Ready(SessionEvent::AppendDone(verdict));
-        }
-        let waits_for_space = self.in_flight.as_ref().is_some_and(InFlightAppend::waits_for_space);
-        if waits_for_space && self.context.shared.stop_mode() == StopMode::Halted {
-            return Poll::Ready(SessionEvent::HaltedWithoutSpace);
-        }
-        if self.context.wakeup.poll_notified(cx).is_ready() {
-            return Poll::Ready(SessionEvent::Wakeup);
-        }
-        if let Poll::Ready(timer) = self.timers.poll_due(cx, &*self.context.shared.ports.clock) {
-            return Poll::Ready(SessionEvent::Timer(timer));
-        }
-        if let Poll::Ready(prepared) = self.poll_start(cx) {
-            return Poll::Ready(SessionEvent::RunPrepared(prepared));
-        }
-        match self.input_capacity() {
-            0 => Poll::Pending,
-            room => self.effect_streams.poll_ready(cx, room, &mut self.ready_inputs).map(|()| SessionEvent::Inputs),
-        }
     }
 
     /// The state of a run before its first record, or from its log.

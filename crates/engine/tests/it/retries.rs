@@ -68,7 +68,7 @@ async fn failing_engine(kind: StoreKind, definitions: Definitions) -> (TestEngin
 
 fn retries(log: &[Record]) -> Vec<(StepRetrying, Millis)> {
     let retry = |record: &Record| match record.event() {
-        Event::Retrying(e) => Some((e.clone(), record.at)),
+        Event::Retrying(e) => Some(((**e).clone(), record.at)),
         _ => None,
     };
     log.iter().filter_map(retry).collect()
