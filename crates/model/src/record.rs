@@ -22,6 +22,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 /// The format of nearly all records.
@@ -255,10 +256,22 @@ fn record_format(event: &Event) -> u16 {
 /// Our types always serialise: keys are strings and numbers finite. If that were ever untrue, the empty text would be a
 /// record that no fold accepts, which stops the thread rather than the process.
 fn to_json_bytes(value: &impl Serialize) -> Bytes {
-    // Most records are a little shorter; growing the buffer would cost more than the spare capacity.
-    let mut text = Vec::with_capacity(256);
-    write_json(&mut text, value).map_or_else(|_| Bytes::new(), |()| Bytes::from(text))
+    // A buffer that grows and its spare capacity cost more than a copy into an allocation of the right size.
+    let mut text = JSON_BUFFER.take();
+    let bytes = write_json(&mut text, value).map_or_else(|_| Bytes::new(), |()| Bytes::copy_from_slice(&text));
+    text.clear();
+    if text.capacity() <= JSON_BUFFER_BYTES_MAX {
+        JSON_BUFFER.set(text);
+    }
+    bytes
 }
+
+thread_local! {
+    static JSON_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A larger buffer is not kept.
+const JSON_BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
