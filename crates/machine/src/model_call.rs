@@ -14,7 +14,6 @@ use model::definition::{Agent, ClientInstructions};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
-use model::history::SharedHistory;
 use model::model_settings::ModelSettings;
 use model::model_turn::{ModelFailure, ModelRequest};
 use model::reference::shown_references;
@@ -58,6 +57,7 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
     let agent = writer.run.agent_of_task(task);
     let history = history::history_for_turn(writer.run, task);
     let model_settings = turn_settings(&agent, task, step);
+    let shown = shown_references(&history);
     let TurnTools { specs, deferred, instructions: tool_index } =
         tool_search::tools_for_turn(writer.run, task, &history, &model_settings);
     let request = ModelRequest {
@@ -67,21 +67,21 @@ fn call_model(writer: &mut RunWriter<'_>, id: &TaskId, not_before: Option<Millis
         step,
         attempt,
         model: writer.run.step_model(task, open),
-        instructions: instructions_for_turn(&agent, &history, tool_index.as_deref()),
+        instructions: instructions_for_turn(&agent, !shown.is_empty(), tool_index.as_deref()),
         history,
         tools: specs.into(),
         deferred_tools: Arc::new(deferred),
         provider_options: Arc::clone(&agent.options),
         model_settings: Arc::new(model_settings),
     };
-    writer.run.begin_turn(id, &request);
+    writer.run.begin_turn(id, request.model.clone(), shown);
     let id = EffectId::model(id, step, attempt);
     writer.out.push_effect(Effect::CallModel { id, request: Box::new(request), not_before });
 }
 
 /// The agent's instructions, the tools that it may search, and what it is told about references if it has or may get any.
-fn instructions_for_turn(agent: &Agent, history: &SharedHistory, tool_index: Option<&str>) -> String {
-    let may_cite = !agent.tools.is_empty() || !shown_references(history).is_empty();
+fn instructions_for_turn(agent: &Agent, shows_references: bool, tool_index: Option<&str>) -> String {
+    let may_cite = shows_references || !agent.tools.is_empty();
     let references = agent.references.instructions().filter(|_| may_cite);
     let texts = [Some(agent.instructions.as_str()), tool_index, references];
     texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -169,7 +169,7 @@ fn retry_model_call(writer: &mut RunWriter<'_>, id: &TaskId, error: ErrorInfo, n
         RetryTarget::NextModel => 0,
     };
     let not_before = writer.out.next_record_time(writer.run).saturating_add(wait);
-    writer.emit(Event::Retrying(StepRetrying { task_id: id.clone(), step, attempt, not_before, error }));
+    writer.emit(Event::Retrying(Box::new(StepRetrying { task_id: id.clone(), step, attempt, not_before, error })));
     // The time of the log may be ahead of the clock that measures the wait.
     let at = matches!(next, RetryTarget::SameModel(_)).then(|| writer.out.now().saturating_add(wait));
     call_model(writer, id, at);

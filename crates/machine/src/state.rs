@@ -5,14 +5,12 @@ use model::definition::{Agent, Definitions};
 use model::event::{ApprovalResolved, TaskCancelling};
 use model::fold::{ItemFold, RunFold, StandingKey, StepFold, TaskFold};
 use model::item::ToolCall;
-use model::model_turn::ModelRequest;
 use model::ports::Spend;
-use model::reference::shown_references;
 use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{CallId, Event, ItemId, Seq, TaskId, ThreadId, UserId};
 use schema::SchemaCache;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One run, between two inputs.
@@ -90,9 +88,8 @@ impl RunState {
     }
 
     /// A model is called. A turn that is still there was an attempt that failed: its tokens count.
-    pub(crate) fn begin_turn(&mut self, task: &TaskId, request: &ModelRequest) {
+    pub(crate) fn begin_turn(&mut self, task: &TaskId, model: String, shown_references: BTreeSet<u32>) {
         let failed_usage = self.turns.remove(task).map(|failed| failed.total_usage()).unwrap_or_default();
-        let (model, shown_references) = (request.model.clone(), shown_references(&request.history));
         let turn = ModelTurn { model, failed_usage, shown_references, ..ModelTurn::default() };
         self.turns.insert(task.clone(), turn);
     }

@@ -122,7 +122,10 @@ impl ThreadFold {
         // A window that drops recent runs also drops the summary of the older ones.
         let summary = compacted.filter(|_| kept.len() == recent.len());
         let summary = summary.map(|(_, sum)| Arc::new(HistoryEntry::Summary { text: sum.summary.clone() }));
-        summary.into_iter().chain(kept.iter().flat_map(|past| past.entries.iter().cloned())).collect()
+        let mut entries = Vec::with_capacity(kept.iter().map(|past| past.entries.len()).sum::<usize>() + 1);
+        entries.extend(summary);
+        kept.iter().for_each(|past| entries.extend_from_slice(&past.entries));
+        entries
     }
 
     /// The runs that lead to `previous`, or to the last one, oldest first. None lead to [`TaskId::no_run`].
@@ -133,7 +136,8 @@ impl ThreadFold {
         }
         // A run that was cancelled before it started left no records: its chain continues with the run before it.
         let started: LazyCell<HashSet<&TaskId>, _> = LazyCell::new(|| self.runs.iter().map(|past| &past.run).collect());
-        let mut next = previous.filter(|run| started.contains(run)).or_else(|| self.runs.last().map(|past| &past.run));
+        let last = self.runs.last().map(|past| &past.run);
+        let mut next = previous.filter(|run| last == Some(*run) || started.contains(run)).or(last);
         // Newest first: a run's `previous` always stands before it, so one pass finds the whole chain.
         for (index, past) in self.runs.iter().enumerate().rev() {
             if next == Some(&past.run) {

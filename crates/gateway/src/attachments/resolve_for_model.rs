@@ -90,8 +90,11 @@ fn files_unavailable_failure() -> ModelFailure {
     ModelFailure { error, retry_after_ms: None }
 }
 
+/// Asked for every entry of a history, and nearly none has one.
 fn has_file_refs(entry: &HistoryEntry) -> bool {
-    stored_file_refs(entry).next().is_some()
+    let is_text = |part: &ContentPart| matches!(part, ContentPart::Text { .. });
+    let is_hosted = matches!(entry, HistoryEntry::Hosted { .. });
+    (is_hosted || !entry.parts().iter().all(is_text)) && stored_file_refs(entry).next().is_some()
 }
 
 /// The references to stored files in an entry, last first.
