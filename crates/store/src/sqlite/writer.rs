@@ -193,7 +193,7 @@ impl SqliteWriter {
                 }
                 let wrote = conn.total_changes() != changes_before;
                 if wrote {
-                    self.pacer.on_commit(Instant::now());
+                    self.pacer.on_commit(Instant::now(), tasks.len());
                 }
                 self.conn = Some(conn);
                 let mut stats = lock(&self.stats);
