@@ -99,7 +99,15 @@ impl ThreadFold {
         self.agent = Some(root.agent.clone());
         let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
         let entries = history::entries_with_prior_history(root).into_iter().map(Arc::new).collect();
-        self.runs.push(Arc::new(PastRun { run: root.id.clone(), previous, last_seq: run.seq, entries }));
+        self.push_run(PastRun { run: root.id.clone(), previous, last_seq: run.seq, entries });
+    }
+
+    fn push_run(&mut self, mut run: PastRun) {
+        // The same id, not an equal one: a long chain of runs is then followed without a look at their texts.
+        if let Some(last) = self.runs.last().filter(|last| run.previous.as_ref() == Some(&last.run)) {
+            run.previous = Some(last.run.clone());
+        }
+        self.runs.push(Arc::new(run));
     }
 
     /// A server that did not answer is listed anew when it does.

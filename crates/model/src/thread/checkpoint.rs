@@ -4,7 +4,6 @@
 use super::{PastRun, ThreadFold, ThreadReplay};
 use crate::record::RECORD_FORMAT_MAX;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// The body of a checkpoint.
 #[derive(Serialize)]
@@ -49,7 +48,9 @@ impl ThreadReplay {
 
 fn parse_body<'a>(body: &str, rows: impl IntoIterator<Item = &'a str>) -> Option<(ThreadFold, usize)> {
     let StoredBody { run_count, mut thread } = serde_json::from_str(body).ok()?;
-    let runs = rows.into_iter().take(run_count).map(serde_json::from_str::<PastRun>);
-    thread.runs = runs.map(|run| run.map(Arc::new)).collect::<Result<_, _>>().ok()?;
+    thread.runs.clear();
+    for row in rows.into_iter().take(run_count) {
+        thread.push_run(serde_json::from_str(row).ok()?);
+    }
     (thread.runs.len() == run_count).then_some((thread, run_count))
 }
