@@ -138,7 +138,7 @@ fn start_of_segment(
     let RunStart { run, before } = run_start;
     let view = thread.view(AgUiScope::Segments { run: run.id, first: segment, last: segment });
     let (version, name, now) = (thread.version, thread.name.to_owned(), gateway.engine.ports().clock.now());
-    let cancelled = Box::new(move || agui_cancelled_frames(version, &name, &run_id, now));
+    let cancelled = Box::new(move |_: Option<&RunRow>| Some(agui_cancelled_frames(version, &name, &run_id, now)));
     StreamStart::new(run.thread, view, StreamPosition::after(before)).with_queued_run(queued_run, Some(cancelled))
 }
 

@@ -4,14 +4,14 @@ use crate::approvals::check_decision;
 use crate::context::Gateway;
 use crate::known_items::ConversationRef;
 use crate::rejection::Rejection;
-use crate::run_lookup::for_each_record_of_run;
+use crate::run_lookup::{find_run_start, for_each_record_of_run};
 use model::command::{AnswerBody, ClientToolResult};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
 use model::item::Item;
 use model::json::{ExactValue, parse_exact_object};
 use model::ports::{ApprovalRow, RunRow, SubmitError};
-use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
+use model::{ApprovalKey, CallId, Seq, TaskId, ThreadId, UserId};
 use protocol::client_input::{ClientInput, InputKind};
 use std::ops::ControlFlow;
 
@@ -23,12 +23,32 @@ pub struct ResolvedRun {
     pub segment: u32,
     /// Whether this request started the run.
     pub is_new: bool,
+    /// Whether this request created the thread with the run: the log is empty before it, so nothing needs to be looked up.
+    pub is_first: bool,
 }
 
 impl ResolvedRun {
     pub(crate) fn existing(run: &RunRow, segment: u32) -> Self {
-        Self { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false }
+        Self { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false, is_first: false }
     }
+
+    pub(crate) async fn find_start(&self, gateway: &Gateway, user: &UserId) -> Result<ResolvedStart, Rejection> {
+        if self.is_first {
+            return Ok(ResolvedStart { before: Seq::ZERO, queued_run: Some(self.run.clone()), row: None });
+        }
+        let found = find_run_start(gateway, user, &self.run).await?;
+        Ok(ResolvedStart { before: found.before, queued_run: found.queued_run(), row: Some(found.run) })
+    }
+}
+
+/// Where the run of a request starts.
+pub(crate) struct ResolvedStart {
+    /// The record before its first one.
+    pub(crate) before: Seq,
+    /// The run, if it has not started.
+    pub(crate) queued_run: Option<TaskId>,
+    /// Not read for the first run of a new thread.
+    pub(crate) row: Option<RunRow>,
 }
 
 pub(crate) fn is_answer(item: &ClientInput) -> bool {

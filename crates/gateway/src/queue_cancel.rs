@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use model::event::{CancelMode, DisplayMode, Event, Initiator, TaskCancelled, TaskCreated, TaskSpec};
 use model::json::ExactObject;
-use model::ports::{Frames, Projection};
+use model::ports::{Frames, Projection, RunRow};
 use model::record::RecordDraft;
 use model::usage::Usage;
 use model::{Epoch, Millis, Record, Seq, TaskId, ThreadId};
@@ -14,8 +14,9 @@ use protocol::blocks::BlocksProjection;
 
 const CURSOR_MEMBER: &[u8] = b",\"cursor\":\"";
 
-/// Builds the frames when they are needed, which is almost never.
-pub type QueueCancelFrames = Box<dyn FnOnce() -> Bytes + Send>;
+/// Builds the frames when they are needed, which is almost never. It gets the run's row. Without one, because the thread was
+/// deleted, there may be no frames: the stream is interrupted.
+pub type QueueCancelFrames = Box<dyn FnOnce(Option<&RunRow>) -> Option<Bytes> + Send>;
 
 fn cancelled_event(run: &TaskId) -> Event {
     let (mode, by) = (CancelMode::Immediate, Initiator::User);
@@ -24,11 +25,11 @@ fn cancelled_event(run: &TaskId) -> Event {
 
 /// The frames of the native protocol: the event without `seq` and `at`, which only records have.
 pub(crate) fn native_frames(run: TaskId) -> QueueCancelFrames {
-    Box::new(move || {
+    Box::new(move |_| {
         let data = serde_json::to_string(&cancelled_event(&run)).unwrap_or_default();
         let mut out = BytesMut::new();
         sse::write_event(&mut out, None, Some("task.cancelled"), &data);
-        out.freeze()
+        Some(out.freeze())
     })
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn projected_frames(
     thread: ThreadId,
     run: TaskId,
 ) -> QueueCancelFrames {
-    Box::new(move || {
+    Box::new(move |_| {
         let created = Event::Created(TaskCreated { task_id: run.clone(), task: Box::new(empty_spec(&thread)) });
         let mut project = |seq: u64, event: Event, skip: u64| {
             let draft = RecordDraft { seq: Seq(seq), at: 0, event, private: None };
@@ -47,7 +48,7 @@ pub(crate) fn projected_frames(
             frames.into_parts().0
         };
         project(1, created, u64::MAX);
-        without_ids(&project(2, cancelled_event(&run), 0))
+        Some(without_ids(&project(2, cancelled_event(&run), 0)))
     })
 }
 
@@ -102,9 +103,10 @@ mod tests {
     #[test]
     fn every_protocol_has_a_terminal_event_without_an_id() {
         let (run, thread) = (TaskId::from("task_1"), ThreadId::from("thr_1"));
-        let projected = |projection: Box<dyn Projection>| projected_frames(projection, thread.clone(), run.clone())();
+        let projected =
+            |projection: Box<dyn Projection>| projected_frames(projection, thread.clone(), run.clone())(None).unwrap();
         let all = [
-            (native_frames(run.clone())(), "task.cancelled"),
+            (native_frames(run.clone())(None).unwrap(), "task.cancelled"),
             (projected(Box::new(RunItemsProjection::new(run.clone(), &thread))), "\"status\":\"cancelled\""),
             (projected(Box::new(MessagesProjection::new(run.clone(), 1))), "event: error"),
             (projected(Box::new(ChatProjection::new(run.clone(), 1, StreamUsage::Omitted))), "\"error\""),

@@ -4,6 +4,7 @@
 //! Messages after the last of these have no ids, so they are compared with the log: messages that started a run of the same
 //! thread are history, and the first that did not is where the conversation continues.
 
+use crate::answers::ResolvedStart;
 use crate::context::Gateway;
 use crate::rejection::{Rejection, unknown_agent_detail};
 use crate::resent_runs::follow_resent_runs;
@@ -88,10 +89,10 @@ pub async fn start_of_segment(
     name: String,
     projection: Box<dyn Projection>,
 ) -> Result<StreamStart, Rejection> {
-    let run_start = find_run_start(gateway, user, &resolved.run).await?;
+    let ResolvedStart { before, queued_run, .. } = resolved.find_start(gateway, user).await?;
     let view = StreamView { name, dialect: "", projection };
-    let position = StreamPosition::after(run_start.before);
-    Ok(StreamStart::new(resolved.thread.clone(), view, position).with_queued_run(run_start.queued_run(), None))
+    let position = StreamPosition::after(before);
+    Ok(StreamStart::new(resolved.thread.clone(), view, position).with_queued_run(queued_run, None))
 }
 
 /// Whether the log holds a whole segment.
@@ -110,7 +111,7 @@ pub async fn project_segment<P: Projection>(
     projection: &mut P,
     is_over: impl Fn(&P) -> bool,
 ) -> Result<SegmentEnd, Rejection> {
-    let RunStart { before, .. } = find_run_start(gateway, user, &resolved.run).await?;
+    let ResolvedStart { before, .. } = resolved.find_start(gateway, user).await?;
     let over = for_each_condensed_record(gateway, user, &resolved.thread, before, |record| {
         projection.project(record, &mut Frames::discarded());
         if is_over(projection) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

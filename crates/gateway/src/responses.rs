@@ -1,21 +1,22 @@
 //! Runs as responses of OpenAI's Responses API: each segment of a run, from its start or a pause to the next pause or its
 //! end, is one response.
 
+use crate::answers::ResolvedStart;
 use crate::context::Gateway;
 use crate::queue_cancel::QueueCancelFrames;
 use crate::rejection::{Rejection, truncate_id};
 use crate::resolve_run::{ConversationRef, ResolvedRun};
-use crate::run_lookup::{find_run_start, for_each_record_of_run};
+use crate::run_lookup::for_each_record_of_run;
 use crate::stream_start::{StreamEnd, StreamPosition, StreamStart, StreamView, wait_for_end};
 use crate::task_commands::submit_cancel;
 use crate::thread_names::create_alias;
 use bytes::{Bytes, BytesMut};
 use heavy_work::run_in_place;
-use model::UserId;
 use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::error::ErrorCode;
 use model::event::CancelMode;
 use model::ports::{AliasData, AliasKind, Frames, Projection as _, RunRow};
+use model::{TaskId, UserId};
 use protocol::responses::{InputItems, PendingResponse, PendingStatus, ResponsesProjection};
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -242,30 +243,31 @@ pub async fn start_of_response(
     skip_frames: u64,
 ) -> Result<StreamStart, Rejection> {
     let ResolvedRun { run, thread, segment, .. } = response;
-    let run_start = find_run_start(gateway, user, run).await?;
+    let ResolvedStart { before, queued_run, row } = response.find_start(gateway, user).await?;
     let view = StreamView {
         name: format!("responses/{}", ResponsesProjection::response_id(run, *segment)),
         dialect: "",
         projection: Box::new(ResponsesProjection::new(run.clone(), *segment, thread)),
     };
-    let position = StreamPosition { skip_frames, ..StreamPosition::after(run_start.before) };
+    let position = StreamPosition { skip_frames, ..StreamPosition::after(before) };
     Ok(StreamStart::new(thread.clone(), view, position)
-        .with_queued_run(run_start.queued_run(), Some(queue_cancel_frames(run_start.run, skip_frames)))
+        .with_queued_run(queued_run, Some(queue_cancel_frames(run.clone(), row, skip_frames)))
         .with_inline_images())
 }
 
 /// The frames of a response whose run is cancelled in the queue: it has no records to project.
-fn queue_cancel_frames(run: RunRow, skip_frames: u64) -> QueueCancelFrames {
-    Box::new(move || {
-        let request = PendingResponse { status: PendingStatus::Cancelled, ..pending_response(&run, None) };
+fn queue_cancel_frames(run: TaskId, row: Option<RunRow>, skip_frames: u64) -> QueueCancelFrames {
+    Box::new(move |cancelled| {
+        let row = row.as_ref().or(cancelled)?;
+        let request = PendingResponse { status: PendingStatus::Cancelled, ..pending_response(row, None) };
         let mut out = BytesMut::new();
-        for (number, event) in ResponsesProjection::cancelled_events(&run.id, request).iter().enumerate() {
+        for (number, event) in ResponsesProjection::cancelled_events(&run, request).iter().enumerate() {
             if number as u64 >= skip_frames {
                 let event_type = event.get("type").and_then(Value::as_str);
                 sse::write_event(&mut out, None, event_type, &event.to_string());
             }
         }
-        out.freeze()
+        Some(out.freeze())
     })
 }
 
@@ -342,4 +344,31 @@ async fn find_start_command(gateway: &Gateway, user: &UserId, run: &RunRow) -> R
         Command::Start(start) if start.task_id == run.id => Some(*start),
         _ => None,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::ThreadId;
+    use model::task::TaskStatus;
+
+    #[test]
+    fn the_first_run_of_a_thread_is_cancelled_with_the_row_that_is_read_then() {
+        let (run, thread) = (TaskId::from("task_1"), ThreadId::from("thr_1"));
+        let row = RunRow {
+            id: run.clone(),
+            thread,
+            agent: "demo".to_owned(),
+            status: TaskStatus::Cancelled,
+            first_seq: None,
+            last_seq: None,
+            created_at: 1_710_000_000_000,
+            ended_at: None,
+        };
+        let frames = queue_cancel_frames(run.clone(), None, 0)(Some(&row)).unwrap();
+        assert_eq!(Some(&frames), queue_cancel_frames(run.clone(), Some(row), 0)(None).as_ref());
+        let text = String::from_utf8(frames.to_vec()).unwrap();
+        assert!(text.contains("\"model\":\"demo\"") && text.contains("\"created_at\":1710000000"), "{text}");
+        assert_eq!(queue_cancel_frames(run, None, 0)(None), None, "the thread was deleted");
+    }
 }

@@ -224,20 +224,20 @@ impl StreamStart {
         Self { inline_images: true, ..self }
     }
 
-    /// Returns when the run is cancelled in the queue, which leaves no record; never for a run that has started.
+    /// Returns when the run is cancelled in the queue, which leaves its row and no record; never for a run that has started.
     pub fn cancelled_in_queue(
         &self,
         gateway: &Gateway,
         user: &UserId,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Option<RunRow>, StoreError>> + Send + 'static {
         let (engine, user, thread) = (gateway.engine.clone(), user.clone(), self.thread.clone());
         let queued_run = self.queued_run.clone();
         async move {
             let Some(run) = queued_run else { return pending().await };
             engine.wait_settled(&user, &run, &thread).await?;
             let row = engine.run_of_task(&user, &run).await?;
-            match row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()) {
-                true => Ok(()),
+            match row.as_ref().is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()) {
+                true => Ok(row),
                 false => pending().await,
             }
         }

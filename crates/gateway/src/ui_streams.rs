@@ -39,7 +39,7 @@ pub async fn start_of_ui_segment(
     let run_start = find_run_start(gateway, user, run).await?;
     let view = ui_view(run, *segment, *segment, version);
     let cancelled_run = run.clone();
-    let frames = Box::new(move || ui_cancelled_frames(version, &cancelled_run));
+    let frames = Box::new(move |_: Option<&RunRow>| Some(ui_cancelled_frames(version, &cancelled_run)));
     Ok(StreamStart::new(thread.clone(), view, StreamPosition::after(run_start.before))
         .with_queued_run(run_start.queued_run(), Some(frames)))
 }
@@ -90,7 +90,8 @@ pub async fn resume_ui_stream(
     if projection.is_finished() {
         return Ok(UiResume::Ended(frames));
     }
-    let resolved = ResolvedRun { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false };
+    let resolved =
+        ResolvedRun { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false, is_first: false };
     let Some(head) = head else {
         return Ok(UiResume::Live(start_of_ui_segment(gateway, user, &resolved, version).await?));
     };

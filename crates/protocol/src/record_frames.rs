@@ -56,6 +56,16 @@ impl<'a> RecordFrames<'a> {
         self.push_with(kind, |out, _| write_json(out, data));
     }
 
+    /// Adds a frame of [`FrameFormat::CountedEvents`] whose data `write_data` appends as JSON.
+    pub(crate) fn push_counted(&mut self, kind: &'static str, write_data: impl FnOnce(&mut BytesMut)) {
+        debug_assert_eq!(self.format, FrameFormat::CountedEvents);
+        if self.record.record_count() > 1 {
+            return self.out.skip_condensed(self.frames_per_event());
+        }
+        self.frame_count = self.frame_count.saturating_add(1);
+        self.out.write(self.record.seq, |out| sse::write_json_event(out, kind, write_data));
+    }
+
     /// Adds a frame whose data has these long texts, which are not copied. They are asked for if the frame is not skipped.
     pub(crate) fn push_sharing(
         &mut self,
@@ -77,7 +87,7 @@ impl<'a> RecordFrames<'a> {
         });
     }
 
-    /// Adds a frame whose data `write_data` appends.
+    /// Adds a frame whose data `write_data` appends, except its long texts.
     fn push_with(&mut self, kind: &str, write_data: impl FnOnce(&mut BytesMut, &mut Vec<FramePiece>)) {
         if self.record.record_count() > 1 {
             return self.out.skip_condensed(self.frames_per_event());
@@ -135,7 +145,7 @@ impl<'a> RecordFrames<'a> {
 }
 
 /// Appends a wire type as JSON.
-pub(crate) fn write_json(out: &mut BytesMut, data: &impl Serialize) {
+pub(crate) fn write_json(out: &mut BytesMut, data: &(impl Serialize + ?Sized)) {
     // The keys are texts and the numbers finite, so this cannot fail.
     let _ok = model::json::write_json(out, data);
 }

@@ -57,8 +57,10 @@ impl HttpProvider {
         let endpoint = settings.dialect.endpoint(&settings.base_url);
         // Every `Url` is a `Uri`, unless it is longer than 64 KiB; requests to such a URL fail to connect.
         let uri = http::Uri::try_from(endpoint.as_str()).unwrap_or_default();
+        let host = endpoint.host_str().unwrap_or_default();
+        let host = endpoint.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let refused_history = RefusedHistory::default();
-        Self { inner: Arc::new(HttpProviderInner { settings, endpoint, uri, client, resolve_secret, refused_history }) }
+        Self { inner: Arc::new(HttpProviderInner { settings, host, uri, client, resolve_secret, refused_history }) }
     }
 }
 

@@ -8,11 +8,11 @@ use model::ports::IdempotencyKey;
 const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
-/// The key of a request, bound to the route and to the body's digest.
+/// The key of a request, bound to the route and to the body's digest, which is computed only if there is a key.
 pub(crate) fn parse_idempotency_key(
     headers: &HeaderMap,
     route: &str,
-    digest: &str,
+    digest: impl FnOnce() -> String,
 ) -> Result<Option<IdempotencyKey>, Problem> {
     let mut keys = headers.get_all(IDEMPOTENCY_KEY_HEADER).iter();
     let Some(key) = keys.next() else { return Ok(None) };
@@ -23,5 +23,5 @@ pub(crate) fn parse_idempotency_key(
         return Err(Problem::new(ErrorCode::InvalidIdempotencyKey, detail));
     }
     let key = format!("{route} {}", String::from_utf8_lossy(bytes));
-    Ok(Some(IdempotencyKey { key, request_digest: digest.to_owned() }))
+    Ok(Some(IdempotencyKey { key, request_digest: digest() }))
 }

@@ -7,14 +7,14 @@
 use crate::config::HttpLimits;
 use crate::lingering_close::{LingeringStream, UnreadFlag};
 use crate::problem::Problem;
+use crate::response_body::{BodyWaits, ResponseBody, WokenConnection};
 use crate::shutdown::Shutdown;
+use crate::write_timeout::WriteTimeout;
 use axum::Router;
-use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse as _;
-use bytes::Bytes;
-use gateway::connection_slots::{ConnectionSlot, ConnectionSlots, RequestInFlight};
-use http_body::{Frame, SizeHint};
+use futures_core::future::BoxFuture;
+use gateway::connection_slots::{ConnectionSlot, ConnectionSlots};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,13 +24,12 @@ use std::any::Any;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 /// Bounds the head of a request, and about as much of the response is buffered.
@@ -102,7 +101,8 @@ pub(crate) async fn serve_connections(
             Ok((stream, peer)) => {
                 backoff = BACKOFF_MIN;
                 let (shutdown, alive) = (shutdown.clone(), alive.clone());
-                let connection = Connection { stream, peer, limits: limits.clone(), shutdown, alive };
+                let HttpLimits { header_read_timeout, write_timeout, .. } = limits;
+                let connection = Connection { stream, peer, header_read_timeout, write_timeout, shutdown, alive };
                 match slots.try_open() {
                     Some(slot) => drop(tokio::spawn(connection.serve(router.clone(), slot))),
                     None => {
@@ -139,7 +139,8 @@ fn refusing_router() -> Router {
 struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
-    limits: HttpLimits,
+    header_read_timeout: Duration,
+    write_timeout: Duration,
     shutdown: Shutdown,
     alive: mpsc::Sender<()>,
 }
@@ -150,104 +151,91 @@ impl Connection {
         match slots.take_over(TAKE_OVER_TIMEOUT).await {
             Some(slot) => {
                 drop(waiting);
-                self.serve(router, slot).await;
+                Box::pin(self.serve(router, slot)).await;
             }
             None => {
                 metrics::counter!("headwater_connections_refused_total").increment(1);
-                self.limits.header_read_timeout = REFUSAL_TIMEOUT;
-                self.serve(refusing_router(), waiting).await;
+                self.header_read_timeout = REFUSAL_TIMEOUT;
+                Box::pin(self.serve(refusing_router(), waiting)).await;
             }
         }
     }
 
-    async fn serve(self, router: Router, slot: Arc<ConnectionSlot>) {
-        let Self { stream, peer, limits, mut shutdown, alive } = self;
+    /// Not an `async fn`, whose future would keep these arguments beside what is made of them, for each idle connection.
+    fn serve(self, router: Router, slot: Arc<ConnectionSlot>) -> impl Future<Output = ()> + Send {
+        let Self { stream, peer, header_read_timeout, write_timeout, mut shutdown, alive } = self;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         // A client that vanished is detected by the heartbeat that it does not acknowledge.
-        if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_timeout)) {
+        if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(write_timeout)) {
             tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
         }
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(limits.write_timeout));
-        let unread = UnreadFlag::default();
-        let stream = LingeringStream::new(Box::pin(stream), unread.clone(), shutdown.clone());
+        let (unread, body_waits) = (UnreadFlag::default(), BodyWaits::default());
+        let stream = WriteTimeout::new(stream, write_timeout);
+        let stream = LingeringStream::new(stream, unread.clone(), shutdown.clone());
         let handle = ConnectionHandle::new(shutdown.clone(), (Arc::clone(&slot), alive));
         let service = service_fn({
-            let slot = Arc::clone(&slot);
-            move |request: Request<Incoming>| respond(request, router.clone(), peer, handle.clone(), &slot, &unread)
+            let (slot, body_waits) = (Arc::clone(&slot), body_waits.clone());
+            move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(PeerAddr(peer));
+                request.extensions_mut().insert(handle.clone());
+                respond(request, router.clone(), &slot, unread.clone(), body_waits.clone())
+            }
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_read_timeout)
+            .header_read_timeout(header_read_timeout)
             .max_buf_size(HEAD_BUFFER_BYTES)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
-        let mut serving = std::pin::pin!(serving);
-        let ended = tokio::select! {
-            ended = serving.as_mut() => ended,
-            () = shutdown.started() => {
-                serving.as_mut().graceful_shutdown();
-                serving.await
+        let mut serving = WokenConnection { connection: serving, body_waits };
+        async move {
+            let stopped = tokio::select! {
+                biased;
+                ended = &mut serving => ControlFlow::Break(ended),
+                () = shutdown.started() => ControlFlow::Continue(None),
+                // What has not become a request by then is cut.
+                () = slot.asked_to_close() => ControlFlow::Continue(Some(CLOSE_IDLE_TIMEOUT)),
+            };
+            let ended = match stopped {
+                ControlFlow::Break(ended) => ended,
+                ControlFlow::Continue(time_left) => {
+                    Pin::new(&mut serving.connection).graceful_shutdown();
+                    match time_left {
+                        None => (&mut serving).await,
+                        Some(time_left) => tokio::time::timeout(time_left, &mut serving).await.unwrap_or(Ok(())),
+                    }
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended early");
             }
-            () = slot.asked_to_close() => {
-                serving.as_mut().graceful_shutdown();
-                // What has not become a request by now is cut.
-                tokio::time::timeout(CLOSE_IDLE_TIMEOUT, serving).await.unwrap_or(Ok(()))
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
         }
     }
 }
 
-/// The connection is busy until the last byte of the response has been taken from its body.
+/// The connection is busy until the last byte of the response has been taken from its body. Boxed: hyper keeps the room of
+/// this future until the connection ends.
 fn respond(
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     router: Router,
-    peer: SocketAddr,
-    handle: ConnectionHandle,
     slot: &Arc<ConnectionSlot>,
-    unread: &UnreadFlag,
-) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
-    request.extensions_mut().insert(PeerAddr(peer));
-    request.extensions_mut().insert(handle);
-    let (in_flight, unread) = (slot.begin_request(), unread.clone());
+    unread: UnreadFlag,
+    body_waits: BodyWaits,
+) -> BoxFuture<'static, Result<Response<ResponseBody>, Infallible>> {
+    let in_flight = slot.begin_request();
     let request = request.map(|body| unread.track_body(body));
-    async move {
+    Box::pin(async move {
         let Some(mut in_flight) = in_flight else {
-            return Ok(Problem::server_busy("the connection was idle for too long: try again").into_response());
+            let refused = Problem::server_busy("the connection was idle for too long: try again").into_response();
+            return Ok(refused.map(|body| ResponseBody::new(body, body_waits, None)));
         };
         let response = router.oneshot(request).await?;
         unread.on_response(response.headers());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             in_flight.mark_upgraded();
         }
-        Ok(response.map(|body| Body::new(ResponseBody { body, _in_flight: in_flight })))
-    }
-}
-
-/// The body of a response, which ends its request.
-struct ResponseBody {
-    body: Body,
-    _in_flight: RequestInFlight,
-}
-
-impl http_body::Body for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+        Ok(response.map(|body| ResponseBody::new(body, body_waits, Some(in_flight))))
+    })
 }

@@ -28,6 +28,7 @@ mod origin_policy;
 mod pagination;
 mod problem;
 mod query_params;
+mod response_body;
 mod router;
 mod routes;
 mod shutdown;
@@ -38,6 +39,7 @@ mod storage_backend;
 mod stream_request;
 mod tickets;
 mod viewer_routes;
+mod write_timeout;
 mod ws;
 
 use clap::Parser as _;

@@ -13,15 +13,12 @@ use crate::routes::*;
 use crate::ws;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse as _, Response};
 use model::error::ErrorCode::{
     AuthorizationUnavailable, InvalidAuthorization, InvalidHandshake, NotFound, Stopping, StorageUnavailable,
     TooManyStreams, TooManyTickets, Unauthorized, UpgradeRequired,
 };
 use model::json::JsonObject;
-use std::any::Any;
 use std::sync::LazyLock;
-use tower_http::catch_panic::CatchPanicLayer;
 
 static OPENAPI_JSON: LazyLock<String> = LazyLock::new(|| api().into_document());
 
@@ -40,7 +37,6 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(mcp_callback::router())
         .method_not_allowed_fallback(async || middleware::method_not_allowed())
         .fallback(async || Problem::not_found())
-        .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn_with_state(app.clone(), middleware::enforce_origin_policy))
         .with_state(app.clone())
 }
@@ -136,16 +132,6 @@ fn add_server_routes(api: &mut Api) {
         .errors(&[Stopping]);
     let document = async || page::embedded("application/json", openapi_json());
     api.public_get("/openapi.json", document, "openapi", "Get this document").json::<JsonObject>(200, "OpenAPI 3.1.");
-}
-
-/// A bug costs one response, not the process.
-#[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
-fn panic_response(cause: Box<dyn Any + Send>) -> Response {
-    let text = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
-    tracing::error!(cause = text, "a request panicked");
-    ::metrics::counter!("headwater_panics_total").increment(1);
-    Problem::internal().into_response()
 }
 
 #[cfg(test)]

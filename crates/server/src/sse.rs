@@ -20,7 +20,7 @@ use gateway::stream_limiter::StreamPermit;
 use gateway::stream_start::{self, StreamStart, StreamUntil};
 use http_body::Frame;
 use model::error::ErrorCode;
-use model::ports::{FrameBytes, StoreError};
+use model::ports::{FrameBytes, RunRow, StoreError};
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
@@ -95,17 +95,12 @@ pub(crate) fn sse_response_with_permit(
     let stream = Box::new(SseStream {
         app: app.clone(),
         caller: caller.clone(),
-        cancelled_in_queue: place
-            .queued_run
-            .as_ref()
-            .map(|_| -> QueueWatch { Box::pin(place.cancelled_in_queue(&app.gateway, &caller.user)) }),
-        watches_queue: false,
-        queue_cancel_frames: place.queue_cancel_frames.take(),
+        queued: QueuedRun::watch(app, caller, &mut place),
         storage_alarm: StorageAlarm::new(&app.gateway),
         image_inliner: place.inline_images_for(&app.gateway, &caller.user).map(ImageInliner::new),
         is_ended: false,
         until: place.until,
-        inserted: place.inserted.take(),
+        inserted: place.inserted.take().map(Box::new),
         preamble: Some(first_bytes(style, place.prelude.take())),
         viewer: stream_start::open_viewer(&app.gateway, &caller.user, place),
         terminator: Some(style.terminator).filter(|terminator| !terminator.is_empty()),
@@ -140,7 +135,7 @@ pub(crate) fn sse_response_with_prelude(
 pub(crate) fn sse_response_with_frames(frames: Bytes, style: SseStyle, permit: StreamPermit) -> Response {
     let pieces = [first_bytes(style, None), frames, Bytes::from_static(style.terminator)];
     let mut response = sse_head();
-    *response.body_mut() = Body::new(SseBody::Frames(pieces.into(), permit));
+    *response.body_mut() = Body::new(SseBody::Frames(Box::new((pieces.into(), permit))));
     response
 }
 
@@ -156,8 +151,8 @@ pub(crate) fn empty_sse_response(style: SseStyle) -> Response {
 enum SseBody {
     Between(Box<SseStream>),
     Waiting(BoxFuture<'static, (Box<SseStream>, NextBytes)>),
-    /// Frames that are all there are.
-    Frames(VecDeque<Bytes>, StreamPermit),
+    /// Frames that are all there are. Boxed, as it is rare.
+    Frames(Box<(VecDeque<Bytes>, StreamPermit)>),
     Ended,
 }
 
@@ -172,9 +167,9 @@ impl http_body::Body for SseBody {
         loop {
             let next = match std::mem::replace(this, Self::Ended) {
                 Self::Ended => return Poll::Ready(None),
-                Self::Frames(mut pieces, permit) => {
-                    let Some(piece) = pieces.pop_front() else { return Poll::Ready(None) };
-                    *this = Self::Frames(pieces, permit);
+                Self::Frames(mut frames) => {
+                    let Some(piece) = frames.0.pop_front() else { return Poll::Ready(None) };
+                    *this = Self::Frames(frames);
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
                 Self::Between(mut stream) => match stream.poll_live(cx) {
@@ -244,24 +239,35 @@ enum StreamError {
     Image(#[from] InlineImageError),
 }
 
-type QueueWatch = BoxFuture<'static, Result<(), StoreError>>;
+/// A run that was queued when its stream began.
+struct QueuedRun {
+    cancelled: BoxFuture<'static, Result<Option<RunRow>, StoreError>>,
+    /// Most runs start at once, and then nobody looks at the queue.
+    is_watched: bool,
+    /// Sent if the run is cancelled in the queue.
+    cancel_frames: Option<QueueCancelFrames>,
+}
+
+impl QueuedRun {
+    fn watch(app: &App, caller: &Caller, place: &mut StreamStart) -> Option<Box<Self>> {
+        place.queued_run.as_ref()?;
+        let cancelled = Box::pin(place.cancelled_in_queue(&app.gateway, &caller.user));
+        Some(Box::new(Self { cancelled, is_watched: false, cancel_frames: place.queue_cancel_frames.take() }))
+    }
+}
 
 struct SseStream {
     app: App,
     caller: Caller,
     viewer: Viewer,
-    /// Of a run that was queued when the stream began.
-    cancelled_in_queue: Option<QueueWatch>,
-    /// Most runs start at once, and then nobody looks at the queue.
-    watches_queue: bool,
-    /// Sent if the run is cancelled in the queue.
-    queue_cancel_frames: Option<QueueCancelFrames>,
+    /// Until the run has started.
+    queued: Option<Box<QueuedRun>>,
     storage_alarm: StorageAlarm,
     image_inliner: Option<ImageInliner>,
     is_ended: bool,
     until: StreamUntil,
     /// Sent after the first frame of the log.
-    inserted: Option<Bytes>,
+    inserted: Option<Box<Bytes>>,
     preamble: Option<Bytes>,
     terminator: Option<&'static [u8]>,
     tick: Pin<Box<Sleep>>,
@@ -272,7 +278,7 @@ struct SseStream {
 impl SseStream {
     /// What [`Self::next`] returns, as long as nothing has to be awaited but frames and the time.
     fn poll_live(&mut self, cx: &mut Context<'_>) -> LivePoll {
-        let is_usual = self.preamble.is_none() && !self.is_ended && self.cancelled_in_queue.is_none();
+        let is_usual = self.preamble.is_none() && !self.is_ended && self.queued.is_none();
         let has_chunks = self.image_inliner.as_ref().is_some_and(ImageInliner::has_chunks);
         if !is_usual || has_chunks || !self.viewer.is_live() || !self.caller.is_still_allowed() {
             return LivePoll::NotLive;
@@ -343,8 +349,8 @@ impl SseStream {
                 return Ok(None);
             }
             let takes_pieces = self.until == StreamUntil::End && self.inserted.is_none();
-            let Self { app, viewer, tick, cancelled_in_queue, storage_alarm, .. } = self;
-            let watched = cancelled_in_queue.as_mut().filter(|_| self.watches_queue);
+            let Self { app, viewer, tick, queued, storage_alarm, .. } = self;
+            let watched = queued.as_mut().filter(|queued| queued.is_watched);
             tokio::select! {
                 biased;
                 bytes = next_bytes(viewer, takes_pieces) => {
@@ -354,7 +360,7 @@ impl SseStream {
                         None => None,
                     };
                     self.last_sent = Instant::now();
-                    self.cancelled_in_queue = None;
+                    self.queued = None;
                     let is_interrupted = bytes.is_none() && self.viewer.is_interrupted();
                     let bytes = bytes.map(|bytes| self.edit_frames(bytes));
                     return match (bytes, &mut self.image_inliner) {
@@ -365,12 +371,12 @@ impl SseStream {
                     };
                 }
                 cancelled = queue_cancel(watched) => {
-                    cancelled?;
+                    let row = cancelled?;
                     self.is_ended = true;
-                    return Ok(self.take_queue_cancel_frames());
+                    return self.take_queue_cancel_frames(row.as_ref()).ok_or(StreamError::Interrupted).map(Some);
                 }
                 notice = storage_alarm.next_notice(&app.gateway) => return Ok(Some(self.send_notice(notice))),
-                () = tick.as_mut() => self.watches_queue = true,
+                () = tick.as_mut() => queued.iter_mut().for_each(|queued| queued.is_watched = true),
             }
             if let Some(heartbeat) = self.on_tick()? {
                 return Ok(Some(heartbeat));
@@ -390,8 +396,8 @@ impl SseStream {
         frames
     }
 
-    fn take_queue_cancel_frames(&mut self) -> Option<Bytes> {
-        let mut out = BytesMut::from(&self.queue_cancel_frames.take()?()[..]);
+    fn take_queue_cancel_frames(&mut self, row: Option<&RunRow>) -> Option<Bytes> {
+        let mut out = BytesMut::from(&self.queued.take()?.cancel_frames?(row)?[..]);
         out.extend_from_slice(self.terminator.take().unwrap_or_default());
         Some(out.freeze())
     }
@@ -399,7 +405,7 @@ impl SseStream {
     /// The next tick is the heartbeat, or earlier while the run is queued or the credential has to be checked.
     fn schedule_tick(&mut self) {
         let heartbeat = self.last_sent + self.app.limits.heartbeat_interval;
-        let tick = if self.cancelled_in_queue.is_some() && !self.watches_queue {
+        let tick = if self.queued.as_ref().is_some_and(|queued| !queued.is_watched) {
             heartbeat.min(Instant::now() + stream_start::QUEUE_GRACE)
         } else {
             heartbeat
@@ -420,9 +426,9 @@ async fn next_bytes(viewer: &mut Viewer, takes_pieces: bool) -> Result<Option<Fr
     if takes_pieces { viewer.next_piece().await } else { Ok(viewer.next().await?.map(FrameBytes::Frames)) }
 }
 
-async fn queue_cancel(watch: Option<&mut QueueWatch>) -> Result<(), StoreError> {
-    match watch {
-        Some(watch) => watch.await,
+async fn queue_cancel(watched: Option<&mut Box<QueuedRun>>) -> Result<Option<RunRow>, StoreError> {
+    match watched {
+        Some(queued) => queued.cancelled.as_mut().await,
         None => pending().await,
     }
 }

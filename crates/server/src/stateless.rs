@@ -52,7 +52,7 @@ pub(crate) async fn handle<P: Projection + Clone + 'static>(
 ) -> Result<Response, Problem> {
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, protocol.route, &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, protocol.route, || json.digest())?;
     let metadata = json.metadata();
     let body: JsonObject = json.into_object()?;
     let mut request = (protocol.parse_request)(&body)?;

@@ -63,6 +63,25 @@ pub fn write_event_with(
     out.extend_from_slice(b"\n");
 }
 
+/// Appends an event whose data `write_json` appends: JSON on one line has no control characters, so there is no search for
+/// line breaks.
+///
+/// ```
+/// let mut out = bytes::BytesMut::new();
+/// sse::write_json_event(&mut out, "delta", |data| data.extend_from_slice(b"{}"));
+/// assert_eq!(&out[..], b"event: delta\ndata: {}\n\n");
+/// ```
+pub fn write_json_event(out: &mut BytesMut, event: &'static str, write_json: impl FnOnce(&mut BytesMut)) {
+    debug_assert!(find_byte(event.as_bytes(), |byte| byte < b' ').is_none());
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(event.as_bytes());
+    out.extend_from_slice(b"\ndata: ");
+    let start = out.len();
+    write_json(out);
+    debug_assert!(find_byte(out.get(start..).unwrap_or_default(), |byte| byte < b' ').is_none());
+    out.extend_from_slice(b"\n\n");
+}
+
 /// Appends a field whose text `write` appends. An empty text and one that cannot be a field as it is are removed again, and
 /// returned.
 fn write_field_with(out: &mut BytesMut, name: &[u8], write: impl FnOnce(&mut BytesMut)) -> Option<String> {

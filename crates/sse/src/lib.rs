@@ -10,7 +10,9 @@ mod decode;
 mod encode;
 
 pub use decode::{DecodeError, DecodeLimits, Decoder, SseEvent};
-pub use encode::{keep_alive_comment, write_comment, write_event, write_event_with, write_id, write_retry};
+pub use encode::{
+    keep_alive_comment, write_comment, write_event, write_event_with, write_id, write_json_event, write_retry,
+};
 
 /// The position of the first byte for which `wanted` holds.
 ///

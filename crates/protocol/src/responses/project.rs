@@ -18,7 +18,7 @@ pub(crate) use item::{approval_arguments, approval_request_item};
 pub use object::PendingStatus;
 pub(crate) use object::ResponseHead;
 
-use super::wire::{ResponseObject, ResponsesEvent, SentItem};
+use super::wire::{ResponseObject, ResponsesEvent, SentItem, TextDeltaEvent};
 use crate::record_frames::{FrameFormat, RecordFrames, to_json_value};
 use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
@@ -36,7 +36,14 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub struct ResponsesProjection {
     run: TaskId,
+    thread: ThreadId,
     segment: u32,
+    /// Since the run's first record. Every viewer keeps a projection from before it, and thousands of them wait.
+    state: Option<Box<ProjectionState>>,
+}
+
+#[derive(Clone, Debug)]
+struct ProjectionState {
     reader: RunReader,
     responses: RunResponses,
     finished: bool,
@@ -57,8 +64,7 @@ pub struct PendingResponse<'a> {
 struct RunResponses {
     thread: ThreadId,
     segment: u32,
-    /// Boxed: a viewer keeps a projection from before the first record, which has none.
-    response: Option<Box<ResponseBuilder>>,
+    response: Option<ResponseBuilder>,
     request_echo: Value,
     /// The calls that continue after the last pause.
     interrupted_calls: Vec<CallId>,
@@ -67,14 +73,7 @@ struct RunResponses {
 impl ResponsesProjection {
     /// The `segment`-th response of a run, from 1: the run's first, or the one after its n-1st pause.
     pub fn new(run: TaskId, segment: u32, thread: &ThreadId) -> Self {
-        let responses = RunResponses {
-            thread: thread.clone(),
-            segment: 0,
-            response: None,
-            request_echo: Value::Null,
-            interrupted_calls: Vec::new(),
-        };
-        Self { run, segment: segment.max(1), reader: RunReader::default(), responses, finished: false }
+        Self { run, thread: thread.clone(), segment: segment.max(1), state: None }
     }
 
     /// The id of a run's `segment`-th response.
@@ -112,7 +111,7 @@ impl ResponsesProjection {
 
     /// The JSON text of [`Self::object`] in consecutive pieces: long items are not copied.
     pub fn object_json(&self) -> Option<Vec<Bytes>> {
-        let object = self.response()?.object(self.reader.fold());
+        let object = self.response()?.object(self.state.as_ref()?.reader.fold());
         let long_pieces = object.output.iter().flat_map(|item| SentItem::long_pieces(item)).collect();
         let mut out = JsonPieces::with_shared(long_pieces);
         // The keys are texts and the numbers finite, so this cannot fail.
@@ -130,26 +129,47 @@ impl ResponsesProjection {
     }
 
     fn response(&self) -> Option<&ResponseBuilder> {
-        self.responses.response.as_deref().filter(|_| self.responses.segment == self.segment)
+        self.state.as_ref()?.response(self.segment)
+    }
+}
+
+impl ProjectionState {
+    fn new(thread: &ThreadId) -> Self {
+        let responses = RunResponses {
+            thread: thread.clone(),
+            segment: 0,
+            response: None,
+            request_echo: Value::Null,
+            interrupted_calls: Vec::new(),
+        };
+        Self { reader: RunReader::default(), responses, finished: false }
+    }
+
+    /// The `segment`-th response, if it is the latest.
+    fn response(&self, segment: u32) -> Option<&ResponseBuilder> {
+        self.responses.response.as_ref().filter(|_| self.responses.segment == segment)
     }
 }
 
 impl Projection for ResponsesProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        if !self.finished && record.run == self.run {
-            let (responses, segment) = (&mut self.responses, self.segment);
+        let is_finished = self.state.as_ref().is_some_and(|state| state.finished);
+        if !is_finished && record.run == self.run {
+            let (thread, segment) = (&self.thread, self.segment);
+            let state = self.state.get_or_insert_with(|| Box::new(ProjectionState::new(thread)));
+            let ProjectionState { reader, responses, .. } = &mut **state;
             let frames = RecordFrames::new(record, FrameFormat::CountedEvents, out);
             let mut out = SegmentFrames { frames, segment, current_segment: responses.segment };
-            self.reader.read_record(record, |run, event| responses.on_event(run, event, record, &mut out));
-            self.finished = self.response().is_some_and(ResponseBuilder::is_finished);
+            reader.read_record(record, |run, event| responses.on_event(run, event, record, &mut out));
+            state.finished = state.response(segment).is_some_and(ResponseBuilder::is_finished);
         }
-        if self.finished {
+        if self.state.as_ref().is_some_and(|state| state.finished) {
             out.finish();
         }
     }
 
     fn is_hidden(&self) -> bool {
-        (1..self.segment).contains(&self.responses.segment)
+        self.state.as_ref().is_some_and(|state| (1..self.segment).contains(&state.responses.segment))
     }
 
     fn counts_condensed_frames(&self) -> bool {
@@ -174,6 +194,12 @@ impl ResponsesSink for SegmentFrames<'_> {
     fn push(&mut self, event: &ResponsesEvent<'_>) {
         if self.current_segment == self.segment {
             event.push_to(&mut self.frames, &event.event_type, event);
+        }
+    }
+
+    fn push_text_delta(&mut self, delta: &TextDeltaEvent<'_>) {
+        if self.current_segment == self.segment {
+            self.frames.push_counted(TextDeltaEvent::TYPE, |out| delta.write_json(out));
         }
     }
 
@@ -268,7 +294,7 @@ impl RunResponses {
         for call in std::mem::take(&mut self.interrupted_calls) {
             response.resume_call(run, &call, out);
         }
-        self.response = Some(Box::new(response));
+        self.response = Some(response);
     }
 }
 

@@ -85,10 +85,7 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
         mcp_servers: parse_mcp_servers(body)?,
         model_settings: parse_model_settings(body)?,
         metadata: to_exact_object(parse_metadata(body)?),
-        request_echo: ECHOED_FIELDS
-            .iter()
-            .filter_map(|name| Some(((*name).to_owned(), without_credentials(non_null_field(body, name)?))))
-            .collect(),
+        request_echo: parse_request_echo(body),
     };
     if request.background && !request.store {
         return Err(InvalidField::new(
@@ -100,6 +97,13 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
         return Err(InvalidField::new("previous_response_id", "cannot be combined with `conversation`"));
     }
     Ok(request)
+}
+
+/// The fields that a response repeats. A request has few fields, so they are looked up among those, and not the reverse.
+fn parse_request_echo(body: &JsonObject) -> JsonObject {
+    let is_echoed =
+        |(name, value): &(&String, &Value)| !value.is_null() && ECHOED_FIELDS.binary_search(&name.as_str()).is_ok();
+    body.iter().filter(is_echoed).map(|(name, value)| (name.clone(), without_credentials(value))).collect()
 }
 
 /// Parses the items of a request that adds to a conversation.

@@ -11,12 +11,13 @@ pub(super) use items::{
     McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
 };
 
-use crate::record_frames::RecordFrames;
+use crate::record_frames::{RecordFrames, write_json};
+use bytes::BytesMut;
 use model::content::TextBlock;
 use model::json::{ExactObject, ExactValue, JsonObject, SharedJson, WrittenJson};
 use model::shared_text::SharedText;
 use model::usage::Usage;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 use std::borrow::Cow;
@@ -28,7 +29,7 @@ pub const SERVER_LABEL: &str = "headwater";
 /// The tier of a response whose provider reported none.
 pub(super) const DEFAULT_SERVICE_TIER: &str = "default";
 
-/// The request fields that a response repeats.
+/// The request fields that a response repeats, in alphabetical order.
 pub(super) const ECHOED_FIELDS: [&str; 22] = [
     "background",
     "conversation",
@@ -73,6 +74,9 @@ pub(crate) struct ResponsesEvent<'a> {
     pub(super) partial_image_index: Option<u32>,
     pub(super) refusal: Option<&'a str>,
     pub(super) response: Option<&'a ResponseObject>,
+    /// Instead of `response`, if it is written already. It has no items.
+    #[serde(rename = "response")]
+    pub(super) written_response: Option<&'a SentItem>,
     pub(super) sequence_number: u64,
     pub(super) summary_index: Option<u32>,
     pub(super) text: Option<&'a str>,
@@ -125,31 +129,65 @@ impl<'a> ResponsesEvent<'a> {
     }
 }
 
+/// A delta of a text without log probabilities. Nearly all events are of this type, so it is not written member by member.
+pub(crate) struct TextDeltaEvent<'a> {
+    pub(super) content_index: usize,
+    pub(super) delta: &'a str,
+    pub(super) item_id: &'a str,
+    pub(super) output_index: usize,
+    pub(super) sequence_number: u64,
+}
+
+impl TextDeltaEvent<'_> {
+    pub(super) const TYPE: &'static str = "response.output_text.delta";
+
+    pub(super) fn to_event(&self) -> ResponsesEvent<'_> {
+        ResponsesEvent {
+            content_index: Some(self.content_index),
+            delta: Some(self.delta),
+            item_id: Some(self.item_id),
+            logprobs: Some(&[]),
+            output_index: Some(self.output_index),
+            sequence_number: self.sequence_number,
+            ..ResponsesEvent::new(Self::TYPE)
+        }
+    }
+
+    /// Appends the JSON of [`Self::to_event`].
+    pub(super) fn write_json(&self, out: &mut BytesMut) {
+        out.extend_from_slice(b"{\"content_index\":");
+        write_json(out, &self.content_index);
+        out.extend_from_slice(b",\"delta\":");
+        write_json(out, self.delta);
+        out.extend_from_slice(b",\"item_id\":");
+        write_json(out, self.item_id);
+        out.extend_from_slice(b",\"logprobs\":[],\"output_index\":");
+        write_json(out, &self.output_index);
+        out.extend_from_slice(b",\"sequence_number\":");
+        write_json(out, &self.sequence_number);
+        out.extend_from_slice(b",\"type\":\"response.output_text.delta\"}");
+    }
+}
+
 /// A response. SDKs validate its shape in every lifecycle event, so every member is always present.
 ///
-/// Members that repeat the request are kept as the client wrote them; deserializing the request's [`ECHOED_FIELDS`] gives
-/// a response with the defaults for all the others.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default = "ResponseObject::initial")]
+/// Members that repeat the request ([`ECHOED_FIELDS`]) are kept as the client wrote them.
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ResponseObject {
     pub(super) background: Value,
     pub(super) completed_at: Option<u64>,
     pub(super) conversation: Value,
     pub(super) created_at: u64,
-    #[serde(skip_deserializing)]
     pub(super) error: Option<ResponseError>,
     pub(super) frequency_penalty: f64,
     pub(super) id: String,
-    #[serde(skip_deserializing)]
     pub(super) incomplete_details: Option<IncompleteDetails>,
     pub(super) instructions: Value,
     pub(super) max_output_tokens: Value,
     pub(super) max_tool_calls: Value,
     pub(super) metadata: Value,
     pub(super) model: Value,
-    #[serde(skip_deserializing)]
     pub(super) object: &'static str,
-    #[serde(skip_deserializing)]
     pub(super) output: Vec<Arc<SentItem>>,
     pub(super) parallel_tool_calls: Value,
     pub(super) presence_penalty: f64,
@@ -158,7 +196,6 @@ pub(crate) struct ResponseObject {
     pub(super) reasoning: Value,
     pub(super) safety_identifier: Value,
     pub(super) service_tier: Value,
-    #[serde(skip_deserializing)]
     pub(super) status: &'static str,
     pub(super) store: Value,
     pub(super) temperature: Value,
@@ -168,7 +205,6 @@ pub(crate) struct ResponseObject {
     pub(super) top_logprobs: Value,
     pub(super) top_p: Value,
     pub(super) truncation: Value,
-    #[serde(skip_deserializing)]
     pub(super) usage: Option<UsageObject>,
     pub(super) user: Value,
 }
@@ -222,6 +258,35 @@ impl ResponseObject {
             truncation: "disabled".into(),
             ..Self::default()
         }
+    }
+
+    /// The member that repeats this field of the request, if it is one of [`ECHOED_FIELDS`].
+    pub(super) fn echoed_member(&mut self, name: &str) -> Option<&mut Value> {
+        Some(match name {
+            "background" => &mut self.background,
+            "conversation" => &mut self.conversation,
+            "instructions" => &mut self.instructions,
+            "max_output_tokens" => &mut self.max_output_tokens,
+            "max_tool_calls" => &mut self.max_tool_calls,
+            "metadata" => &mut self.metadata,
+            "model" => &mut self.model,
+            "parallel_tool_calls" => &mut self.parallel_tool_calls,
+            "previous_response_id" => &mut self.previous_response_id,
+            "prompt_cache_key" => &mut self.prompt_cache_key,
+            "reasoning" => &mut self.reasoning,
+            "safety_identifier" => &mut self.safety_identifier,
+            "service_tier" => &mut self.service_tier,
+            "store" => &mut self.store,
+            "temperature" => &mut self.temperature,
+            "text" => &mut self.text,
+            "tool_choice" => &mut self.tool_choice,
+            "tools" => &mut self.tools,
+            "top_logprobs" => &mut self.top_logprobs,
+            "top_p" => &mut self.top_p,
+            "truncation" => &mut self.truncation,
+            "user" => &mut self.user,
+            _ => return None,
+        })
     }
 }
 
@@ -283,6 +348,42 @@ impl From<Usage> for UsageObject {
             output_tokens: usage.output_tokens,
             output_tokens_details: OutputTokensDetails { reasoning_tokens: usage.reasoning_tokens },
             total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_echoed_field_has_its_member() {
+        for name in ECHOED_FIELDS {
+            let mut object = ResponseObject::initial();
+            *object.echoed_member(name).unwrap() = "echoed".into();
+            assert_eq!(serde_json::to_value(&object).unwrap()[name], "echoed");
+        }
+        assert!(ResponseObject::initial().echoed_member("status").is_none());
+        assert!(ECHOED_FIELDS.is_sorted());
+    }
+
+    #[test]
+    fn a_delta_is_written_as_its_event() {
+        let long = "a \u{fffd} word ".repeat(100);
+        for delta in ["", "Hi", "\"quoted\" \\ back", "line\nbreak \u{1}", "ünï cödé 🦀", &long] {
+            for (number, item_id) in [(0, "msg_1"), (u64::MAX, "an \"id\"")] {
+                let event = TextDeltaEvent {
+                    content_index: 3,
+                    delta,
+                    item_id,
+                    output_index: usize::try_from(number % 17).unwrap(),
+                    sequence_number: number,
+                };
+                let (mut written, mut by_member) = (BytesMut::new(), BytesMut::new());
+                event.write_json(&mut written);
+                write_json(&mut by_member, &event.to_event());
+                assert_eq!(written, by_member);
+            }
         }
     }
 }

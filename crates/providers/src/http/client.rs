@@ -6,7 +6,6 @@ use super::settings::HttpProviderSettings;
 use super::transport::Transport;
 use http::Uri;
 use std::time::Duration;
-use url::Url;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up the HTTP client: {0}")]
@@ -28,8 +27,9 @@ impl ProviderClient {
 /// Shared by all turns of a provider.
 pub(super) struct HttpProviderInner {
     pub(super) settings: HttpProviderSettings,
-    pub(super) endpoint: Url,
-    /// The same, as requests name it.
+    /// The service in error messages, with the port unless it is the default.
+    pub(super) host: String,
+    /// Where requests are sent.
     pub(super) uri: Uri,
     pub(super) client: ProviderClient,
     pub(super) resolve_secret: SecretResolver,

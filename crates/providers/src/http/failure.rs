@@ -15,14 +15,12 @@ use std::time::Duration;
 pub(super) struct FailureSource<'a> {
     pub(super) name: &'a str,
     /// With the port, unless it is the default.
-    pub(super) host: String,
+    pub(super) host: &'a str,
 }
 
 impl<'a> FailureSource<'a> {
     pub(super) fn from_inner(shared: &'a HttpProviderInner) -> Self {
-        let host = shared.endpoint.host_str().unwrap_or_default();
-        let host = shared.endpoint.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        Self { name: &shared.settings.name, host }
+        Self { name: &shared.settings.name, host: &shared.host }
     }
 
     pub(super) fn request_failed(&self, error: &TransportError) -> ModelFailure {
@@ -45,7 +43,7 @@ impl<'a> FailureSource<'a> {
     }
 
     pub(super) fn timed_out(&self, kind: TimeoutKind, limit: Duration) -> ModelFailure {
-        let (host, ms) = (&self.host, limit.as_millis());
+        let (host, ms) = (self.host, limit.as_millis());
         let message = match kind {
             TimeoutKind::FirstByte => format!("{host} did not begin its response within {ms} ms."),
             TimeoutKind::Idle => format!("{host} stalled in the middle of its response: no data for {ms} ms."),
@@ -80,7 +78,7 @@ impl<'a> FailureSource<'a> {
         secrets.redact_json(&mut details);
         if let Some(details) = details.as_object_mut() {
             details.insert("provider".to_owned(), self.name.into());
-            details.insert("host".to_owned(), self.host.as_str().into());
+            details.insert("host".to_owned(), self.host.into());
         }
         error.details = Some(details);
         failure

@@ -1,5 +1,5 @@
 //! The outermost layer: checks `Host` and `Origin`, answers preflights, formats errors and adds the headers of every
-//! response.
+//! response. A panic of the request is caught here.
 //!
 //! CORS is not `tower_http::cors`: it answers every `OPTIONS` request (also one that is no preflight) with 200 instead of
 //! 204, refuses no origin, and exposes headers to requests without one. Wrapping it would be longer than this.
@@ -11,7 +11,10 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
 use model::error::ErrorCode;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, DELETE";
@@ -56,7 +59,20 @@ async fn route_request(app: &App, request: Request, next: Next, origin: Option<&
     if app.is_shutting_down() && request.method() == Method::POST {
         return Problem::shutting_down().closing_connection().into_response();
     }
-    next.run(request).await
+    catch_panic(next.run(request)).await
+}
+
+/// A bug costs one response, not the process.
+async fn catch_panic(handling: impl Future<Output = Response>) -> Response {
+    AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|cause| panic_response(&*cause))
+}
+
+fn panic_response(cause: &(dyn Any + Send)) -> Response {
+    let text = cause.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+    tracing::error!(cause = text, "a request panicked");
+    metrics::counter!("headwater_panics_total").increment(1);
+    Problem::internal().into_response()
 }
 
 /// Allows all headers that the page requests, because every SDK has headers of its own.
@@ -95,4 +111,16 @@ fn count_request(route: Option<&MatchedPath>, method: &Method, status: StatusCod
     let status = status.as_str().to_owned();
     metrics::counter!("headwater_http_requests_total", "route" => route, "method" => method, "status" => status)
         .increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_internal_error() {
+        let broken = catch_panic(async { panic!("a bug") }).await;
+        assert_eq!(broken.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(catch_panic(async { Response::default() }).await.status(), StatusCode::OK);
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?;
     let idempotency =
-        parse_idempotency_key(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
+        parse_idempotency_key(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), || json.digest())?;
     let CancelRequest { mode } = json.into_object()?;
     let thread = find_named_thread(&app.gateway, &caller.user, AliasKind::AgentRun, &name).await?;
     let run = cancel_active_run(&app.gateway, &caller.user, thread, mode, idempotency).await?;

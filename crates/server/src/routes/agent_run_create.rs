@@ -34,7 +34,7 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let large = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, "POST /api/v1/agent/runs", &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, "POST /api/v1/agent/runs", || json.digest())?;
     let request: CreateAgentRunRequest = json.into_object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;

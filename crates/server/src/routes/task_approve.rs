@@ -29,7 +29,7 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let idempotency =
-        parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
+        parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), || json.digest())?;
     let decision = json.into_object::<DecideApprovalRequest>()?.into_decision()?;
     check_request_size(&(&decision.message, &decision.args))?;
     keep_for_run(&app.gateway, &caller.user, &task, parse_mcp_credentials(&app, &headers)?).await?;

@@ -24,7 +24,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let [] = query_params::parse_query(&uri, [])?;
     let json = JsonBody::read_optional(&headers, body, &app.limits, &caller.user).await?;
-    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/cancel"), &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/cancel"), || json.digest())?;
     let CancelRequest { mode } = json.into_object()?;
     cancel_task(&app.gateway, &caller.user, &task, mode, idempotency).await?;
     task_response(&app, &caller.user, &task, StatusCode::ACCEPTED).await

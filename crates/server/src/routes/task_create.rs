@@ -38,7 +38,7 @@ pub(crate) async fn handle(
     let until = format.parse_until(until.as_deref())?;
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let large = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", || json.digest())?;
     let request: CreateTaskRequest = json.into_object()?;
     if request.stream && request.wait {
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));

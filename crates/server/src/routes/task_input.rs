@@ -25,7 +25,7 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let _large = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/input"), || json.digest())?;
     let input = json.into_object::<SendInputRequest>()?.input.into_parts(app.gateway.limits.parts_max)?;
     let started = Box::pin(send_input(&app.gateway, &caller.user, &task, input, idempotency)).await?;
     task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await

@@ -28,7 +28,8 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let _large = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
+    let idempotency =
+        parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/tool_results"), || json.digest())?;
     let results: Vec<SubmittedToolResult> = json.into_list(app.gateway.limits.tools_max)?;
     find_run_of_task(&app.gateway, &caller.user, &task).await?;
     if results.is_empty() {

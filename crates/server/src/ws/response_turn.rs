@@ -11,8 +11,10 @@ use gateway::attachments::inline_images::{ImageInliner, InlineImageError};
 use gateway::queue_cancel::QueueCancelFrames;
 use gateway::stream_start::{QUEUE_GRACE, StreamStart, open_viewer};
 use model::UserId;
-use model::ports::StoreError;
+use model::ports::{RunRow, StoreError};
 use std::future::pending;
+
+type QueueWatch = BoxFuture<'static, Result<Option<RunRow>, StoreError>>;
 
 pub(super) struct ResponseTurn {
     pub(super) response_id: String,
@@ -21,7 +23,7 @@ pub(super) struct ResponseTurn {
     viewer: Viewer,
     image_inliner: Option<ImageInliner>,
     /// Of a run that has not started.
-    cancelled_in_queue: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    cancelled_in_queue: Option<QueueWatch>,
     queue_cancel_frames: Option<QueueCancelFrames>,
     messages: EventMessages,
     is_ended: bool,
@@ -53,7 +55,7 @@ impl ResponseTurn {
         previous_id: Option<String>,
     ) -> Self {
         let watch = start.queued_run.is_some().then(|| start.cancelled_in_queue(&app.gateway, user));
-        let cancelled_in_queue = watch.map(|watch| -> BoxFuture<'static, _> {
+        let cancelled_in_queue = watch.map(|watch| -> QueueWatch {
             // Most runs start at once, and then nobody looks at the queue.
             Box::pin(async move {
                 tokio::time::sleep(QUEUE_GRACE).await;
@@ -89,11 +91,11 @@ impl ResponseTurn {
                 })
             }
             cancelled = queue_cancel(self.cancelled_in_queue.as_mut()) => {
-                cancelled?;
+                let row = cancelled?;
                 self.cancelled_in_queue = None;
                 self.is_ended = true;
-                let frames = self.queue_cancel_frames.take().map(|frames| frames()).unwrap_or_default();
-                Ok(TurnOutput::Frames(frames))
+                let frames = self.queue_cancel_frames.take().and_then(|frames| frames(row.as_ref()));
+                Ok(frames.map_or(TurnOutput::Interrupted, TurnOutput::Frames))
             }
         }
     }
@@ -128,7 +130,7 @@ impl ResponseTurn {
     }
 }
 
-async fn queue_cancel(watch: Option<&mut BoxFuture<'static, Result<(), StoreError>>>) -> Result<(), StoreError> {
+async fn queue_cancel(watch: Option<&mut QueueWatch>) -> Result<Option<RunRow>, StoreError> {
     match watch {
         Some(watch) => watch.await,
         None => pending().await,

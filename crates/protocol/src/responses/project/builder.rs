@@ -3,7 +3,7 @@
 //! A closed item is kept as it was sent, so that the last frame repeats the frames before it. An open item is read from
 //! the run whenever it is needed.
 
-use super::super::wire::{DEFAULT_SERVICE_TIER, ItemObject, ResponseObject, ResponsesEvent, SentItem};
+use super::super::wire::{DEFAULT_SERVICE_TIER, ItemObject, ResponseObject, ResponsesEvent, SentItem, TextDeltaEvent};
 use super::hosted;
 use super::item::{self, McpCallOutcome};
 use super::object::{self, ResponseHead};
@@ -90,6 +90,11 @@ impl OutputItem {
 pub(crate) trait ResponsesSink {
     fn push(&mut self, event: &ResponsesEvent<'_>);
 
+    /// Takes a delta of a text, which nearly all events are.
+    fn push_text_delta(&mut self, delta: &TextDeltaEvent<'_>) {
+        self.push(&delta.to_event());
+    }
+
     /// How many events each of them stands for.
     fn frames_per_event(&self) -> u64;
 }
@@ -119,8 +124,12 @@ impl ResponseBuilder {
             frame_count: 0,
             finished: false,
         };
-        response.push_lifecycle_event("response.created", out);
-        response.push_lifecycle_event("response.in_progress", out);
+        // The two have the same object, which is written once.
+        let object = SentItem::new(&response.object);
+        for event_type in ["response.created", "response.in_progress"] {
+            let event = ResponsesEvent { written_response: Some(&object), ..ResponsesEvent::new(event_type) };
+            push_numbered(&mut response.frame_count, event, out);
+        }
         response
     }
 
@@ -174,7 +183,9 @@ impl ResponseBuilder {
         self.object.usage = Some(self.usage.into());
         self.object.service_tier = self.service_tier.as_deref().unwrap_or(DEFAULT_SERVICE_TIER).into();
         self.finished = true;
-        self.push_lifecycle_event(end.names().responses_event, out);
+        let event_type = end.names().responses_event;
+        let event = ResponsesEvent { response: Some(&self.object), ..ResponsesEvent::new(event_type) };
+        push_numbered(&mut self.frame_count, event, out);
     }
 
     pub(crate) fn add_item(&mut self, run: &RunFold, root_index: u32, style: ItemStyle, out: &mut dyn ResponsesSink) {
@@ -281,6 +292,19 @@ impl ResponseBuilder {
         push_numbered(&mut self.frame_count, event, out);
     }
 
+    pub(super) fn push_text_delta(
+        &mut self,
+        index: usize,
+        content_index: usize,
+        delta: &str,
+        out: &mut dyn ResponsesSink,
+    ) {
+        let Some(item) = self.items.get(index) else { return };
+        let (item_id, sequence_number) = (item.id.as_str(), self.frame_count);
+        out.push_text_delta(&TextDeltaEvent { content_index, delta, item_id, output_index: index, sequence_number });
+        self.frame_count += out.frames_per_event();
+    }
+
     fn push_output_item_event(
         &mut self,
         event_type: &'static str,
@@ -289,11 +313,6 @@ impl ResponseBuilder {
         out: &mut dyn ResponsesSink,
     ) {
         let event = ResponsesEvent { item: Some(object), output_index: Some(index), ..ResponsesEvent::new(event_type) };
-        push_numbered(&mut self.frame_count, event, out);
-    }
-
-    fn push_lifecycle_event(&mut self, event_type: &'static str, out: &mut dyn ResponsesSink) {
-        let event = ResponsesEvent { response: Some(&self.object), ..ResponsesEvent::new(event_type) };
         push_numbered(&mut self.frame_count, event, out);
     }
 }

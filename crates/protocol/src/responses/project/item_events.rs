@@ -1,6 +1,6 @@
 //! Events inside an item: texts, reasoning, arguments, and the progress of hosted tools.
 
-use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent, SentItem};
+use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent, SentItem, TextDeltaEvent};
 use super::builder::{ItemStyle, ResponseBuilder, ResponsesSink, root_item};
 use super::hosted::{self, HostedInputKind};
 use super::item::{self, ItemPhase, McpCallOutcome};
@@ -131,27 +131,29 @@ impl ResponseBuilder {
 
     fn on_text_delta(&mut self, run: &RunFold, e: &TextDelta, out: &mut dyn ResponsesSink) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
-        let (content_index, delta) = (Some(content_index), Some(e.delta.as_str()));
+        let delta = Some(e.delta.as_str());
         if item::is_refusal(block) {
+            let content_index = Some(content_index);
             let event = ResponsesEvent { content_index, delta, ..ResponsesEvent::new("response.refusal.delta") };
             return self.push_event_at(e.output_index, event, out);
         }
         let logprobs = e.logprobs.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        self.store_logprobs(e.output_index, e.block_index, logprobs);
+        let Some(index) = self.find_open_item(e.output_index) else { return };
+        if logprobs.is_empty() {
+            return self.push_text_delta(index, content_index, &e.delta, out);
+        }
+        self.store_logprobs(index, e.block_index, logprobs);
         let event = ResponsesEvent {
-            content_index,
+            content_index: Some(content_index),
             delta,
             logprobs: Some(logprobs),
-            ..ResponsesEvent::new("response.output_text.delta")
+            ..ResponsesEvent::new(TextDeltaEvent::TYPE)
         };
-        self.push_event_at(e.output_index, event, out);
+        self.push_item_event(index, event, out);
     }
 
-    fn store_logprobs(&mut self, root_index: u32, block: u32, logprobs: &[Value]) {
-        if logprobs.is_empty() {
-            return;
-        }
-        let Some(item) = self.find_open_item(root_index).and_then(|index| self.items.get_mut(index)) else { return };
+    fn store_logprobs(&mut self, index: usize, block: u32, logprobs: &[Value]) {
+        let Some(item) = self.items.get_mut(index) else { return };
         match item.logprobs.iter_mut().find(|(known, _)| *known == block) {
             Some((_, stored)) => stored.extend_from_slice(logprobs),
             None => item.logprobs.push((block, logprobs.to_vec())),

@@ -1,8 +1,6 @@
 //! The response object: its id, its start, and its end.
 
-use super::super::wire::{
-    ECHOED_FIELDS, IncompleteDetails, ResponseError, ResponseObject, metadata_texts, text_format,
-};
+use super::super::wire::{IncompleteDetails, ResponseError, ResponseObject, metadata_texts, text_format};
 use crate::run_end::{RunEnd, RunFailureKind};
 use model::json::{ExactObject, JsonObject};
 use model::usage::Usage;
@@ -46,22 +44,22 @@ pub(crate) struct ResponseHead<'a> {
 
 pub(super) fn initial_object(head: ResponseHead<'_>) -> ResponseObject {
     let ResponseHead { id, created_at, model, metadata, request_echo, previous_id } = head;
-    let mut fields = JsonObject::from_iter([
-        ("model".to_owned(), model.into()),
-        ("metadata".to_owned(), Value::Object(metadata_texts(metadata))),
-    ]);
-    for name in ECHOED_FIELDS {
-        if let Some(value) = request_echo.get(name).filter(|value| !value.is_null()) {
-            fields.insert(name.to_owned(), response_value(name, value));
+    let mut object = ResponseObject {
+        id,
+        created_at: unix_seconds(created_at),
+        model: model.into(),
+        metadata: Value::Object(metadata_texts(metadata)),
+        ..ResponseObject::initial()
+    };
+    for (name, value) in request_echo.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        if let Some(member) = object.echoed_member(name) {
+            *member = response_value(name, value);
         }
     }
-    // These members take any JSON, so this cannot fail.
-    let mut object: ResponseObject =
-        serde_json::from_value(fields.into()).unwrap_or_else(|_| ResponseObject::initial());
     if let Some(previous_id) = previous_id {
         object.previous_response_id = previous_id.into();
     }
-    ResponseObject { id, created_at: unix_seconds(created_at), ..object }
+    object
 }
 
 /// The status of a response before its first record.

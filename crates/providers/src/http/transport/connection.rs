@@ -134,8 +134,10 @@ impl Body for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
+        if !this.wakeups.begin_poll(cx.waker()) {
+            return Poll::Pending;
+        }
         let waker = this.waker.take().unwrap_or_else(|| Waker::from(Arc::clone(&this.wakeups)));
-        this.wakeups.begin_poll(cx.waker());
         let polled = this.poll_both(&mut Context::from_waker(&waker));
         this.waker = Some(waker);
         match &polled {
@@ -161,23 +163,32 @@ impl Body for ResponseBody {
 }
 
 /// Body and connection are polled together but wake each other. While they are being polled, a wake-up only repeats the poll;
-/// without this, every chunk would schedule its reader once more.
+/// without this, every chunk would schedule its reader once more. Without a wake-up, a reader that was woken by something else
+/// finds out at once that there is nothing: an actor is woken by each of its commits, too.
 #[derive(Default)]
 struct BodyWakeups {
     state: AtomicU8,
     reader: AtomicWaker,
 }
 
-/// Nobody polls: a wake-up goes to the reader.
-const WAITING: u8 = 0;
+/// The reader is about to poll.
+const READY: u8 = 0;
 const POLLING: u8 = 1;
 /// Woken since the poll began.
 const WOKEN: u8 = 2;
+/// There was nothing: a wake-up goes to the reader.
+const WAITING: u8 = 3;
 
 impl BodyWakeups {
-    fn begin_poll(&self, reader: &Waker) {
+    /// Returns false if there is nothing to poll for.
+    fn begin_poll(&self, reader: &Waker) -> bool {
+        // First this: a wake-up that comes after the look at the state finds the reader.
         self.reader.register(reader);
+        if self.state.load(Ordering::SeqCst) == WAITING {
+            return false;
+        }
         self.state.store(POLLING, Ordering::SeqCst);
+        true
     }
 
     /// Returns false if the poll has to be repeated.
@@ -191,7 +202,7 @@ impl BodyWakeups {
 
     /// The reader polls again by itself.
     fn stop_polling(&self) {
-        self.state.store(WAITING, Ordering::SeqCst);
+        self.state.store(READY, Ordering::SeqCst);
     }
 }
 
@@ -201,8 +212,12 @@ impl Wake for BodyWakeups {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let while_polling = self.state.compare_exchange(POLLING, WOKEN, Ordering::SeqCst, Ordering::SeqCst);
-        if while_polling == Err(WAITING) {
+        let woken = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| match state {
+            POLLING => Some(WOKEN),
+            WAITING => Some(READY),
+            _ => None,
+        });
+        if woken == Ok(WAITING) {
             self.reader.wake();
         }
     }
@@ -227,16 +242,21 @@ pub(super) mod tests {
         let (wakeups, reader) = (Arc::new(BodyWakeups::default()), Arc::new(CountingWaker::default()));
         let woken = || reader.0.load(Ordering::SeqCst);
         let waker = Waker::from(Arc::clone(&wakeups));
-        wakeups.begin_poll(&Waker::from(Arc::clone(&reader)));
+        let begin_poll = || wakeups.begin_poll(&Waker::from(Arc::clone(&reader)));
+        assert!(begin_poll());
         // Also from another thread: the socket has become readable meanwhile.
         std::thread::scope(|scope| drop(scope.spawn(|| waker.wake_by_ref())));
         waker.wake_by_ref();
         assert!(!wakeups.end_poll(), "the poll is repeated");
         assert!(wakeups.end_poll(), "once");
         assert_eq!(woken(), 0);
+        assert!(!begin_poll(), "something else has woken the reader");
         waker.wake_by_ref();
         assert_eq!(woken(), 1, "nobody polls: the reader is woken");
         waker.wake_by_ref();
         assert_eq!(woken(), 1, "it has not polled yet");
+        assert!(begin_poll(), "now there may be something");
+        wakeups.stop_polling();
+        assert!(begin_poll(), "after a frame there may be another");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let _body_permit = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, "POST /v1/responses/compact", &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, "POST /v1/responses/compact", || json.digest())?;
     let body: JsonObject = json.into_object()?;
     let request = parse_compact_request(&body)?;
     drop(body);

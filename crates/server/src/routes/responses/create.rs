@@ -35,7 +35,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, "POST /v1/responses", &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, "POST /v1/responses", || json.digest())?;
     let metadata = json.metadata();
     let body: JsonObject = json.into_object()?;
     let request = parse_responses_request(&body)?.with_metadata(metadata);

@@ -30,7 +30,7 @@ pub(crate) async fn handle(
     let version = parse_version(ui.as_deref())?;
     let mut json = JsonBody::read(&headers, body, &app.limits, &caller.user).await?;
     let body_permit = json.take_permit();
-    let idempotency = parse_idempotency_key(&headers, "POST /api/chat", &json.digest())?;
+    let idempotency = parse_idempotency_key(&headers, "POST /api/chat", || json.digest())?;
     let metadata = json.metadata();
     let body: JsonObject = json.into_object()?;
     let mut request = parse_ui_chat_request(&body)?;
