@@ -22,73 +22,98 @@ const DELTA_END: &[u8] = br#""}"#;
 /// Merges consecutive deltas of the same part of the same item.
 pub fn condense_records(records: Vec<Record>) -> Vec<Record> {
     let mut condensed = Vec::new();
-    let mut group: Vec<Record> = Vec::new();
+    let mut group = DeltaGroup::default();
     for record in records {
-        if group.len() >= MERGED_RECORDS_MAX || !group.last().is_some_and(|last| continues(last, &record)) {
-            flush(&mut group, &mut condensed);
+        if !group.accepts(&record) {
+            group.flush(&mut condensed);
         }
         group.push(record);
     }
-    flush(&mut group, &mut condensed);
+    group.flush(&mut condensed);
     condensed
 }
 
-/// A delta, as its record stores it.
-struct StoredDelta<'a> {
-    /// Everything before its text.
-    head: &'a [u8],
-    /// Its text, with the escapes of JSON.
-    text: &'a [u8],
+/// Consecutive deltas of one part, or one other record.
+#[derive(Default)]
+struct DeltaGroup {
+    records: Vec<Record>,
+    /// The size of everything before the text of its first record. `None` if that is no plain delta.
+    head_bytes: Option<usize>,
 }
 
-impl<'a> StoredDelta<'a> {
-    /// `None` unless the delta is the last member and has nothing but a plain text.
-    fn read(record: &'a Record) -> Option<Self> {
-        let is_delta = matches!(
-            record.event_type(),
-            "task.text.delta" | "task.reasoning_summary_text.delta" | "task.tool_call_arguments.delta"
-        );
-        if !is_delta || !record.private.is_empty() || record.format != RECORD_FORMAT || record.record_count() != 1 {
-            return None;
+impl DeltaGroup {
+    /// Whether the record is a delta of the same part as the ones before it. The head names the event, the task, the item and the
+    /// part; a delta that begins with the same head has its text behind it, so nothing is searched again.
+    fn accepts(&self, next: &Record) -> bool {
+        let Some((last, head)) = self.records.last().zip(self.head()) else { return false };
+        let follows =
+            last.seq.next() == next.seq && last.run == next.run && last.epoch == next.epoch && last.at <= next.at;
+        self.records.len() < MERGED_RECORDS_MAX
+            && follows
+            && is_stored_plainly(next)
+            && next.public.strip_prefix(head).and_then(delta_text).is_some()
+    }
+
+    fn push(&mut self, record: Record) {
+        if self.records.is_empty() {
+            self.head_bytes = delta_head_bytes(&record);
         }
-        let member = record.public.windows(DELTA_MEMBER.len()).position(|bytes| bytes == DELTA_MEMBER)?;
-        let (head, rest) = record.public.split_at_checked(member + DELTA_MEMBER.len())?;
-        let text = rest.strip_suffix(DELTA_END).filter(|text| is_plain_json_text(text))?;
-        Some(Self { head, text })
+        self.records.push(record);
+    }
+
+    fn head(&self) -> Option<&[u8]> {
+        self.records.first()?.public.get(..self.head_bytes?)
+    }
+
+    /// Moves its records into `condensed`, merged if there is more than one.
+    fn flush(&mut self, condensed: &mut Vec<Record>) {
+        match self.merge() {
+            Some(merged) => condensed.push(merged),
+            None => condensed.append(&mut self.records),
+        }
+        self.records.clear();
+    }
+
+    fn merge(&self) -> Option<Record> {
+        let (first, last) = self.records.first().zip(self.records.last()).filter(|_| self.records.len() > 1)?;
+        let head = self.head()?;
+        // The head is the same in all of them, so one look tells whether it is that of a delta.
+        let is_delta = match first.event() {
+            Event::TextDelta(delta) => delta.logprobs.is_none(),
+            Event::SummaryDelta(_) | Event::ArgumentsDelta(_) => true,
+            _ => false,
+        };
+        let mut public = is_delta.then(|| head.to_vec())?;
+        for record in &self.records {
+            public.extend_from_slice(record.public.get(head.len()..)?.strip_suffix(DELTA_END)?);
+        }
+        public.extend_from_slice(DELTA_END);
+        Some(last.merged(Bytes::from(public), u32::try_from(self.records.len()).ok()?))
     }
 }
 
-/// Whether `next` is a delta of the same part as `last`, which is the record before it.
-fn continues(last: &Record, next: &Record) -> bool {
-    let follows = last.seq.next() == next.seq && last.run == next.run && last.epoch == next.epoch && last.at <= next.at;
-    // The head names the event, the task, the item and the part.
-    follows && StoredDelta::read(last).zip(StoredDelta::read(next)).is_some_and(|(last, next)| last.head == next.head)
+/// Whether nothing but its text distinguishes the record from other deltas.
+fn is_stored_plainly(record: &Record) -> bool {
+    record.private.is_empty() && record.format == RECORD_FORMAT && record.record_count() == 1
 }
 
-/// Adds the records of a group, merged if there is more than one.
-fn flush(group: &mut Vec<Record>, condensed: &mut Vec<Record>) {
-    match merge_deltas(group) {
-        Some(merged) => condensed.push(merged),
-        None => condensed.append(group),
+/// The size of everything before the text of a delta. `None` unless the text is the last member and plain.
+fn delta_head_bytes(record: &Record) -> Option<usize> {
+    let is_delta = matches!(
+        record.event_type(),
+        "task.text.delta" | "task.reasoning_summary_text.delta" | "task.tool_call_arguments.delta"
+    );
+    if !is_delta || !is_stored_plainly(record) {
+        return None;
     }
-    group.clear();
+    let member = record.public.windows(DELTA_MEMBER.len()).position(|bytes| bytes == DELTA_MEMBER)?;
+    let head_bytes = member + DELTA_MEMBER.len();
+    record.public.get(head_bytes..).and_then(delta_text).map(|_| head_bytes)
 }
 
-fn merge_deltas(group: &[Record]) -> Option<Record> {
-    let (first, last) = group.first().zip(group.last()).filter(|_| group.len() > 1)?;
-    let mut public = StoredDelta::read(first)?.head.to_vec();
-    for record in group {
-        public.extend_from_slice(StoredDelta::read(record)?.text);
-    }
-    public.extend_from_slice(DELTA_END);
-    let merged = last.merged(Bytes::from(public), u32::try_from(group.len()).ok()?);
-    // The head is the same in all of them, so one look tells whether it is that of a delta.
-    let is_delta = match merged.event() {
-        Event::TextDelta(delta) => delta.logprobs.is_none(),
-        Event::SummaryDelta(_) | Event::ArgumentsDelta(_) => true,
-        _ => false,
-    };
-    is_delta.then_some(merged)
+/// The text of a delta, with the escapes of JSON, from the bytes behind its head.
+fn delta_text(rest: &[u8]) -> Option<&[u8]> {
+    rest.strip_suffix(DELTA_END).filter(|text| is_plain_json_text(text))
 }
 
 /// Whether the bytes are the inside of a JSON text. Surrogates are no plain text: only a pair of them is a character, and

@@ -6,7 +6,8 @@
 //!
 //! Coding copies checksums without checking them: readers verify them.
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
+use lz4_flex::block::{compress_into, get_maximum_output_size};
 use model::TaskId;
 use model::record::{Record, RecordHeader};
 use model::seq::{Epoch, Millis, Seq};
@@ -30,12 +31,20 @@ pub(crate) struct RecordColumns<'a> {
 impl RecordColumns<'_> {
     pub(crate) fn encode(&self, raw: &mut Vec<u8>) {
         let length = |half: &[u8]| u32::try_from(half.len()).unwrap_or(u32::MAX).to_le_bytes();
-        raw.extend_from_slice(&self.at.to_le_bytes());
-        raw.extend_from_slice(&self.epoch.0.to_le_bytes());
-        raw.extend_from_slice(&self.format.to_le_bytes());
-        raw.extend_from_slice(&self.checksum.to_le_bytes());
-        raw.extend_from_slice(&length(self.public));
-        raw.extend_from_slice(&length(self.private));
+        let (at, epoch, format) = (self.at.to_le_bytes(), self.epoch.0.to_le_bytes(), self.format.to_le_bytes());
+        let checksum = self.checksum.to_le_bytes();
+        let (public, private) = (length(self.public), length(self.private));
+        // In one piece: many short ones take longer.
+        let mut header = [0; RECORD_HEADER_BYTES];
+        let fields = [&at[..], &epoch, &format, &checksum, &public, &private];
+        let mut rest = &mut header[..];
+        for field in fields {
+            let Some((place, after)) = rest.split_at_mut_checked(field.len()) else { break };
+            place.copy_from_slice(field);
+            rest = after;
+        }
+        raw.reserve(RECORD_HEADER_BYTES + self.public.len() + self.private.len());
+        raw.extend_from_slice(&header);
         raw.extend_from_slice(self.public);
         raw.extend_from_slice(self.private);
     }
@@ -56,14 +65,14 @@ pub(crate) fn encode_record(raw: &mut Vec<u8>, record: &Record) {
 
 /// Splits the next record off the unpacked bytes.
 pub(crate) fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
-    let place = split_bytes(raw, RECORD_HEADER_BYTES)?;
-    let mut place = &place[..];
+    let mut place = raw.get(..RECORD_HEADER_BYTES)?;
     let at = u64::from_le_bytes(read_array(&mut place)?);
     let epoch = Epoch(u64::from_le_bytes(read_array(&mut place)?));
     let v = u16::from_le_bytes(read_array(&mut place)?);
     let check = u32::from_le_bytes(read_array(&mut place)?);
     let public = u32::from_le_bytes(read_array(&mut place)?) as usize;
     let private = u32::from_le_bytes(read_array(&mut place)?) as usize;
+    raw.advance(RECORD_HEADER_BYTES);
     let public = split_bytes(raw, public)?;
     let private = split_bytes(raw, private)?;
     Some(Record::from_stored(
@@ -83,6 +92,10 @@ pub(crate) fn measure_record(raw: &[u8]) -> Option<usize> {
 }
 
 pub(crate) fn split_bytes(raw: &mut Bytes, bytes: usize) -> Option<Bytes> {
+    if bytes == 0 {
+        // Most records have no private half. An empty piece would keep the whole buffer and cost as much as a long one.
+        return Some(Bytes::new());
+    }
     (bytes <= raw.len()).then(|| raw.split_to(bytes))
 }
 
@@ -93,10 +106,48 @@ pub(crate) fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 pub(crate) fn compress_block(raw: &[u8]) -> Vec<u8> {
-    let mut data = vec![BLOCK_FORMAT];
-    data.extend_from_slice(&u32::try_from(raw.len()).unwrap_or(u32::MAX).to_le_bytes());
-    data.extend_from_slice(&lz4_flex::block::compress(raw));
-    data
+    BlockCompressor::default().compress_block(raw).to_vec()
+}
+
+/// Compresses one block after the other into a buffer that it keeps: to allocate, clear and shrink one takes a third as long as to
+/// compress a short block.
+#[derive(Debug, Default)]
+pub(crate) struct BlockCompressor {
+    output: Vec<u8>,
+}
+
+impl BlockCompressor {
+    /// A larger output, which a large record causes, is not kept.
+    const OUTPUT_BYTES_KEPT: usize = 512 * 1024;
+
+    pub(crate) fn compress_block(&mut self, raw: &[u8]) -> &[u8] {
+        let data = self.compress_behind(BLOCK_HEADER_BYTES, raw);
+        if let Some((header, _)) = data.split_first_chunk_mut::<BLOCK_HEADER_BYTES>() {
+            let [a, b, c, d] = u32::try_from(raw.len()).unwrap_or(u32::MAX).to_le_bytes();
+            *header = [BLOCK_FORMAT, a, b, c, d];
+        }
+        data
+    }
+
+    /// The compressed bytes behind a header of this size, which the caller fills.
+    pub(crate) fn compress_behind(&mut self, header_bytes: usize, raw: &[u8]) -> &mut [u8] {
+        let bytes_max = header_bytes + get_maximum_output_size(raw.len());
+        if self.output.len() > Self::OUTPUT_BYTES_KEPT {
+            self.output = Vec::new();
+        }
+        if self.output.len() < bytes_max {
+            self.output.resize(bytes_max, 0);
+        }
+        let room = self.output.get_mut(header_bytes..).unwrap_or_default();
+        let packed = compress_into(raw, room).unwrap_or_else(|_| {
+            // The output is as large as the codec asks for, so this cannot happen.
+            let packed = lz4_flex::block::compress(raw);
+            self.output.truncate(header_bytes);
+            self.output.extend_from_slice(&packed);
+            packed.len()
+        });
+        self.output.get_mut(..header_bytes + packed).unwrap_or_default()
+    }
 }
 
 /// The unpacked records; `None` for a damaged block.

@@ -6,7 +6,8 @@
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
 //! - `record_index`, `record_scan`: where live records are; `record_blocks`: where those of ended runs and most of long ones
-//!   are; `condensed_blocks`: a short form of them; `dead_rows`: which rows can be deleted.
+//!   are; `record_tails`: records in memory that will be in blocks; `condensed_blocks`: a short form of blocks; `dead_rows`: which
+//!   rows can be deleted.
 //! - `log_size`: how much each user's records hold. `retention`: what is old enough to be deleted.
 //! - `reader_pool`, `page`: reading; `logged_runs`: reading from another process.
 //!
@@ -37,6 +38,7 @@ mod record_blocks;
 mod record_index;
 mod record_row;
 mod record_scan;
+mod record_tails;
 mod reply_queue;
 mod retention;
 mod schema;

@@ -8,7 +8,9 @@
 //!   format u8 · checksum u32 · unpacked length u32 · lz4( records u32 · record as in a block )*
 //! ```
 
-use crate::block_coding::{COMPRESSION_RATIO_MAX, decode_record, encode_record, read_array, split_bytes};
+use crate::block_coding::{
+    BlockCompressor, COMPRESSION_RATIO_MAX, decode_record, encode_record, read_array, split_bytes,
+};
 use bytes::Bytes;
 use model::condense::CondenseRecords;
 use model::record::Record;
@@ -17,7 +19,7 @@ use model::{TaskId, ThreadId};
 use rusqlite::{Connection, OptionalExtension};
 
 /// Records of a block for each one of its condensed form, at least. With fewer, the form would save little.
-const RECORDS_PER_CONDENSED_MIN: usize = 4;
+const RECORDS_PER_CONDENSED_MIN: u64 = 4;
 
 const CONDENSED_FORMAT: u8 = 1;
 const CONDENSED_HEADER_BYTES: usize = 9;
@@ -59,7 +61,8 @@ impl CondensedBlock {
         let length = u32::from_le_bytes(read_array(&mut head)?) as usize;
         let is_sound = format == CONDENSED_FORMAT
             && length <= packed.len().saturating_mul(COMPRESSION_RATIO_MAX)
-            && checksum == self.compute_checksum(packed);
+            && checksum
+                == compute_checksum([self.thread, self.first.cast_signed(), self.last.cast_signed(), self.run], packed);
         let mut raw = Bytes::from(lz4_flex::block::decompress(packed, length).ok().filter(|_| is_sound)?);
         let (mut records, mut next) = (Vec::new(), self.first);
         while !raw.is_empty() {
@@ -73,15 +76,15 @@ impl CondensedBlock {
         }
         (next == self.last.checked_add(1)?).then_some(records)
     }
+}
 
-    fn compute_checksum(&self, packed: &[u8]) -> u32 {
-        let mut hash = crc32fast::Hasher::new();
-        for number in [self.thread, self.first.cast_signed(), self.last.cast_signed(), self.run] {
-            hash.update(&number.to_le_bytes());
-        }
-        hash.update(packed);
-        hash.finalize()
-    }
+/// Where the records of a block come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordSource {
+    /// All of them were checked when they were appended.
+    Memory,
+    /// Some were read from the disk, and were not checked.
+    Rows,
 }
 
 /// What a block needs in order to be condensed.
@@ -90,21 +93,34 @@ pub(crate) struct BlockToCondense<'a> {
     pub(crate) thread_num: i64,
     /// The number of the run of all its records.
     pub(crate) run: i64,
+    /// The id of that run, if it is known.
+    pub(crate) run_id: Option<TaskId>,
     pub(crate) first: u64,
     pub(crate) last: u64,
     /// Its records, as in the block.
     pub(crate) raw: Bytes,
+    pub(crate) source: RecordSource,
 }
 
 impl BlockToCondense<'_> {
     /// Writes the condensed form of a new block, if it is worth it.
-    pub(crate) fn write(mut self, conn: &Connection, condense: CondenseRecords) -> rusqlite::Result<()> {
-        let mut select = conn.prepare_cached("SELECT id FROM runs WHERE num = ?1")?;
-        let run = select.query_row([self.run], |row| row.get::<_, String>(0)).optional()?.map(TaskId::from);
-        let Some(records) = run.and_then(|run| self.sound_records(&run)) else { return Ok(()) };
-        let record_count = records.len();
+    pub(crate) fn write(
+        mut self,
+        conn: &Connection,
+        compressor: &mut BlockCompressor,
+        condense: CondenseRecords,
+    ) -> rusqlite::Result<()> {
+        let record_count = self.last.saturating_sub(self.first).saturating_add(1);
+        if record_count < RECORDS_PER_CONDENSED_MIN {
+            return Ok(());
+        }
+        let run_id = match self.run_id.take() {
+            Some(id) => Some(id),
+            None => find_run_id(conn, self.run)?,
+        };
+        let Some(records) = run_id.and_then(|run| self.sound_records(&run)) else { return Ok(()) };
         let condensed = condense(records);
-        if condensed.len().saturating_mul(RECORDS_PER_CONDENSED_MIN) > record_count {
+        if (condensed.len() as u64).saturating_mul(RECORDS_PER_CONDENSED_MIN) > record_count {
             return Ok(());
         }
         let mut raw = Vec::new();
@@ -112,26 +128,44 @@ impl BlockToCondense<'_> {
             raw.extend_from_slice(&u32::try_from(record.record_count()).unwrap_or(u32::MAX).to_le_bytes());
             encode_record(&mut raw, record);
         }
-        let packed = lz4_flex::block::compress(&raw);
         let Self { thread_num: thread, run, first, last, .. } = self;
-        let block = CondensedBlock { thread, first, last, run, data: Vec::new() };
-        let mut data = vec![CONDENSED_FORMAT];
-        data.extend_from_slice(&block.compute_checksum(&packed).to_le_bytes());
-        data.extend_from_slice(&u32::try_from(raw.len()).unwrap_or(u32::MAX).to_le_bytes());
-        data.extend_from_slice(&packed);
+        let data = compressor.compress_behind(CONDENSED_HEADER_BYTES, &raw);
+        if let Some((header, packed)) = data.split_first_chunk_mut::<CONDENSED_HEADER_BYTES>() {
+            let [a, b, c, d] =
+                compute_checksum([thread, first.cast_signed(), last.cast_signed(), run], packed).to_le_bytes();
+            let [e, f, g, h] = u32::try_from(raw.len()).unwrap_or(u32::MAX).to_le_bytes();
+            *header = [CONDENSED_FORMAT, a, b, c, d, e, f, g, h];
+        }
         let mut insert = conn.prepare_cached("INSERT OR REPLACE INTO condensed VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        insert.execute((thread, first.cast_signed(), last.cast_signed(), run, data)).map(drop)
+        insert.execute((thread, first.cast_signed(), last.cast_signed(), run, &*data)).map(drop)
     }
 
     /// The records of the block; `None` if one is damaged, because a merged record would hide that.
     fn sound_records(&mut self, run: &TaskId) -> Option<Vec<Record>> {
-        let mut records = Vec::new();
+        let count = self.last.saturating_sub(self.first).saturating_add(1);
+        let mut records = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
         for seq in self.first..=self.last {
             let record = decode_record(&mut self.raw, Seq(seq), run)?;
-            records.push(record.has_valid_checksum(self.thread).then_some(record)?);
+            let is_sound = self.source == RecordSource::Memory || record.has_valid_checksum(self.thread);
+            records.push(is_sound.then_some(record)?);
         }
         Some(records)
     }
+}
+
+fn find_run_id(conn: &Connection, run: i64) -> rusqlite::Result<Option<TaskId>> {
+    let mut select = conn.prepare_cached("SELECT id FROM runs WHERE num = ?1")?;
+    Ok(select.query_row([run], |row| row.get::<_, String>(0)).optional()?.map(TaskId::from))
+}
+
+/// The checksum of the numbers of the thread, the first and the last record and the run, and the compressed bytes.
+fn compute_checksum(place: [i64; 4], packed: &[u8]) -> u32 {
+    let mut hash = crc32fast::Hasher::new();
+    for number in place {
+        hash.update(&number.to_le_bytes());
+    }
+    hash.update(packed);
+    hash.finalize()
 }
 
 #[cfg(test)]
@@ -165,7 +199,17 @@ mod tests {
         records.iter().for_each(|record| encode_record(&mut raw, record));
         let (first, last) = (records[0].seq.0, records[records.len() - 1].seq.0);
         let (thread, raw) = (&ThreadId::from("thr_1"), Bytes::from(raw));
-        BlockToCondense { thread, thread_num: 5, run: 3, first, last, raw }.write(&conn, condense_records).unwrap();
+        let block = BlockToCondense {
+            thread,
+            thread_num: 5,
+            run: 3,
+            run_id: None,
+            first,
+            last,
+            raw,
+            source: RecordSource::Rows,
+        };
+        block.write(&conn, &mut BlockCompressor::default(), condense_records).unwrap();
         CondensedBlock::find(&conn, 5, Seq(last)).unwrap()
     }
 

@@ -116,12 +116,9 @@ impl DeadRows {
     }
 
     pub(crate) fn remove(&mut self, (first, end): (i64, i64)) {
-        while let Some((pos, (count, _))) = self.extents.range(first..end).next() {
-            let (pos, count) = (*pos, *count);
-            self.extents.remove(&pos);
-            self.bytes = self.bytes.saturating_sub((self.bytes / self.rows.max(1)).saturating_mul(count));
-            self.rows = self.rows.saturating_sub(count);
-        }
+        let removed = self.extents.extract_if(first..end, |_, _| true).map(|(_, (count, _))| count).sum();
+        self.bytes = self.bytes.saturating_sub((self.bytes / self.rows.max(1)).saturating_mul(removed));
+        self.rows = self.rows.saturating_sub(removed);
         self.add_hole(first, end);
     }
 

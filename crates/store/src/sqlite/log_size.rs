@@ -21,6 +21,8 @@ use rusqlite::{Connection, OptionalExtension};
 /// Blocks and threads that one step counts.
 const BLOCKS_PER_STEP: u32 = 64;
 const UNCOUNTED_MAX: &str = "uncounted_max";
+const ADD_TO_THREAD: &str = "INSERT INTO thread_sizes VALUES (?1, ?2)
+                             ON CONFLICT (thread) DO UPDATE SET bytes = bytes + excluded.bytes";
 
 /// How far the blocks of old threads are counted.
 #[derive(Clone, Debug, Default)]
@@ -78,17 +80,27 @@ impl LogSizeCount {
     }
 }
 
-/// Counts the records of a new block.
-pub(crate) fn add_block(conn: &Connection, count: &LogSizeCount, thread: i64, bytes: u64) -> rusqlite::Result<()> {
-    if count.includes(thread) { add_to_thread(conn, thread, bytes) } else { Ok(()) }
+/// Counts the records of a new block for its thread. Returns whether [`add_to_owner`] has to count them, too.
+pub(crate) fn add_block(conn: &Connection, count: &LogSizeCount, thread: i64, bytes: u64) -> rusqlite::Result<bool> {
+    if !count.includes(thread) {
+        return Ok(false);
+    }
+    conn.prepare_cached(ADD_TO_THREAD)?.execute((thread, bytes.cast_signed()))?;
+    Ok(true)
+}
+
+/// Counts records of new blocks for their owner.
+pub(crate) fn add_to_owner(conn: &Connection, owner: &UserId, bytes: u64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO log_sums VALUES (?1, ?2) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes";
+    conn.prepare_cached(sql)?.execute((owner.as_str(), bytes.cast_signed())).map(drop)
 }
 
 fn add_to_thread(conn: &Connection, thread: i64, bytes: u64) -> rusqlite::Result<()> {
-    let (more, bytes) = ("DO UPDATE SET bytes = bytes + excluded.bytes", bytes.cast_signed());
-    let sql = format!("INSERT INTO thread_sizes VALUES (?1, ?2) ON CONFLICT (thread) {more}");
-    conn.prepare_cached(&sql)?.execute((thread, bytes))?;
-    let sql = format!("INSERT INTO log_sums SELECT owner, ?2 FROM threads WHERE num = ?1 ON CONFLICT (owner) {more}");
-    conn.prepare_cached(&sql)?.execute((thread, bytes)).map(drop)
+    let bytes = bytes.cast_signed();
+    conn.prepare_cached(ADD_TO_THREAD)?.execute((thread, bytes))?;
+    let sql = "INSERT INTO log_sums SELECT owner, ?2 FROM threads WHERE num = ?1
+               ON CONFLICT (owner) DO UPDATE SET bytes = bytes + excluded.bytes";
+    conn.prepare_cached(sql)?.execute((thread, bytes)).map(drop)
 }
 
 /// Takes the blocks of a thread that is being deleted from the sum.

@@ -106,7 +106,7 @@ fn query_logged_run(conn: &Connection, database: &Path, id: &TaskId) -> rusqlite
     let settled = RecordBlock::last_packed_seq(&snapshot, num)?;
     // Finding rows takes a full scan: skip it when the blocks have all records.
     if first.is_some() && !(ended && last.is_some_and(|last| last <= settled)) {
-        index.replace(scan_records(&snapshot)?.threads.into_iter().filter(|(id, _)| *id == thread).collect());
+        index.replace(scan_records(&snapshot)?.threads.into_iter().filter(|(id, _)| *id == thread));
     }
     // An active run is the last of its thread, so it extends to the head of the log.
     let head = index.read_plan(&thread, Seq::ZERO, 1).map_or(settled, |plan| plan.head);

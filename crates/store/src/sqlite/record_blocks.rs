@@ -2,20 +2,22 @@
 //!
 //! A run becomes one or more blocks of about [`BLOCK_BYTES`], so that reading a page decompresses one block. Once a
 //! block is committed, nothing reads its rows in `records`, and `dead_rows` schedules their deletion. Packing copies
-//! checksums without checking them; readers verify them. `condensed_blocks` has a short form of blocks.
+//! checksums without checking them; readers verify them. `record_tails` has most records in memory, so their rows are not read.
+//! `condensed_blocks` has a short form of blocks.
 
-use super::condensed_blocks::BlockToCondense;
+use super::condensed_blocks::{BlockToCondense, RecordSource};
 use super::log_size::{self, LogSizeCount};
 use super::record_index::{IndexUpdate, PackRequest, PackScope, RecordIndex};
 use super::record_row;
+use super::record_tails::RecordTails;
 use crate::block_coding::{
-    RecordColumns, compress_block, decode_record, decompress_block, read_block_length, record_bytes_in_block,
+    BlockCompressor, RecordColumns, decode_record, decompress_block, read_block_length, record_bytes_in_block,
 };
 use bytes::Bytes;
-use model::TaskId;
 use model::condense::CondenseRecords;
 use model::record::Record;
 use model::seq::Seq;
+use model::{TaskId, UserId};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::VecDeque;
 
@@ -26,7 +28,7 @@ pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
 /// Maximum number of blocks per packing step, to bound the delay of queued tasks.
 pub(crate) const BLOCKS_PER_STEP_MAX: usize = 64;
 /// Maximum number of records per block.
-const BLOCK_RECORDS_MAX: usize = 4096;
+const BLOCK_RECORDS_MAX: u64 = 4096;
 
 pub(crate) struct RecordBlock {
     pub(crate) first: u64,
@@ -101,9 +103,10 @@ fn read_columns<'a>(row: &'a record_row::RecordRow<'_>) -> rusqlite::Result<Reco
 }
 
 /// What packing needs beside the connection.
-#[derive(Clone, Copy)]
 pub(crate) struct PackContext<'a> {
     pub(crate) index: &'a RecordIndex,
+    pub(crate) tails: &'a mut RecordTails,
+    pub(crate) compressor: &'a mut BlockCompressor,
     pub(crate) log_count: &'a LogSizeCount,
     pub(crate) condense: Option<CondenseRecords>,
 }
@@ -113,12 +116,13 @@ pub(crate) struct PackContext<'a> {
 /// error.
 pub(crate) fn pack_records(
     conn: &Connection,
-    context: PackContext<'_>,
+    mut context: PackContext<'_>,
     queue: &mut VecDeque<PackRequest>,
     begun: &mut Vec<PackRequest>,
     bytes_max: usize,
 ) -> rusqlite::Result<PackedBlocks> {
     let mut moved = PackedBlocks::default();
+    let mut bytes_of_owners: Vec<(UserId, u64)> = Vec::new();
     while moved.bytes < bytes_max && moved.index_updates.len() < BLOCKS_PER_STEP_MAX {
         // The index still has the rows that this step packed, so a thread is packed once per step.
         if queue.front().is_some_and(|request| begun.iter().any(|begun| begun.num == request.num)) {
@@ -126,15 +130,23 @@ pub(crate) fn pack_records(
         }
         let Some(request) = queue.pop_front() else { break };
         begun.push(request.clone());
-        let Some(block) = pack_block(conn, context, &request)? else { continue };
+        let Some(block) = pack_block(conn, &mut context, &request)? else { continue };
         let (last, bytes) = (block.last, block.record_bytes);
-        log_size::add_block(conn, context.log_count, request.num, bytes)?;
+        if log_size::add_block(conn, context.log_count, request.num, bytes)? {
+            match bytes_of_owners.iter_mut().find(|(owner, _)| *owner == block.owner) {
+                Some((_, sum)) => *sum = sum.saturating_add(bytes),
+                None => bytes_of_owners.push((block.owner, bytes)),
+            }
+        }
         moved.bytes += block.raw_bytes;
         moved.index_updates.push(IndexUpdate::Packed { thread: request.thread.clone(), last, bytes });
         // A long run is requested again when it is long again.
         if last < request.last && request.scope == PackScope::EndedRun {
             queue.push_front(request);
         }
+    }
+    for (owner, bytes) in bytes_of_owners {
+        log_size::add_to_owner(conn, &owner, bytes)?;
     }
     Ok(moved)
 }
@@ -158,6 +170,7 @@ pub(crate) struct MeasuredBlocks {
 
 /// A block that was written.
 struct WrittenBlock {
+    owner: UserId,
     last: Seq,
     /// The uncompressed size of the block.
     raw_bytes: usize,
@@ -165,54 +178,136 @@ struct WrittenBlock {
     record_bytes: u64,
 }
 
+/// Where a block ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockLimit {
+    /// The last record that it may have.
+    last: u64,
+}
+
+impl BlockLimit {
+    /// Whether a block of this uncompressed size may have this record, too.
+    pub(crate) const fn has_room(self, seq: u64, raw_bytes: usize) -> bool {
+        seq <= self.last && raw_bytes < BLOCK_BYTES
+    }
+}
+
+/// Consecutive records of one run that become a block.
+struct BlockDraft {
+    thread: i64,
+    limit: BlockLimit,
+    next: u64,
+    /// The number of the run, and its id if it is known.
+    run: Option<i64>,
+    run_id: Option<TaskId>,
+    raw: Vec<u8>,
+    source: RecordSource,
+}
+
+impl BlockDraft {
+    const fn new(thread: i64, first: u64, limit: BlockLimit) -> Self {
+        Self { thread, limit, next: first, run: None, run_id: None, raw: Vec::new(), source: RecordSource::Memory }
+    }
+
+    /// Adds the oldest records of a thread, from memory where they are there. It ends before a record of another run, or one
+    /// that is missing.
+    fn fill(
+        &mut self,
+        conn: &Connection,
+        context: &mut PackContext<'_>,
+        request: &PackRequest,
+    ) -> rusqlite::Result<()> {
+        let mut tail = context.tails.take(self.thread);
+        while self.limit.has_room(self.next, self.raw.len()) {
+            let before = self.next;
+            if let Some(tail) = tail.as_mut().filter(|tail| tail.contains(before)) {
+                if *self.run.get_or_insert(tail.run) == tail.run {
+                    self.next = tail.move_records(before, self.limit, &mut self.raw);
+                    self.run_id.get_or_insert_with(|| tail.run_id.clone());
+                }
+            } else {
+                let end = tail.as_ref().and_then(|tail| tail.next_after(before)).unwrap_or(u64::MAX);
+                self.add_rows(conn, context.index, request, end)?;
+            }
+            if self.next == before {
+                break;
+            }
+        }
+        if let Some(tail) = tail {
+            context.tails.put_back(self.thread, tail);
+        }
+        Ok(())
+    }
+
+    /// Adds records from their rows, up to, and without, `end`.
+    fn add_rows(
+        &mut self,
+        conn: &Connection,
+        index: &RecordIndex,
+        request: &PackRequest,
+        end: u64,
+    ) -> rusqlite::Result<()> {
+        let rows_max = end.min(self.limit.last.saturating_add(1)).saturating_sub(self.next);
+        let after = Seq(self.next.saturating_sub(1));
+        let plan = index.read_plan(&request.thread, after, usize::try_from(rows_max).unwrap_or(usize::MAX));
+        let Some(plan) = plan.filter(|plan| plan.num == self.thread) else { return Ok(()) };
+        self.source = RecordSource::Rows;
+        let mut select = conn.prepare_cached(record_row::SELECT_RECORDS)?;
+        for extent in &plan.extents {
+            let mut found = select.query((extent.pos, extent.end_pos()))?;
+            while let Some(row) = found.next()? {
+                let row = record_row::RecordRow(row);
+                let has_room = self.limit.has_room(self.next, self.raw.len());
+                let run = row.run_num()?;
+                if !has_room || !row.is_record(self.thread, self.next)? || *self.run.get_or_insert(run) != run {
+                    return Ok(());
+                }
+                read_columns(&row)?.encode(&mut self.raw);
+                self.next += 1;
+            }
+            if self.next != extent.end_seq() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Packs the oldest records of a request into a block.
 fn pack_block(
     conn: &Connection,
-    context: PackContext<'_>,
+    context: &mut PackContext<'_>,
     request: &PackRequest,
 ) -> rusqlite::Result<Option<WrittenBlock>> {
-    let Some(plan) = context.index.read_plan(&request.thread, Seq::ZERO, BLOCK_RECORDS_MAX) else { return Ok(None) };
-    let first = plan.extents.first().filter(|_| plan.num == request.num).map(|extent| extent.seq);
+    let oldest = context.index.oldest_row(&request.thread).filter(|oldest| oldest.num == request.num);
     // An earlier request may have packed them.
-    let Some(first) = first.filter(|first| *first <= request.last.0) else { return Ok(None) };
-    let mut raw = Vec::new();
-    let mut owner = None;
-    let mut next = first;
-    let mut select = conn.prepare_cached(record_row::SELECT_RECORDS)?;
-    'extents: for extent in &plan.extents {
-        let mut found = select.query((extent.pos, extent.end_pos()))?;
-        while let Some(row) = found.next()? {
-            let row = record_row::RecordRow(row);
-            let fits = row.is_record(plan.num, next)? && next <= request.last.0;
-            if !fits || raw.len() >= BLOCK_BYTES || *owner.get_or_insert(row.run_num()?) != row.run_num()? {
-                break 'extents;
-            }
-            read_columns(&row)?.encode(&mut raw);
-            next += 1;
-        }
-        if next != extent.end_seq() {
-            break;
-        }
-    }
-    let Some(run) = owner.filter(|_| next > first) else {
+    let Some(oldest) = oldest.filter(|oldest| oldest.seq <= request.last) else { return Ok(None) };
+    let (thread, first) = (oldest.num, oldest.seq.0);
+    let limit = BlockLimit { last: request.last.0.min(first.saturating_add(BLOCK_RECORDS_MAX - 1)) };
+    let mut draft = BlockDraft::new(thread, first, limit);
+    draft.fill(conn, context, request)?;
+    let BlockDraft { next, run, run_id, raw, source, .. } = draft;
+    let Some(run) = run.filter(|_| next > first) else {
         tracing::error!(thread = %request.thread, seq = first, "records cannot be packed: damaged");
         return Ok(None);
     };
     let last = next - 1;
     let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    insert.execute((plan.num, first.cast_signed(), last.cast_signed(), run, compress_block(&raw)))?;
+    let data = context.compressor.compress_block(&raw);
+    insert.execute((thread, first.cast_signed(), last.cast_signed(), run, data))?;
     let (raw_bytes, record_bytes) = (raw.len(), record_bytes_in_block(raw.len(), next - first));
     if let Some(condense) = context.condense {
-        let (thread, raw) = (&request.thread, Bytes::from(raw));
-        BlockToCondense { thread, thread_num: plan.num, run, first, last, raw }.write(conn, condense)?;
+        let (id, raw) = (&request.thread, Bytes::from(raw));
+        let block = BlockToCondense { thread: id, thread_num: thread, run, run_id, first, last, raw, source };
+        block.write(conn, context.compressor, condense)?;
     }
-    Ok(Some(WrittenBlock { last: Seq(last), raw_bytes, record_bytes }))
+    Ok(Some(WrittenBlock { owner: oldest.owner, last: Seq(last), raw_bytes, record_bytes }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block_coding::BLOCK_FORMAT;
+    use crate::block_coding::{BLOCK_FORMAT, compress_block};
 
     fn block(raw: &[u8], last: u64) -> RecordBlock {
         RecordBlock { first: 1, last, run: 1, data: compress_block(raw) }

@@ -12,9 +12,10 @@
 //! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
 use super::lock;
+use foldhash::HashMap;
 use model::seq::Seq;
 use model::{ThreadId, UserId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
 /// A thread with more rows than this has its oldest packed, up to the newest [`LIVE_ROWS_KEPT`].
@@ -195,6 +196,14 @@ pub(crate) struct ReadPlan {
     pub(crate) extents: Vec<Extent>,
 }
 
+/// The oldest record of a thread that has a row and is in no block.
+#[derive(Clone, Debug)]
+pub(crate) struct OldestRow {
+    pub(crate) num: i64,
+    pub(crate) owner: UserId,
+    pub(crate) seq: Seq,
+}
+
 /// What follows from changes of the index.
 #[derive(Debug, Default)]
 pub(crate) struct IndexEffects {
@@ -220,7 +229,10 @@ struct LiveThreads {
 impl LiveThreads {
     fn add_bytes(&mut self, owner: &UserId, bytes: u64) {
         if bytes > 0 {
-            let sum = self.bytes_of_owner.entry(owner.clone()).or_default();
+            let sum = match self.bytes_of_owner.get_mut(owner) {
+                Some(sum) => sum,
+                None => self.bytes_of_owner.entry(owner.clone()).or_default(),
+            };
             *sum = sum.saturating_add(bytes);
         }
     }
@@ -244,7 +256,10 @@ impl LiveThreads {
     fn append(&mut self, thread: &ThreadId, new: ThreadExtents, extent: Extent, effects: &mut IndexEffects) {
         let ThreadExtents { num, owner, bytes, .. } = new;
         self.add_bytes(&owner, bytes);
-        let entry = self.entries.entry(thread.clone()).or_insert_with(|| ThreadExtents::new(num, owner));
+        let entry = match self.entries.get_mut(thread) {
+            Some(entry) => entry,
+            None => self.entries.entry(thread.clone()).or_insert_with(|| ThreadExtents::new(num, owner)),
+        };
         let waiting_before = entry.waiting_rows();
         entry.bytes = entry.bytes.saturating_add(bytes);
         entry.push_extent(extent);
@@ -310,6 +325,14 @@ impl RecordIndex {
         })
     }
 
+    /// The oldest row of a thread; `None` when it has none.
+    pub(crate) fn oldest_row(&self, thread: &ThreadId) -> Option<OldestRow> {
+        let live = lock(&self.0);
+        let entry = live.entries.get(thread)?;
+        let seq = Seq(entry.extents.front()?.seq);
+        Some(OldestRow { num: entry.num, owner: entry.owner.clone(), seq })
+    }
+
     /// Whether this record of a live thread is not published yet.
     pub(crate) fn is_behind(&self, thread: &ThreadId, seq: Seq) -> bool {
         lock(&self.0).entries.get(thread).is_some_and(|entry| entry.head < seq)
@@ -352,13 +375,13 @@ impl RecordIndex {
     }
 
     /// Replaces all entries, after a scan of the database.
-    pub(crate) fn replace(&self, fresh: HashMap<ThreadId, ThreadExtents>) {
+    pub(crate) fn replace(&self, fresh: impl IntoIterator<Item = (ThreadId, ThreadExtents)>) {
         let mut live = LiveThreads::default();
-        for entry in fresh.values() {
+        for (thread, entry) in fresh {
             live.add_bytes(&entry.owner, entry.bytes);
             live.waiting_rows = live.waiting_rows.saturating_add(entry.waiting_rows());
+            live.entries.insert(thread, entry);
         }
-        live.entries = fresh;
         *lock(&self.0) = live;
     }
 }
@@ -424,7 +447,7 @@ mod tests {
         let entry = lock(&index.0).entries.get(&thread()).cloned().unwrap();
         index.publish(vec![IndexUpdate::ThreadDeleted { thread: thread() }]);
         assert_eq!(index.waiting_rows(), 0);
-        index.replace(HashMap::from([(thread(), entry)]));
+        index.replace([(thread(), entry)]);
         assert_eq!(index.waiting_rows(), 10);
         index.publish(vec![IndexUpdate::Packed { thread: thread(), last: Seq(30), bytes: 150 }]);
         assert_eq!(index.waiting_rows(), 0);

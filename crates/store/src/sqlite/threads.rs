@@ -119,6 +119,7 @@ impl WriteTransaction<'_> {
         self.execute("DELETE FROM threads WHERE num = ?1", [num])?;
         self.state.threads.remove(thread);
         self.state.epochs.remove(&num);
+        self.state.tails.take(num);
         self.effects.index_updates.push(IndexUpdate::ThreadDeleted { thread: thread.clone() });
         self.effects.has_deleted_content = true;
         Ok(true)

@@ -8,7 +8,9 @@ use super::dead_rows::DeadRows;
 use super::log_size::LogSizeCount;
 use super::record_index::{Extent, IndexUpdate, PackRequest, RecordIndex};
 use super::record_row;
+use super::record_tails::RecordTails;
 use super::{checkpoints, client_results, page, questions, spend};
+use crate::block_coding::BlockCompressor;
 use foldhash::HashMap;
 use model::condense::CondenseRecords;
 use model::ports::validation;
@@ -49,6 +51,9 @@ pub(crate) struct WriterState {
     pub(crate) condense: Option<CondenseRecords>,
     /// Whether rows of a long run arrive faster than they are packed.
     pub(crate) is_packing_overdue: bool,
+    /// Records that are not packed yet, as far as there is memory for them.
+    pub(crate) tails: RecordTails,
+    pub(crate) compressor: BlockCompressor,
     pub(crate) dead_rows: DeadRows,
     /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,
@@ -251,25 +256,28 @@ impl<'a> WriteTransaction<'a> {
             Some(insert) => insert,
             unprepared => unprepared.insert(self.conn.prepare_cached(record_row::INSERT_RECORD)?),
         };
-        for record in batch.records.iter() {
-            let run = live.run_num(&record.run);
-            let private = (!record.private.is_empty()).then_some(&record.private[..]);
-            insert.execute((
-                self.state.next_pos,
-                live.num,
-                run,
-                record.seq.0.cast_signed(),
-                record.at.cast_signed(),
-                record.epoch.0.cast_signed(),
-                record.format,
-                record.checksum,
-                &record.public[..],
-                private,
-            ))?;
-            self.state.next_pos += 1;
-            self.effects.records += 1;
-            bytes += record.size_bytes() as u64;
+        for records in batch.records.chunk_by(|one, next| one.run == next.run) {
+            let run = records.first().map_or(0, |record| live.run_num(&record.run));
+            for record in records {
+                let private = (!record.private.is_empty()).then_some(&record.private[..]);
+                insert.execute((
+                    self.state.next_pos,
+                    live.num,
+                    run,
+                    record.seq.0.cast_signed(),
+                    record.at.cast_signed(),
+                    record.epoch.0.cast_signed(),
+                    record.format,
+                    record.checksum,
+                    &record.public[..],
+                    private,
+                ))?;
+                self.state.next_pos += 1;
+                bytes += record.size_bytes() as u64;
+            }
+            self.state.tails.push(live.num, run, records, self.state.next_pos - 1);
         }
+        self.effects.records += batch.records.len() as u64;
         self.effects.bytes += bytes;
         for change in batch.changes.iter() {
             self.apply_change(live, change)?;
@@ -287,9 +295,10 @@ impl<'a> WriteTransaction<'a> {
             self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes });
         }
         for change in batch.changes.iter() {
-            if let DirectoryChange::RunStatus { status, last, .. } = change
+            if let DirectoryChange::RunStatus { run, status, last, .. } = change
                 && status.is_terminal()
             {
+                self.state.tails.end_run(live.num, live.run_num(run));
                 let (thread, num, last) = (batch.thread.clone(), live.num, *last);
                 self.effects.index_updates.push(IndexUpdate::RunEnded { thread, num, last });
             }

@@ -158,9 +158,10 @@ impl SqliteWriter {
 
     /// While the disk is full, refuses the tasks of a group that would add data, and returns the others.
     fn refuse_new_data(&self, group: Vec<(Box<dyn WriteTask>, TaskCost)>) -> Vec<Box<dyn WriteTask>> {
-        let is_full = self.is_full();
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            group.into_iter().partition(|(_, cost)| !is_full || cost.is_allowed_when_full());
+        if !self.is_full() {
+            return group.into_iter().map(|(task, _)| task).collect();
+        }
+        let (allowed, refused): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, cost)| cost.is_allowed_when_full());
         self.replies.push(refused.into_iter().map(|(task, _)| task).collect(), Err(WriteFailure::NoSpace));
         allowed.into_iter().map(|(task, _)| task).collect()
     }

@@ -94,9 +94,10 @@ impl SqliteWriter {
     }
 
     fn is_behind(&self) -> bool {
-        let WriterState { pack_queue, index, .. } = &self.state;
+        let WriterState { pack_queue, index, tails, .. } = &self.state;
         // Rows that wait although nobody asks for them are damaged.
-        let has_many_rows = || !pack_queue.is_empty() && index.waiting_rows() > self.unpacked_rows_max;
+        let has_many_rows =
+            || !pack_queue.is_empty() && (tails.is_crowded() || index.waiting_rows() > self.unpacked_rows_max);
         pack_queue.len() > UNPACKED_RUNS_MAX || has_many_rows() || self.is_sweep_overdue()
     }
 
@@ -120,9 +121,15 @@ impl SqliteWriter {
 
     fn pack_records(&mut self, pace: MaintenancePace) -> bool {
         let Some(conn) = self.conn.take() else { return false };
-        let WriterState { unpackable_threads, pack_queue, index, log_count, condense, .. } = &mut self.state;
-        pack_queue.retain(|request| !unpackable_threads.contains(&request.num));
-        let context = PackContext { index, log_count, condense: *condense };
+        let WriterState { unpackable_threads, pack_queue, index, tails, compressor, log_count, condense, .. } =
+            &mut self.state;
+        if !unpackable_threads.is_empty() {
+            pack_queue.retain(|request| !unpackable_threads.contains(&request.num));
+            for thread in &*unpackable_threads {
+                tails.take(*thread);
+            }
+        }
+        let context = PackContext { index, tails, compressor, log_count, condense: *condense };
         let mut begun = Vec::new();
         match in_transaction(&conn, |conn| pack_records(conn, context, pack_queue, &mut begun, pace.pack_bytes())) {
             Ok(PackedBlocks { index_updates, bytes }) => {

@@ -139,6 +139,7 @@ impl SqliteWriter {
     /// Takes over what a scan of the database has found.
     pub(crate) fn adopt_scan(&mut self, found: RecordScan) {
         self.state.threads.clear();
+        self.state.tails.clear();
         self.state.next_pos = self.state.next_pos.max(found.next_pos);
         self.state.pack_queue = found.pack_requests;
         self.state.dead_rows = found.dead_rows;
@@ -152,6 +153,7 @@ impl SqliteWriter {
         first_pos: i64,
         error: &rusqlite::Error,
     ) -> WriteFailure {
+        self.state.tails.clear();
         if !is_disk_full(error) {
             drop(conn);
         } else if self.undo_full_disk(conn, first_pos) {

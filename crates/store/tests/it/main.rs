@@ -13,6 +13,7 @@ mod laws;
 mod log_size;
 mod logged;
 mod long_log;
+mod packing;
 mod postgres;
 mod restarts;
 mod space;
