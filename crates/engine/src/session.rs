@@ -225,7 +225,7 @@ impl<'a> ThreadSession<'a> {
                 SessionEvent::AppendDone(AppendOutcome::NoSpace) => {
                     return TermEnd::Retry(StoreError::NoSpace.to_string());
                 }
-                SessionEvent::Input(input) => self.step_beside_workers(input).await,
+                SessionEvent::Input(input) => self.step_beside_workers(*input).await,
                 SessionEvent::DeltasApplied => {}
                 SessionEvent::Timer(id) => {
                     if let Err(error) = self.on_timer(id).await {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 pub(crate) enum SessionEvent {
     AppendDone(AppendOutcome),
     /// An input that may take long.
-    Input(MachineInput),
+    Input(Box<MachineInput>),
     /// Deltas were applied, and there is something else to do.
     DeltasApplied,
     Wakeup,
@@ -61,7 +61,7 @@ impl ThreadSession<'_> {
                     self.step(input);
                     (taken, applied) = (taken + 1, applied + 1);
                 }
-                Poll::Ready(input) => return Poll::Ready(SessionEvent::Input(input)),
+                Poll::Ready(input) => return Poll::Ready(SessionEvent::Input(Box::new(input))),
                 Poll::Pending => (index, taken) = (index + 1, 0),
             }
             if taken == share || applied >= room {
