@@ -36,15 +36,14 @@ async fn records_of_a_failed_group_are_not_packed() {
              BEGIN SELECT RAISE(ABORT, 'disk on fire'); END; BEGIN IMMEDIATE;",
         )
         .unwrap();
-    // The first is committed alone; the others gather behind it.
-    let batches = [
-        first.start_run().batch(),
-        ended.push_note("withdrawn").complete_run().batch(),
-        failing.start_run().push_notes(40).batch(),
-    ];
-    let mut appends: Vec<_> = batches.iter().map(|batch| store.append(batch.clone())).collect();
+    let blocked = first.start_run().batch();
+    let ended_batch = ended.push_note("withdrawn").complete_run().batch();
+    let failing_batch = failing.start_run().push_notes(40).batch();
+    let blocked = store.append(blocked);
+    // Meanwhile the writer takes it and waits for the lock, and the others gather. Should it not, it takes all three.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut appends = [blocked, store.append(ended_batch), store.append(failing_batch)];
     for append in &mut appends {
-        tokio::task::yield_now().await;
         assert!(std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *append).poll(cx).is_pending())).await);
     }
     other.execute_batch("COMMIT").unwrap();
