@@ -1,5 +1,6 @@
 //! The space of deleted threads: given back by the writer, and by `headwater compact`.
 
+use crate::data_folder::open;
 use model::ports::{Journal as _, PageLimit, ThreadWriter as _};
 use model::{Record, Seq};
 use rusqlite::Connection;
@@ -8,17 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 use store::{
-    CompactError, DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StoreOpenError, compact_data_folder,
-    verify_data_folder,
+    CompactError, DiskSpace, DiskSpaceProbe, SqliteStore, StoreOpenError, compact_data_folder, verify_data_folder,
 };
 use store_conformance::fixtures::{LogWriter, nth_thread, test_user};
 
 const MIB: u64 = 1024 * 1024;
 const COPY: &str = "headwater.db.compacted";
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
 
 fn file_bytes(dir: &Path) -> u64 {
     fs::metadata(dir.join("headwater.db")).unwrap().len()

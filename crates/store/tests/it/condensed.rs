@@ -1,10 +1,10 @@
 //! Long runs are packed while they go on, and blocks have a condensed form.
 
+use crate::data_folder::{database, open};
 use model::ports::{Journal, PageLimit, ThreadWriter as _, Threads as _};
 use model::record::Record;
 use model::seq::Seq;
 use rusqlite::Connection;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::condensed::{
@@ -16,16 +16,6 @@ use store_conformance::fixtures::{
 
 /// More than this many rows of a live run would make the next start slow.
 const ROWS_MAX: u64 = 6_000;
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
-
-fn database(dir: &Path) -> Connection {
-    let conn = Connection::open(dir.join("headwater.db")).unwrap();
-    conn.busy_timeout(Duration::from_secs(10)).unwrap();
-    conn
-}
 
 fn count(conn: &Connection, table: &str) -> u64 {
     let sql = format!("SELECT count(*) FROM {table}");

@@ -1,12 +1,11 @@
 //! Damaged files: detected and reported, never served.
 
+use crate::data_folder::{database, open};
 use model::event::{Event, StateDelta, StateSnapshot};
 use model::ports::{AliasKind, InboxWriter as _, Journal, PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
 use model::{ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
-use rusqlite::Connection;
-use std::path::Path;
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::fixtures::{
     LogWriter, approve, decide_command, nth_run, nth_thread, read_all_records, start_command, submission, test_node,
@@ -14,14 +13,6 @@ use store_conformance::fixtures::{
 };
 use store_conformance::random_log::RandomLogWriter;
 use store_conformance::threads::nth_alias;
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
-
-fn database(dir: &Path) -> Connection {
-    Connection::open(dir.join("headwater.db")).unwrap()
-}
 
 type Log = (UserId, ThreadId, Vec<Record>);
 

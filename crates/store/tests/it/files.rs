@@ -1,5 +1,6 @@
 //! File rows: both backends agree, restarts clean up, and `verify` detects inconsistencies.
 
+use crate::data_folder::{database, open};
 use memory_store::MemoryStore;
 use model::blob;
 use model::content::{ContentPart, ImageBlock, ImageUrl};
@@ -12,20 +13,11 @@ use model::ports::{
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::{ItemId, ThreadId, UserId};
 use model_testing::{Rng, test_seeds};
-use rusqlite::Connection;
 use std::path::Path;
-use store::{SqliteOptions, SqliteStore, StoredFiles, list_stored_files, verify_data_folder};
+use store::{SqliteStore, StoredFiles, list_stored_files, verify_data_folder};
 use store_conformance::attachments::nth_attachment;
 use store_conformance::blobs::{nth_blob, nth_hash};
 use store_conformance::fixtures::{LogWriter, note_event, nth_checkpoint, nth_thread, other_user, test_user};
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
-
-fn database(dir: &Path) -> Connection {
-    Connection::open(dir.join("headwater.db")).unwrap()
-}
 
 /// An operation on files.
 #[derive(Clone, Debug)]

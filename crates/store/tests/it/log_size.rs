@@ -1,5 +1,6 @@
 //! How much a user's log holds: exact after crashes, and for folders that are older than the counters.
 
+use crate::data_folder::open;
 use memory_store::MemoryStore;
 use model::UserId;
 use model::ports::Threads as _;
@@ -12,10 +13,6 @@ use store_conformance::log_quota::a_full_log_accepts_answers_and_nothing_new;
 use store_conformance::random_walk::RandomWalk;
 
 const QUOTA: u64 = 5_000;
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
 
 #[tokio::test]
 async fn memory_refuses_what_exceeds_the_quota() {

@@ -1,5 +1,6 @@
 //! Reading runs while a server uses the folder, and without one.
 
+use crate::data_folder::open;
 use model::ports::{
     AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, Journal, StoreError, ThreadWriter as _,
 };
@@ -7,16 +8,12 @@ use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
-use store::{LoggedRecords, LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, find_logged_run};
+use store::{LoggedRecords, LoggedRun, StoreOpenError, find_logged_run};
 use store_conformance::TestStore;
 use store_conformance::blobs::{nth_blob, nth_hash};
 use store_conformance::fixtures::{
     LogWriter, new_thread_submission, nth_run, nth_thread, other_user, start_command, test_user,
 };
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
 
 fn found(dir: &Path, n: usize) -> LoggedRun {
     find_logged_run(dir, &nth_run(n)).unwrap().unwrap()

@@ -5,6 +5,7 @@
 mod compact;
 mod condensed;
 mod damage;
+mod data_folder;
 mod database_client;
 mod files;
 mod folder;

@@ -1,23 +1,10 @@
 //! Packing from memory: what is not in the log is not in a block.
 
+use crate::data_folder::{database, open, waits};
 use model::ports::{AppendOutcome, Journal as _, PageLimit};
-use rusqlite::Connection;
-use std::path::Path;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::fixtures::{LogWriter, nth_thread, read_all_records, test_user};
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
-
-fn database(dir: &Path) -> Connection {
-    let conn = Connection::open(dir.join("headwater.db")).unwrap();
-    conn.busy_timeout(Duration::from_secs(10)).unwrap();
-    conn
-}
 
 /// A batch that ends its run is in the same group as one that fails. The caller repeats it with other records, and these are
 /// packed.
@@ -44,7 +31,7 @@ async fn records_of_a_failed_group_are_not_packed() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut appends = [blocked, store.append(ended_batch), store.append(failing_batch)];
     for append in &mut appends {
-        assert!(std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *append).poll(cx).is_pending())).await);
+        assert!(waits(append).await);
     }
     other.execute_batch("COMMIT").unwrap();
     let verdicts = futures_util::future::join_all(appends).await;

@@ -1,17 +1,14 @@
 //! Durability, however the process ended.
 
+use crate::data_folder::open;
 use model::ports::{InboxWriter as _, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
-use store::{SqliteOptions, SqliteStore, verify_data_folder};
+use store::verify_data_folder;
 use store_conformance::fixtures::{LogWriter, nth_run, nth_thread, read_all_records, test_user};
 use store_conformance::random_log::RandomLogWriter;
 use store_conformance::restart::{check_after_restart, write_before_restart};
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
 
 /// The files as a killed process would leave them.
 fn copy(from: &Path) -> tempfile::TempDir {

@@ -1,16 +1,14 @@
 //! The single writer: group commit, spacing, failures, and concurrent readers.
 
+use crate::data_folder::{database, open, waits};
 use futures_util::future::join_all;
 use model::ports::{
     AliasKind, AppendOutcome, Inbox as _, InboxWriter as _, Journal, PageLimit, StoreError, SubmitError,
     ThreadWriter as _, Threads as _,
 };
 use model::seq::Seq;
-use rusqlite::Connection;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::fixtures::{
@@ -18,24 +16,6 @@ use store_conformance::fixtures::{
     test_node, test_user,
 };
 use store_conformance::threads::{nth_alias, with_conversation_data};
-
-fn open(dir: &Path) -> SqliteStore {
-    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
-}
-
-/// Another connection to the same database, which the writer must cope with.
-fn stranger(dir: &Path) -> Connection {
-    let conn = Connection::open(dir.join("headwater.db")).unwrap();
-    conn.busy_timeout(Duration::from_secs(10)).unwrap();
-    conn
-}
-
-/// Polls a future once, to see whether it is pending.
-async fn waits(asked: &mut (impl Future + Unpin)) -> bool {
-    // The runtime's cooperative budget could make it pending; a fresh task has a full one.
-    tokio::task::yield_now().await;
-    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *asked).poll(cx).is_pending())).await
-}
 
 /// Waits until the writer is idle: it answers in order.
 async fn settle(store: &SqliteStore) {
@@ -51,7 +31,7 @@ async fn the_next_group_gathers_during_a_commit() {
     let mut authors = join_all((1..=THREADS).map(|n| LogWriter::new(&store, &store, n))).await;
     let before = store.stats();
 
-    let other = stranger(dir.path());
+    let other = database(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut appends: Vec<_> = authors.iter_mut().map(|author| Box::pin(author.start_run().append())).collect();
     // Every request is sent on its first poll; none can be answered while the other connection holds the lock.
@@ -74,7 +54,7 @@ async fn a_reader_sees_only_what_is_durable() {
     let mut author = LogWriter::new(&store, &store, 1).await;
     let known = author.start_run().must_append().await;
 
-    let other = stranger(dir.path());
+    let other = database(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let batch = author.push_notes(3).batch();
     let mut append = store.append(batch.clone());
@@ -96,7 +76,7 @@ async fn readers_and_the_writer_do_not_block_each_other() {
     let mut author = LogWriter::new(&store, &store, 1).await;
     author.start_run().push_notes(50).must_append().await;
     // An open snapshot does not block commits, and the writer's lock does not block snapshots.
-    let slow = stranger(dir.path());
+    let slow = database(dir.path());
     slow.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
     author.push_notes(50).must_append().await;
     assert_eq!(author.read_all().await.len(), 102);
@@ -139,7 +119,7 @@ async fn a_failed_write_stores_nothing_and_the_store_continues() {
     for author in &mut authors {
         author.start_run().must_append().await;
     }
-    let other = stranger(dir.path());
+    let other = database(dir.path());
     other
         .execute_batch(
             "CREATE TRIGGER trouble BEFORE INSERT ON records WHEN NEW.seq = 4
@@ -187,7 +167,7 @@ async fn while_the_database_is_unwritable_reads_continue() {
     let mut author = LogWriter::new(&store, &store, 1).await;
     let known = author.start_run().must_append().await;
     assert_eq!(author.read_all().await, known);
-    let other = stranger(dir.path());
+    let other = database(dir.path());
     other
         .execute_batch("CREATE TRIGGER trouble BEFORE INSERT ON records BEGIN SELECT RAISE(ABORT, 'no space'); END;")
         .unwrap();
@@ -229,7 +209,7 @@ async fn ended_runs_move_into_blocks_and_read_the_same() {
     assert_eq!(other.read_all().await.len(), 42);
     drop((author, other));
     drop(store);
-    let conn = stranger(dir.path());
+    let conn = database(dir.path());
     let rows: i64 = conn.query_row("SELECT count(*) FROM records", (), |row| row.get(0)).unwrap();
     assert_eq!(rows, 42, "only the run that goes on");
     let (blocks, bytes): (i64, i64) = conn
@@ -253,7 +233,7 @@ async fn rows_of_packed_runs_are_deleted_while_other_runs_are_active() {
         paused.push_notes(1).must_append().await;
         all.extend(author.complete_run().must_append().await);
     }
-    let conn = stranger(dir.path());
+    let conn = database(dir.path());
     let rows = || conn.query_row("SELECT count(*) FROM records", (), |row| row.get::<_, i64>(0)).unwrap();
     let patience = Instant::now() + Duration::from_secs(20);
     // Rows between two live rows are deleted; small rests may stay.
@@ -369,7 +349,7 @@ async fn deleted_bytes_are_removed_even_after_a_blocking_reader_or_a_crash() {
     let store = open(dir.path());
     let mut author = LogWriter::new(&store, &store, 1).await;
     author.start_run().push_note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
-    let other = stranger(dir.path());
+    let other = database(dir.path());
     other.execute_batch("BEGIN; SELECT count(*) FROM threads").unwrap();
     assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     settle(&store).await;
