@@ -163,8 +163,8 @@ impl Body for ResponseBody {
 }
 
 /// Body and connection are polled together but wake each other. While they are being polled, a wake-up only repeats the poll;
-/// without this, every chunk would schedule its reader once more. Without a wake-up, a reader that was woken by something else
-/// finds out at once that there is nothing: an actor is woken by each of its commits, too.
+/// without this, every chunk would schedule its reader once more. While no wake-up has arrived, a poll returns without polling
+/// the connection: the reader is an actor, which is also woken by each of its commits.
 #[derive(Default)]
 struct BodyWakeups {
     state: AtomicU8,
