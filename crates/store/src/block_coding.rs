@@ -166,7 +166,7 @@ pub(crate) fn read_block_length(data: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(length.try_into().ok()?) as usize)
 }
 
-/// The size of the records in an uncompressed block.
-pub(crate) fn record_bytes_in_block(raw_bytes: usize, records: u64) -> u64 {
-    (raw_bytes as u64).saturating_sub(records.saturating_mul(RECORD_HEADER_BYTES as u64))
+/// The size of encoded records without their headers.
+pub(crate) const fn record_bytes_in_block(raw_bytes: u64, records: u64) -> u64 {
+    raw_bytes.saturating_sub(records.saturating_mul(RECORD_HEADER_BYTES as u64))
 }

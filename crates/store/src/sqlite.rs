@@ -43,6 +43,7 @@ mod reply_queue;
 mod retention;
 mod schema;
 mod shares;
+mod single_records;
 mod spend;
 mod threads;
 mod transaction;

@@ -8,6 +8,8 @@ use super::condensed_blocks::CondensedBlock;
 use super::record_blocks::RecordBlock;
 use super::record_index::ReadPlan;
 use super::record_row::{self, read_error};
+use crate::block_coding::decode_record;
+use bytes::Bytes;
 use model::ports::{PageLimit, RecordPage, StoreError};
 use model::record::Record;
 use model::seq::Seq;
@@ -150,20 +152,34 @@ impl<'a> PageReader<'a> {
                 return Ok(());
             }
             let mut select = self.conn.prepare_cached(record_row::SELECT_RECORDS)?;
-            let mut found = select.query((extent.pos, extent.end_pos()))?;
-            while let Some(row) = found.next()? {
+            let mut found = select.query([extent.pos])?;
+            while self.next_seq().0 < extent.end_seq()
+                && let Some(row) = found.next()?
+            {
                 let row = record_row::RecordRow(row);
-                let seq = self.next_seq();
-                if self.is_full() || !row.is_record(self.num, seq.0)? {
+                let next = self.next_seq();
+                if self.is_full() || !row.contains(self.num, next.0)? {
                     return Ok(());
                 }
                 let Some(run) = self.run_id(row.run_num()?)? else { return Ok(()) };
-                if !self.push_if_sound(row.to_record(seq, &run)?) {
+                let encoded = Bytes::copy_from_slice(row.encoded_from(next.0)?);
+                self.push_encoded(encoded, row.end_seq()?.min(extent.end_seq()), &run);
+                if self.next_seq() == next {
                     return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    /// Adds encoded records up to, and without, `end`. Stops at one that is damaged.
+    fn push_encoded(&mut self, mut encoded: Bytes, end: u64, run: &TaskId) {
+        while self.next_seq().0 < end && !self.is_full() {
+            let record = decode_record(&mut encoded, self.next_seq(), run);
+            if !record.is_some_and(|record| self.push_if_sound(record)) {
+                return;
+            }
+        }
     }
 
     /// Reads from the block that contains this record, if any.

@@ -11,7 +11,7 @@ use super::record_index::{IndexUpdate, PackRequest, PackScope, RecordIndex};
 use super::record_row;
 use super::record_tails::RecordTails;
 use crate::block_coding::{
-    BlockCompressor, RecordColumns, decode_record, decompress_block, read_block_length, record_bytes_in_block,
+    BlockCompressor, decode_record, decompress_block, measure_record, read_block_length, record_bytes_in_block,
 };
 use bytes::Bytes;
 use model::condense::CondenseRecords;
@@ -75,7 +75,7 @@ impl RecordBlock {
             let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
             let (first, last, head): (u64, u64, Vec<u8>) = (number(0)?, number(1)?, row.get(2)?);
             let length = read_block_length(&head).unwrap_or_default();
-            let bytes = record_bytes_in_block(length, last.saturating_add(1).saturating_sub(first));
+            let bytes = record_bytes_in_block(length as u64, last.saturating_add(1).saturating_sub(first));
             let (blocks, sum) = measured.map_or((0, 0), |before| (before.blocks, before.record_bytes));
             measured =
                 Some(MeasuredBlocks { last: Seq(last), blocks: blocks + 1, record_bytes: bytes.saturating_add(sum) });
@@ -95,11 +95,6 @@ impl RecordBlock {
         }
         (!records.is_empty()).then_some(records)
     }
-}
-
-fn read_columns<'a>(row: &'a record_row::RecordRow<'_>) -> rusqlite::Result<RecordColumns<'a>> {
-    let (at, epoch, format, checksum) = (row.at()?, row.epoch()?, row.v()?, row.checksum()?);
-    Ok(RecordColumns { at, epoch, format, checksum, public: row.public()?, private: row.private()? })
 }
 
 /// What packing needs beside the connection.
@@ -254,22 +249,33 @@ impl BlockDraft {
         self.source = RecordSource::Rows;
         let mut select = conn.prepare_cached(record_row::SELECT_RECORDS)?;
         for extent in &plan.extents {
-            let mut found = select.query((extent.pos, extent.end_pos()))?;
-            while let Some(row) = found.next()? {
+            let mut found = select.query([extent.pos])?;
+            while self.next < extent.end_seq()
+                && let Some(row) = found.next()?
+            {
                 let row = record_row::RecordRow(row);
-                let has_room = self.limit.has_room(self.next, self.raw.len());
                 let run = row.run_num()?;
-                if !has_room || !row.is_record(self.thread, self.next)? || *self.run.get_or_insert(run) != run {
+                if !row.contains(self.thread, self.next)? || *self.run.get_or_insert(run) != run {
                     return Ok(());
                 }
-                read_columns(&row)?.encode(&mut self.raw);
-                self.next += 1;
-            }
-            if self.next != extent.end_seq() {
-                return Ok(());
+                let before = self.next;
+                self.add_encoded(row.encoded_from(self.next)?, row.end_seq()?.min(extent.end_seq()));
+                if self.next == before {
+                    return Ok(());
+                }
             }
         }
         Ok(())
+    }
+
+    /// Adds encoded records up to, and without, `end`, as long as there is room.
+    fn add_encoded(&mut self, mut encoded: &[u8], end: u64) {
+        while self.next < end && self.limit.has_room(self.next, self.raw.len()) {
+            let record = measure_record(encoded).and_then(|bytes| encoded.split_at_checked(bytes));
+            let Some((record, rest)) = record else { return };
+            self.raw.extend_from_slice(record);
+            (self.next, encoded) = (self.next + 1, rest);
+        }
     }
 }
 
@@ -295,7 +301,7 @@ fn pack_block(
     let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
     let data = context.compressor.compress_block(&raw);
     insert.execute((thread, first.cast_signed(), last.cast_signed(), run, data))?;
-    let (raw_bytes, record_bytes) = (raw.len(), record_bytes_in_block(raw.len(), next - first));
+    let (raw_bytes, record_bytes) = (raw.len(), record_bytes_in_block(raw.len() as u64, next - first));
     if let Some(condense) = context.condense {
         let (id, raw) = (&request.thread, Bytes::from(raw));
         let block = BlockToCondense { thread: id, thread_num: thread, run, run_id, first, last, raw, source };

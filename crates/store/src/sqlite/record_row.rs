@@ -1,76 +1,75 @@
-//! Access to the columns of `records`.
+//! Access to the rows of `records`.
+//!
+//! A row has consecutive records of one run that were appended together, encoded as in a block. It takes as many positions as
+//! it has records, and its own is the position of its last one. So a record's position follows from that of any other record
+//! of its extent, and the rows from a position on begin with the row that has it:
+//!
+//! ```text
+//!   position   7   8   9  10  11  12  13
+//!   row            9 = (8, 9)    12 = (10, 11, 12)   13 = (13)
+//! ```
 
-use bytes::Bytes;
+use crate::block_coding::{RECORD_HEADER_BYTES, encode_record, measure_record};
+use model::ThreadId;
 use model::ports::StoreError;
-use model::record::{Record, RecordHeader};
-use model::seq::{Epoch, Millis, Seq};
-use model::{TaskId, ThreadId};
+use model::record::Record;
+use model::seq::Seq;
 
-/// Selects rows in order. The parameters are a half-open range of positions.
-pub(crate) const SELECT_RECORDS: &str = "SELECT thread, run, seq, at, epoch, v, checksum, public, private FROM records
-                                 WHERE pos >= ?1 AND pos < ?2 ORDER BY pos";
+/// Selects rows in order, from the one that has this position on.
+pub(crate) const SELECT_RECORDS: &str =
+    "SELECT thread, run, seq, count, data FROM records WHERE pos >= ?1 ORDER BY pos";
 
-pub(crate) const INSERT_RECORD: &str =
-    "INSERT INTO records (pos, thread, run, seq, at, epoch, v, checksum, public, private)
-                                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+pub(crate) const INSERT_RECORDS: &str =
+    "INSERT INTO records (pos, thread, run, seq, count, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// Approximate maximum size of a row with more than one record: a reader of a few records reads all of their row.
+const ROW_BYTES_MAX: usize = 32 * 1024;
+
+/// Encodes the first of these records, as many as a row may have. Returns them and the others.
+pub(crate) fn encode_row<'a>(records: &'a [Record], data: &mut Vec<u8>) -> (&'a [Record], &'a [Record]) {
+    data.clear();
+    let mut count = 0;
+    for record in records {
+        if count > 0 && data.len() + RECORD_HEADER_BYTES + record.size_bytes() > ROW_BYTES_MAX {
+            break;
+        }
+        encode_record(data, record);
+        count += 1;
+    }
+    records.split_at_checked(count).unwrap_or((records, &[]))
+}
 
 /// A row of [`SELECT_RECORDS`].
 pub(crate) struct RecordRow<'a>(pub(crate) &'a rusqlite::Row<'a>);
 
 impl RecordRow<'_> {
-    /// Whether the row is this record of this thread.
-    pub(crate) fn is_record(&self, thread: i64, seq: u64) -> rusqlite::Result<bool> {
-        Ok(self.0.get::<_, i64>(0)? == thread && self.get_u64(2)? == seq)
+    /// Whether the row has this record of this thread.
+    pub(crate) fn contains(&self, thread: i64, seq: u64) -> rusqlite::Result<bool> {
+        Ok(self.0.get::<_, i64>(0)? == thread && self.first_seq()? <= seq && seq < self.end_seq()?)
     }
 
     pub(crate) fn run_num(&self) -> rusqlite::Result<i64> {
         self.0.get(1)
     }
 
-    pub(crate) fn at(&self) -> rusqlite::Result<Millis> {
-        self.get_u64(3)
+    fn first_seq(&self) -> rusqlite::Result<u64> {
+        self.0.get::<_, i64>(2).map(i64::cast_unsigned)
     }
 
-    pub(crate) fn epoch(&self) -> rusqlite::Result<Epoch> {
-        self.get_u64(4).map(Epoch)
+    /// The seq after its last record.
+    pub(crate) fn end_seq(&self) -> rusqlite::Result<u64> {
+        Ok(self.first_seq()?.saturating_add(self.0.get::<_, i64>(3)?.cast_unsigned()))
     }
 
-    pub(crate) fn v(&self) -> rusqlite::Result<u16> {
-        self.0.get(5)
-    }
-
-    pub(crate) fn checksum(&self) -> rusqlite::Result<u32> {
-        self.0.get(6)
-    }
-
-    pub(crate) fn public(&self) -> rusqlite::Result<&[u8]> {
-        self.get_bytes(7)
-    }
-
-    pub(crate) fn private(&self) -> rusqlite::Result<&[u8]> {
-        self.get_bytes(8)
-    }
-
-    pub(crate) fn to_record(&self, seq: Seq, run: &TaskId) -> rusqlite::Result<Record> {
-        let stored = RecordHeader {
-            seq,
-            at: self.at()?,
-            run: run.clone(),
-            epoch: self.epoch()?,
-            format: self.v()?,
-            checksum: self.checksum()?,
-        };
-        let (public, private) = (self.public()?, self.private()?);
-        Ok(Record::from_stored(stored, Bytes::copy_from_slice(public), Bytes::copy_from_slice(private)))
-    }
-
-    fn get_u64(&self, column: usize) -> rusqlite::Result<u64> {
-        self.0.get::<_, i64>(column).map(i64::cast_unsigned)
-    }
-
-    fn get_bytes(&self, column: usize) -> rusqlite::Result<&[u8]> {
-        let value = self.0.get_ref(column)?;
-        Ok(value.as_blob_or_null()?.unwrap_or_default())
+    /// The bytes of its records from this one on. Empty if the row is damaged.
+    pub(crate) fn encoded_from(&self, seq: u64) -> rusqlite::Result<&[u8]> {
+        let mut encoded = self.0.get_ref(4)?.as_blob()?;
+        for _ in self.first_seq()?..seq {
+            let rest = measure_record(encoded).and_then(|bytes| encoded.get(bytes..));
+            let Some(rest) = rest else { return Ok(&[]) };
+            encoded = rest;
+        }
+        Ok(encoded)
     }
 }
 

@@ -6,6 +6,8 @@ use super::dead_rows::DeadRows;
 use super::page::last_seq_of_runs;
 use super::record_blocks::RecordBlock;
 use super::record_index::{self, Extent, PackRequest, PackScope};
+use super::record_row;
+use crate::block_coding::record_bytes_in_block;
 use model::seq::Seq;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
@@ -47,40 +49,49 @@ struct ThreadRows {
 enum RowState {
     Live,
     Dead,
+    /// The block that was packed last ends within the row.
+    PartlyDead {
+        dead: Extent,
+        live: Extent,
+    },
     Stray,
 }
 
 impl ThreadRows {
     /// Classifies the next row of the thread. No row after a stray one is live.
-    fn push(&mut self, seq: u64, pos: i64) -> RowState {
-        if self.extents.is_empty() && seq <= self.packed_head.0 {
+    fn push(&mut self, row: Extent) -> RowState {
+        let live = if self.extents.is_empty() { row.skip_to(self.packed_head.next().0) } else { row };
+        if live.count == 0 {
             return RowState::Dead;
         }
         let next = self.extents.back().map_or(self.packed_head.next().0, |last| last.end_seq());
-        if self.is_damaged || seq != next {
+        if self.is_damaged || live.seq != next {
             self.is_damaged = true;
             return RowState::Stray;
         }
         match self.extents.back_mut() {
-            Some(last) if last.end_pos() == pos => last.count += 1,
-            Some(_) | None => self.extents.push_back(Extent { seq, pos, count: 1 }),
+            Some(last) if last.end_pos() == live.pos => last.count = last.count.saturating_add(live.count),
+            Some(_) | None => self.extents.push_back(live),
         }
-        RowState::Live
+        let dead = Extent { count: row.count - live.count, ..row };
+        if dead.count == 0 { RowState::Live } else { RowState::PartlyDead { dead, live } }
     }
 }
 
 pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
     let mut scan = RecordScan { next_pos: 1, ..RecordScan::default() };
     let mut threads: HashMap<i64, ThreadRows> = HashMap::new();
-    let mut select =
-        conn.prepare("SELECT pos, thread, seq, length(public) + ifnull(length(private), 0) FROM records ORDER BY pos")?;
+    let mut select = conn.prepare("SELECT pos, thread, seq, count, length(data) FROM records ORDER BY pos")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
-        let (pos, thread, seq) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
-        if pos > scan.next_pos {
-            scan.dead_rows.add_hole(scan.next_pos, pos);
+        let (pos, thread, seq) = (row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
+        let count = row.get::<_, i64>(3)?;
+        let first = pos.saturating_add(1).saturating_sub(count);
+        let is_sound = count > 0 && first >= scan.next_pos;
+        if is_sound && first > scan.next_pos {
+            scan.dead_rows.add_hole(scan.next_pos, first);
         }
-        scan.next_pos = pos + 1;
+        scan.next_pos = pos.saturating_add(1);
         let known = match threads.entry(thread) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -89,12 +100,21 @@ pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
             }
         };
         let was_damaged = known.is_damaged;
-        let bytes = row.get::<_, i64>(3)?.cast_unsigned();
-        match known.push(seq, pos) {
+        known.is_damaged |= !is_sound;
+        let extent = Extent { seq, pos: first, count: count.cast_unsigned() };
+        let state = if is_sound { known.push(extent) } else { RowState::Stray };
+        let bytes = record_bytes_in_block(row.get::<_, i64>(4)?.cast_unsigned(), extent.count);
+        match state {
             RowState::Live => known.bytes = known.bytes.saturating_add(bytes),
             RowState::Dead => {
-                scan.dead_rows.add(thread, Extent { seq, pos, count: 1 });
+                scan.dead_rows.add(thread, extent);
                 scan.dead_rows.add_bytes(bytes);
+            }
+            RowState::PartlyDead { dead, live } => {
+                let live_bytes = measure_last_records(conn, pos, live.count)?;
+                known.bytes = known.bytes.saturating_add(live_bytes);
+                scan.dead_rows.add(thread, dead);
+                scan.dead_rows.add_bytes(bytes.saturating_sub(live_bytes));
             }
             RowState::Stray if was_damaged => {}
             RowState::Stray => scan.stray_rows.push(StrayRow { pos, thread, seq }),
@@ -104,6 +124,15 @@ pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
         scan.finish_thread(conn, num, rows)?;
     }
     Ok(scan)
+}
+
+/// The size of the last records of a row.
+fn measure_last_records(conn: &Connection, pos: i64, count: u64) -> rusqlite::Result<u64> {
+    let mut select = conn.prepare_cached(record_row::SELECT_RECORDS)?;
+    let mut rows = select.query([pos])?;
+    let Some(row) = rows.next()?.map(record_row::RecordRow) else { return Ok(0) };
+    let encoded = row.encoded_from(row.end_seq()?.saturating_sub(count))?;
+    Ok(record_bytes_in_block(encoded.len() as u64, count))
 }
 
 impl RecordScan {

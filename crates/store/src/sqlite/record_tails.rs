@@ -8,7 +8,7 @@
 //! runs stay until the last: they are needed next, and packing precedes other work before they take much of the space.
 
 use super::record_blocks::BlockLimit;
-use crate::block_coding::{encode_record, measure_record};
+use crate::block_coding::measure_record;
 use foldhash::HashMap;
 use model::TaskId;
 use model::record::Record;
@@ -46,7 +46,7 @@ pub(crate) struct RecordTail {
     /// The seq after the last record.
     end: u64,
     raw: Vec<u8>,
-    /// The row of its newest record.
+    /// The position of its newest record.
     newest_pos: i64,
     is_ended: bool,
 }
@@ -95,9 +95,9 @@ impl RecordTail {
 }
 
 impl RecordTails {
-    /// Adds consecutive records of a run, which have the rows up to `newest_pos`. A run that waits to be packed precedes the
-    /// next one of its thread, whose first records are then read from their rows.
-    pub(crate) fn push(&mut self, thread: i64, run: i64, records: &[Record], newest_pos: i64) {
+    /// Adds the consecutive records of a row, which is at `pos`. A run that waits to be packed precedes the next one of its
+    /// thread, whose first records are then read from their rows.
+    pub(crate) fn push(&mut self, thread: i64, run: i64, records: &[Record], encoded: &[u8], pos: i64) {
         let Some(first) = records.first() else { return };
         let tail = match self.tails.entry(thread) {
             Entry::Occupied(known) => known.into_mut(),
@@ -111,11 +111,9 @@ impl RecordTails {
             *tail = RecordTail::new(run, first);
         }
         let (capacity_before, bytes_before) = (tail.raw.capacity(), tail.raw.len());
-        for record in records {
-            encode_record(&mut tail.raw, record);
-            tail.end += 1;
-        }
-        tail.newest_pos = newest_pos;
+        tail.raw.extend_from_slice(encoded);
+        tail.end = tail.end.saturating_add(records.len() as u64);
+        tail.newest_pos = pos;
         self.bytes += tail.raw.capacity().saturating_sub(capacity_before);
         if tail.is_ended {
             self.ended_bytes += tail.raw.len() - bytes_before;
@@ -227,13 +225,17 @@ mod tests {
         }
 
         fn append(&mut self, thread: i64, run: i64, records: &[Record], pos: i64) {
-            for (record, pos) in records.iter().zip(pos..).filter(|_| self.has_rows) {
-                let (seq, at, epoch) =
-                    (record.seq.0.cast_signed(), record.at.cast_signed(), record.epoch.0.cast_signed());
-                let private = (!record.private.is_empty()).then_some(&record.private[..]);
-                let columns =
-                    (pos, thread, run, seq, at, epoch, record.format, record.checksum, &record.public[..], private);
-                self.conn.execute(record_row::INSERT_RECORD, columns).unwrap();
+            let (mut rest, mut end_pos, mut data) = (records, pos, Vec::new());
+            while !rest.is_empty() {
+                let row;
+                (row, rest) = record_row::encode_row(rest, &mut data);
+                let (seq, count) = (row[0].seq.0.cast_signed(), row.len() as i64);
+                end_pos += count;
+                if self.has_rows {
+                    let columns = (end_pos - 1, thread, run, seq, count, &data[..]);
+                    self.conn.execute(record_row::INSERT_RECORDS, columns).unwrap();
+                }
+                self.tails.push(thread, run, row, &data, end_pos - 1);
             }
             let sql = "INSERT OR IGNORE INTO runs (num, id, owner, thread, agent, status, created_at)
                        VALUES (?1, ?2, 'u', ?3, 'a', 'running', 1)";
@@ -241,7 +243,6 @@ mod tests {
             let extent = Extent { seq: records[0].seq.0, pos, count: records.len() as u64 };
             let (owner, bytes) = (UserId::from(format!("user_{}", thread % 2)), records.iter().map(Record::size_bytes));
             let bytes = bytes.sum::<usize>() as u64;
-            self.tails.push(thread, run, records, pos + records.len() as i64 - 1);
             self.publish(vec![IndexUpdate::Appended { thread: thread_id(thread), num: thread, owner, extent, bytes }]);
         }
 
@@ -348,11 +349,17 @@ mod tests {
         assert_eq!((tails.len(), *bytes), (0, 0));
     }
 
+    fn push_record(tails: &mut RecordTails, (thread, run): (i64, i64), record: &Record, pos: i64) {
+        let (records, mut data) = (std::slice::from_ref(record), Vec::new());
+        record_row::encode_row(records, &mut data);
+        tails.push(thread, run, records, &data, pos);
+    }
+
     fn tails_of(threads: &[(i64, u64)], bytes_max: usize) -> RecordTails {
         let mut tails = RecordTails { bytes_max, ..RecordTails::default() };
         let rng = &mut Rng::new(1);
         for (at, (thread, seq)) in threads.iter().enumerate() {
-            tails.push(*thread, *thread, &[random_record(rng, (*thread, *thread, *seq))], at as i64);
+            push_record(&mut tails, (*thread, *thread), &random_record(rng, (*thread, *thread, *seq)), at as i64);
         }
         tails
     }
@@ -362,7 +369,7 @@ mod tests {
         let mut tails = tails_of(&[(1, 1), (2, 1), (3, 1), (1, 2)], usize::MAX);
         tails.end_run(2, 2);
         tails.bytes_max = tails.bytes;
-        tails.push(1, 1, &[random_record(&mut Rng::new(2), (1, 1, 3))], 9);
+        push_record(&mut tails, (1, 1), &random_record(&mut Rng::new(2), (1, 1, 3)), 9);
         let mut left: Vec<_> = tails.tails.keys().copied().collect();
         left.sort_unstable();
         assert!(left == [1, 2] || left == [2], "{left:?}");
@@ -376,15 +383,15 @@ mod tests {
         let tail = tails.take(1).unwrap();
         assert_eq!((tail.first, tail.end, tails.bytes), (7, 9, 0));
         tails.put_back(1, tail);
-        let next = |seq: u64| [random_record(&mut Rng::new(3), (1, 4, seq))];
-        tails.push(1, 4, &next(9), 9);
+        let next = |seq: u64| random_record(&mut Rng::new(3), (1, 4, seq));
+        push_record(&mut tails, (1, 4), &next(9), 9);
         assert_eq!(tails.tails.get(&1).map(|tail| (tail.run, tail.first, tail.end)), Some((4, 9, 10)));
         tails.end_run(1, 4);
         let ended = tails.ended_bytes;
         assert_eq!(ended, tails.tails.get(&1).unwrap().raw.len());
-        tails.push(1, 5, &next(10), 10);
+        push_record(&mut tails, (1, 5), &next(10), 10);
         assert_eq!((tails.tails.get(&1).unwrap().run, tails.ended_bytes), (4, ended));
-        tails.push(1, 4, &next(10), 10);
+        push_record(&mut tails, (1, 4), &next(10), 10);
         assert!(tails.ended_bytes > ended, "a record after the end of the run");
         tails.take(1);
         assert_eq!((tails.bytes, tails.ended_bytes), (0, 0));

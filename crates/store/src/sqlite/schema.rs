@@ -4,6 +4,7 @@
 //! migration is never edited: changes are new migrations. The modules of the tables document the rows.
 
 use super::free_pages::AUTO_VACUUM_INCREMENTAL;
+use super::single_records;
 use model::defects::Defect;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -19,7 +20,7 @@ pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
 pub(crate) const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10,
-    VERSION_11, VERSION_12,
+    VERSION_11, VERSION_12, VERSION_13,
 ];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
@@ -32,6 +33,9 @@ pub(crate) const BLOBS_SINCE: u32 = 6;
 
 /// The first version with condensed blocks.
 pub(crate) const CONDENSED_SINCE: u32 = 10;
+
+/// The first version with rows of several records.
+const RECORD_ROWS_SINCE: u32 = 13;
 
 /// How long a connection waits for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -223,6 +227,18 @@ CREATE TABLE mcp_pins (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Rows of several records: see `record_row`. `single_records` has the function.
+const VERSION_13: &str = "
+ALTER TABLE records RENAME TO single_records;
+CREATE TABLE records (
+    pos INTEGER PRIMARY KEY, thread INTEGER NOT NULL, run INTEGER NOT NULL, seq INTEGER NOT NULL,
+    count INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
+INSERT INTO records SELECT pos, thread, run, seq, 1, encode_record(at, epoch, v, checksum, public, private)
+                    FROM single_records ORDER BY pos;
+DROP TABLE single_records;
+";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
@@ -287,6 +303,10 @@ pub(crate) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
 
 fn make_read_only(conn: Connection) -> rusqlite::Result<Connection> {
     configure_connection(&conn)?;
+    let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if (1..RECORD_ROWS_SINCE).contains(&version) {
+        single_records::show_as_record_rows(&conn)?;
+    }
     conn.execute_batch("PRAGMA query_only=ON; PRAGMA cache_size=-4096;")?;
     Ok(conn)
 }
@@ -325,6 +345,7 @@ pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), Migra
         // Before the first table: a database that has one keeps its mode until it is rewritten.
         conn.pragma_update(None, "auto_vacuum", AUTO_VACUUM_INCREMENTAL)?;
     }
+    single_records::register_encode_record(conn)?;
     for (step, to) in steps.iter().zip(1_u32..).skip(found as usize) {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(step)?;
@@ -368,11 +389,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(13, &conn));
+        assert!(at(14, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 13, known: 12 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 14, known: 13 })));
     }
 
     #[test]
@@ -442,7 +463,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(12, &conn));
+        assert!(at(13, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

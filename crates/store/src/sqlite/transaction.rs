@@ -10,7 +10,7 @@ use super::record_index::{Extent, IndexUpdate, PackRequest, RecordIndex};
 use super::record_row;
 use super::record_tails::RecordTails;
 use super::{checkpoints, client_results, page, questions, spend};
-use crate::block_coding::BlockCompressor;
+use crate::block_coding::{BlockCompressor, record_bytes_in_block};
 use foldhash::HashMap;
 use model::condense::CondenseRecords;
 use model::ports::validation;
@@ -26,6 +26,8 @@ use std::sync::Arc;
 const CACHED_THREADS_MAX: usize = 16_384;
 /// Approximate maximum number of cached runs per thread.
 const CACHED_RUNS_MAX: usize = 8;
+/// A larger row is not kept for the next one.
+const ROW_DATA_KEPT: usize = 64 * 1024;
 /// Placeholder for the number of a run that the current batch creates.
 const RUN_NOT_INSERTED: i64 = 0;
 
@@ -54,6 +56,8 @@ pub(crate) struct WriterState {
     /// Records that are not packed yet, as far as there is memory for them.
     pub(crate) tails: RecordTails,
     pub(crate) compressor: BlockCompressor,
+    /// The row that is being written. Kept, because every append needs it.
+    row_data: Vec<u8>,
     pub(crate) dead_rows: DeadRows,
     /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,
@@ -254,29 +258,23 @@ impl<'a> WriteTransaction<'a> {
         let (first, mut bytes) = (self.state.next_pos, 0);
         let insert = match &mut self.insert_record {
             Some(insert) => insert,
-            unprepared => unprepared.insert(self.conn.prepare_cached(record_row::INSERT_RECORD)?),
+            unprepared => unprepared.insert(self.conn.prepare_cached(record_row::INSERT_RECORDS)?),
         };
         for records in batch.records.chunk_by(|one, next| one.run == next.run) {
             let run = records.first().map_or(0, |record| live.run_num(&record.run));
-            for record in records {
-                let private = (!record.private.is_empty()).then_some(&record.private[..]);
-                insert.execute((
-                    self.state.next_pos,
-                    live.num,
-                    run,
-                    record.seq.0.cast_signed(),
-                    record.at.cast_signed(),
-                    record.epoch.0.cast_signed(),
-                    record.format,
-                    record.checksum,
-                    &record.public[..],
-                    private,
-                ))?;
-                self.state.next_pos += 1;
-                bytes += record.size_bytes() as u64;
+            let mut rest = records;
+            while !rest.is_empty() {
+                let row;
+                (row, rest) = record_row::encode_row(rest, &mut self.state.row_data);
+                let (seq, count) = (row.first().map_or(0, |first| first.seq.0.cast_signed()), row.len() as u64);
+                self.state.next_pos = self.state.next_pos.saturating_add(count.cast_signed());
+                let pos = self.state.next_pos - 1;
+                insert.execute((pos, live.num, run, seq, count.cast_signed(), &self.state.row_data[..]))?;
+                self.state.tails.push(live.num, run, row, &self.state.row_data, pos);
+                bytes += record_bytes_in_block(self.state.row_data.len() as u64, count);
             }
-            self.state.tails.push(live.num, run, records, self.state.next_pos - 1);
         }
+        self.state.row_data.shrink_to(ROW_DATA_KEPT);
         self.effects.records += batch.records.len() as u64;
         self.effects.bytes += bytes;
         for change in batch.changes.iter() {

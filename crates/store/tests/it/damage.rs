@@ -94,12 +94,16 @@ async fn damage_is_reported_and_other_threads_keep_working() {
     let mut all = Vec::new();
     for n in 1..=3 {
         let mut author = LogWriter::new(&store, &store, n).await;
-        all.push(author.start_run().push_notes(10).must_append().await);
+        let mut log = author.start_run().push_notes(2).must_append().await;
+        log.extend(author.push_note("lost").must_append().await);
+        log.extend(author.push_notes(7).must_append().await);
+        all.push(log);
     }
     drop(store);
-    let damaged = |sql: &str| database(dir.path()).execute(sql, ()).unwrap();
+    let damaged = |sql: &str| assert_eq!(database(dir.path()).execute(sql, ()).unwrap(), 1);
+    // The second record of its row.
     damaged(
-        "UPDATE records SET public = CAST(replace(CAST(public AS TEXT), 'note 4', 'note 5') AS BLOB) WHERE thread = 1 AND seq = 7",
+        "UPDATE records SET data = CAST(replace(CAST(data AS TEXT), 'note 1', 'note 5') AS BLOB) WHERE thread = 1 AND seq = 6",
     );
     damaged("DELETE FROM records WHERE thread = 2 AND seq = 5");
 

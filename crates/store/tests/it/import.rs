@@ -283,7 +283,8 @@ async fn a_database_with_data_or_a_server_is_refused() {
 async fn a_damaged_folder_is_refused_and_leaves_an_empty_database() {
     let damages = [
         (
-            "UPDATE records SET public = x'7b7d' WHERE thread = 2 AND seq = 4",
+            "UPDATE records SET data = CAST(replace(CAST(data AS TEXT), 'note 1', 'note ?') AS BLOB)
+             WHERE thread = 2 AND seq = 1",
             "the log of thr_00000000000000000000000000000002 is damaged at record 4: restore it from a backup",
         ),
         ("DELETE FROM records WHERE thread = 2 AND seq = 5", "fits nowhere; `headwater verify` lists all damage"),
@@ -293,7 +294,10 @@ async fn a_damaged_folder_is_refused_and_leaves_an_empty_database() {
         let (dir, database) = (tempfile::tempdir().unwrap(), TestDatabase::create());
         let store = open(dir.path());
         for n in 1..=2 {
-            LogWriter::new(&store, &store, n).await.start_run().push_notes(10).must_append().await;
+            let mut author = LogWriter::new(&store, &store, n).await;
+            author.start_run().push_notes(2).must_append().await;
+            author.push_note("lost").must_append().await;
+            author.push_notes(7).must_append().await;
         }
         close(store).await;
         assert_eq!(Connection::open(dir.path().join("headwater.db")).unwrap().execute(damage, ()), Ok(1));

@@ -1,6 +1,6 @@
 //! How much a user's log holds: exact after crashes, and for folders that are older than the counters.
 
-use crate::data_folder::open;
+use crate::data_folder::{make_older, open};
 use memory_store::MemoryStore;
 use model::UserId;
 use model::ports::Threads as _;
@@ -55,7 +55,7 @@ fn forget_counters(dir: &Path) {
     let sql = "DROP TABLE thread_sizes; DROP TABLE log_sums; DROP TABLE checkpoint_runs; DROP TABLE condensed;
                DROP TABLE user_secrets; DROP TABLE mcp_pins; DELETE FROM meta WHERE name = 'uncounted_max'";
     conn.execute_batch(sql).unwrap();
-    conn.pragma_update(None, "user_version", 7).unwrap();
+    make_older(dir, 7);
 }
 
 async fn wait_for_size(store: &SqliteStore, owner: &UserId, wanted: u64) {

@@ -17,7 +17,7 @@ const MORE_BYTES_MAX: u64 = 64 * 1024;
 
 fn count_rows(dir: &Path) -> u64 {
     let conn = Connection::open(dir.join("headwater.db")).unwrap();
-    conn.query_row("SELECT count(*) FROM records", (), |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
+    conn.query_row("SELECT ifnull(sum(count), 0) FROM records", (), |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
 }
 
 /// A run as one batch.
