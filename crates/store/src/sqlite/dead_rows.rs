@@ -27,7 +27,7 @@ pub(crate) enum SweepScope {
 
 #[derive(Debug, Default)]
 pub(crate) struct DeadRows {
-    /// First row → number of rows, and the number of their thread.
+    /// First position → number of records, and the number of their thread.
     extents: BTreeMap<i64, (u64, i64)>,
     /// First position → the position after the last, where there are no rows. Adjacent holes are one.
     holes: BTreeMap<i64, i64>,

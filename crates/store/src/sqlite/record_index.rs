@@ -1,13 +1,15 @@
 //! Positions of the rows of live threads.
 //!
 //! The table `records` has no index on (thread, seq), which would cost more than the rest of an append. This index in
-//! memory has the positions: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer
+//! memory has the positions: those of a batch are consecutive, so an entry is a short list of extents. Only the writer
 //! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation
 //! until all of its rows are packed into `blocks`.
 //!
 //! It notices when a thread has many rows: those of a long run are packed before it ends, so that the rows that a start has
 //! to scan depend on the number of live threads and not on the length of their runs. It counts the rows that wait to be packed,
 //! so that the writer can bound them.
+//!
+//! All these are numbers of records: a row has one or more.
 //!
 //! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
@@ -42,11 +44,11 @@ pub(crate) enum PackScope {
     LongRun,
 }
 
-/// Consecutive records in consecutive rows.
+/// Consecutive records at consecutive positions. `record_row` says which rows have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) seq: u64,
-    /// The row of the first record.
+    /// The position of the first record.
     pub(crate) pos: i64,
     pub(crate) count: u64,
 }
@@ -57,7 +59,7 @@ impl Extent {
         self.seq.saturating_add(self.count)
     }
 
-    /// The row after the last row.
+    /// The position after the last record.
     pub(crate) const fn end_pos(self) -> i64 {
         self.pos.saturating_add(self.count.cast_signed())
     }

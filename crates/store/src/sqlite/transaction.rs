@@ -57,7 +57,7 @@ pub(crate) struct WriterState {
     pub(crate) tails: RecordTails,
     pub(crate) compressor: BlockCompressor,
     /// The row that is being written. Kept, because every append needs it.
-    row_data: Vec<u8>,
+    pub(crate) row_data: Vec<u8>,
     pub(crate) dead_rows: DeadRows,
     /// Threads whose rows cannot be packed because they are damaged.
     pub(crate) unpackable_threads: HashSet<i64>,

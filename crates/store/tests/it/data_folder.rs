@@ -56,7 +56,8 @@ pub(crate) fn make_older(dir: &Path, version: u32) {
             (data, seq) = (rest, seq + 1);
         }
     }
-    drop((rows, select, insert));
+    drop(rows);
+    drop((select, insert));
     conn.execute_batch("DROP TABLE record_rows").unwrap();
     conn.pragma_update(None, "user_version", version).unwrap();
 }

@@ -1,7 +1,6 @@
 //! Durability, however the process ended.
 
 use crate::data_folder::{make_older, open};
-use futures_util::StreamExt as _;
 use model::ports::{InboxWriter as _, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
@@ -53,27 +52,33 @@ async fn records_of_an_older_version_are_read_and_migrated_without_loss() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
+    let killed = copy(dir.path());
+    make_older(killed.path(), 12);
+    assert_eq!(verify_data_folder(killed.path()).unwrap().problems, Vec::<String>::new());
+    let older = open(killed.path());
+    check_after_restart(&older, &older, remembered).await;
+    drop(older);
+    assert_eq!(verify_data_folder(killed.path()).unwrap().problems, Vec::<String>::new());
+
     let mut author = LogWriter::new(&store, &store, 77).await;
     author.run = nth_run(77);
     let live = author.start_run().push_notes(7).must_append().await;
-    drop(author);
     let killed = copy(dir.path());
     make_older(killed.path(), 12);
+    assert_eq!(read_stopped(killed.path()).await, live);
+    drop(open(killed.path()));
+    assert_eq!(read_stopped(killed.path()).await, live);
+}
 
-    let read = |path: &Path| {
-        let report = verify_data_folder(path).unwrap();
-        assert_eq!(report.problems, Vec::<String>::new());
-        let run = find_logged_run(path, &nth_run(77)).unwrap().unwrap();
-        async move { (report.records, run.records().map(Result::unwrap).collect::<Vec<_>>().await) }
-    };
-    let before = read(killed.path()).await;
-    assert_eq!(before.1, live);
-    let store = open(killed.path());
-    check_after_restart(&store, &store, remembered).await;
-    assert_eq!(read_all_records(&store, (&test_user(), &nth_thread(77)), PageLimit::WIDE).await.unwrap(), live);
-    store.close().await;
-    drop(store);
-    assert_eq!(read(killed.path()).await.1, live);
+/// The records of the run 77, as those read them who do not open the folder.
+async fn read_stopped(dir: &Path) -> Vec<model::Record> {
+    assert_eq!(verify_data_folder(dir).unwrap().problems, Vec::<String>::new());
+    let run = find_logged_run(dir, &nth_run(77)).unwrap().unwrap();
+    let (mut records, mut log) = (Vec::new(), run.records());
+    while let Some(record) = log.next().await {
+        records.push(record.unwrap());
+    }
+    records
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,7 +122,7 @@ async fn a_failed_write_stores_nothing_and_the_store_continues() {
     let other = database(dir.path());
     other
         .execute_batch(
-            "CREATE TRIGGER trouble BEFORE INSERT ON records WHEN NEW.seq = 4
+            "CREATE TRIGGER trouble BEFORE INSERT ON records WHEN NEW.count = 3
              BEGIN SELECT RAISE(ABORT, 'disk on fire'); END; BEGIN IMMEDIATE;",
         )
         .unwrap();

@@ -311,7 +311,7 @@ impl Archiver {
         let records = last.next().0 - first.0;
         self.count(|stats| {
             stats.segments += 1;
-            stats.record_bytes += record_bytes_in_block(segment.raw_bytes, records);
+            stats.record_bytes += record_bytes_in_block(segment.raw_bytes as u64, records);
             stats.object_bytes += segment.object.len() as u64;
         });
         tracing::debug!(thread = %run.thread_id, %first, %last, bytes = segment.object.len(), "archived records");
