@@ -308,9 +308,13 @@ async fn start_agui_run(
     match busy.filter(|busy| busy.id == started.task) {
         // The input went to the active run.
         Some(busy) => Ok(ResolvedRun::existing(&busy, count_pauses(gateway, user, &busy).await? + 1)),
-        None => {
-            Ok(ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true, is_first: false })
-        }
+        None => Ok(ResolvedRun {
+            thread: started.thread,
+            run: started.task,
+            segment: 1,
+            is_new: true,
+            after: started.after,
+        }),
     }
 }
 

@@ -23,18 +23,18 @@ pub struct ResolvedRun {
     pub segment: u32,
     /// Whether this request started the run.
     pub is_new: bool,
-    /// Whether this request created the thread with the run: the log is empty before it, so nothing needs to be looked up.
-    pub is_first: bool,
+    /// A record of the thread before all of the run's, if this request started it: then nothing needs to be looked up.
+    pub after: Option<Seq>,
 }
 
 impl ResolvedRun {
     pub(crate) fn existing(run: &RunRow, segment: u32) -> Self {
-        Self { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false, is_first: false }
+        Self { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false, after: None }
     }
 
     pub(crate) async fn find_start(&self, gateway: &Gateway, user: &UserId) -> Result<ResolvedStart, Rejection> {
-        if self.is_first {
-            return Ok(ResolvedStart { before: Seq::ZERO, queued_run: Some(self.run.clone()), row: None });
+        if let Some(before) = self.after {
+            return Ok(ResolvedStart { before, queued_run: Some(self.run.clone()), row: None });
         }
         let found = find_run_start(gateway, user, &self.run).await?;
         Ok(ResolvedStart { before: found.before, queued_run: found.queued_run(), row: Some(found.run) })
@@ -47,7 +47,7 @@ pub(crate) struct ResolvedStart {
     pub(crate) before: Seq,
     /// The run, if it has not started.
     pub(crate) queued_run: Option<TaskId>,
-    /// Not read for the first run of a new thread.
+    /// Not read for a run that the request started.
     pub(crate) row: Option<RunRow>,
 }
 

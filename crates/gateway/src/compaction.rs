@@ -153,7 +153,7 @@ async fn summarize(
 /// Starts a run and waits for its end; `None` if the engine stops before it.
 async fn run_to_end(gateway: &Gateway, user: &UserId, new: NewRun) -> Result<Option<TaskObject>, Rejection> {
     let started = Box::pin(start_run(gateway, user, new, Uploads::default())).await?;
-    let run = ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true, is_first: false };
+    let run = ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true, after: started.after };
     let stream = start_of_response(gateway, user, &run, 0).await?;
     match wait_for_end(gateway, user, &run.run, stream).await? {
         StreamEnd::Interrupted => Ok(None),

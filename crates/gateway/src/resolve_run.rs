@@ -74,10 +74,8 @@ pub async fn resolve_run(
     let new_input = NewInput::from_client_input(&items);
     let new = NewRun { prior_history: new_input.prior_history(), input: new_input.input, ..new };
     let new = choose_thread(gateway, user, conversation, new).await?;
-    // Without a key the request cannot be a retry, and without a thread there is no earlier run.
-    let is_first = new.thread.is_none() && new.idempotency.is_none();
     let started = start_run(gateway, user, new, uploads).await?;
-    Ok(ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true, is_first })
+    Ok(ResolvedRun { thread: started.thread, run: started.task, segment: 1, is_new: true, after: started.after })
 }
 
 /// Removes tool outputs without a call before them: after a run of this server they are history, elsewhere an error.

@@ -258,10 +258,10 @@ pub fn blob_url_signer(gateway: &Gateway, user: &UserId) -> BlobUrlSigner {
     BlobUrlSigner::new(&gateway.engine.ports().directory, &gateway.attachments, user)
 }
 
-/// The stream of a new thread's first run: the log is empty before it, so no lookup is needed.
-pub fn start_of_first_run(thread: ThreadId, run: TaskId, format: NativeFormat) -> StreamStart {
+/// The stream of a run that was just started: all of its records come after this one, so no lookup is needed.
+pub fn start_of_new_run(thread: ThreadId, run: TaskId, after: Seq, format: NativeFormat) -> StreamStart {
     let view = format.run_view(&thread, &run);
-    let position = StreamPosition::after(Seq::ZERO);
+    let position = StreamPosition::after(after);
     let cancel_frames = format.queue_cancel_frames(&run);
     StreamStart::new(thread, view, position).with_queued_run(Some(run), cancel_frames).for_format(format)
 }

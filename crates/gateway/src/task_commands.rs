@@ -56,7 +56,7 @@ async fn deliver_input(
     let NewRun { mut input, idempotency, .. } = new;
     check_web_file_count(gateway, &input)?;
     check_request_size(&input)?;
-    let started = StartedRun { task: run.id.clone(), thread: run.thread.clone() };
+    let started = StartedRun::earlier(run.id.clone(), run.thread.clone());
     let (gateway, user) = (gateway.clone(), user.clone());
     run_to_completion(async move {
         uploads.store_in_thread(&gateway.attachments, &user, &run.thread, input.iter_mut()).await?;
@@ -219,7 +219,7 @@ pub enum Settled {
 
 /// Waits until a run has ended or paused. Fails when the disk stays full.
 pub async fn wait_until_settled(gateway: &Gateway, user: &UserId, started: &StartedRun) -> Result<Settled, Rejection> {
-    let StartedRun { task, thread } = started;
+    let StartedRun { task, thread, .. } = started;
     tokio::select! {
         settled = gateway.engine.wait_settled(user, task, thread) => settled?,
         rejection = reject_when_full(gateway, task) => return Err(rejection),

@@ -307,7 +307,7 @@ impl ChatRequest<'_> {
             Some(run) if is_steering => current_segment(gateway, user, &run).await?,
             _ => 1,
         };
-        Ok(ResolvedRun { thread: started.thread, run: started.task, segment, is_new: true, is_first: false })
+        Ok(ResolvedRun { thread: started.thread, run: started.task, segment, is_new: true, after: started.after })
     }
 }
 

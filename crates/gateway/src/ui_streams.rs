@@ -90,8 +90,7 @@ pub async fn resume_ui_stream(
     if projection.is_finished() {
         return Ok(UiResume::Ended(frames));
     }
-    let resolved =
-        ResolvedRun { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false, is_first: false };
+    let resolved = ResolvedRun { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false, after: None };
     let Some(head) = head else {
         return Ok(UiResume::Live(start_of_ui_segment(gateway, user, &resolved, version).await?));
     };

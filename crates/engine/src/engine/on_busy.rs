@@ -41,7 +41,7 @@ impl Engine {
             },
             OnBusy::Steer => {
                 self.steer(user, thread, busy.clone(), new.input.clone(), new.idempotency.clone()).await?;
-                Ok(BusyOutcome::Handled(StartedRun { task: busy, thread: thread.clone() }))
+                Ok(BusyOutcome::Handled(StartedRun::earlier(busy, thread.clone())))
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::on_busy::BusyOutcome;
 use crate::actor_registry::WakeReason;
+use crate::read_records::log_head;
 use crate::session::NewThread;
 use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::content::ContentPart;
@@ -14,7 +15,7 @@ use model::limits::RECORD_BYTES_MAX;
 use model::mcp_credentials::McpCredentials;
 use model::model_settings::ModelSettings;
 use model::ports::{IdempotencyKey, InboxRow, StoreError, Submission, SubmitError, Submitted, ThreadMode};
-use model::{TaskId, ThreadId, UserId};
+use model::{Seq, TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -104,6 +105,15 @@ pub enum OnBusy {
 pub struct StartedRun {
     pub task: TaskId,
     pub thread: ThreadId,
+    /// A record of the thread before all of the run's, or zero. `None` for a run that this request did not start.
+    pub after: Option<Seq>,
+}
+
+impl StartedRun {
+    /// A run that another request has started.
+    pub const fn earlier(task: TaskId, thread: ThreadId) -> Self {
+        Self { task, thread, after: None }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -144,16 +154,12 @@ impl Engine {
         }
         self.check_request(&new)?;
         let retry = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
-        let (thread, thread_mode) = match &new.thread {
-            Some(thread) if new.create_if_missing && !self.has_thread(user, thread).await? => {
-                (thread.clone(), ThreadMode::CreateNew)
-            }
-            Some(thread) => (thread.clone(), ThreadMode::MustExist),
-            None => (ThreadId::from_uuid(Uuid::now_v7()), ThreadMode::CreateNew),
-        };
+        // Before the run is submitted, so its records come after this one.
+        let head = self.find_head(user, new.thread.as_ref()).await?;
+        let (thread, thread_mode) = choose_thread(&new, head)?;
         let mut interrupted = None;
         if thread_mode == ThreadMode::MustExist {
-            self.check_thread(user, &thread, &new).await?;
+            self.check_previous(user, &thread, &new.previous).await?;
             match self.resolve_busy(user, &thread, &new).await? {
                 BusyOutcome::Proceed => {}
                 BusyOutcome::Interrupt(busy) => interrupted = Some(busy),
@@ -192,7 +198,7 @@ impl Engine {
             (submitted, _) => submitted?,
         };
         match submitted {
-            Submitted::Duplicate { task, thread } => return Ok(StartedRun { task, thread }),
+            Submitted::Duplicate { task, thread } => return Ok(StartedRun::earlier(task, thread)),
             Submitted::Queued => self.wake_executor(user, &thread),
             Submitted::ThreadCreated { lease, row } => {
                 self.registry.spawn_or_wake(
@@ -208,7 +214,7 @@ impl Engine {
                 Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate, cause: CancelCause::User });
             self.submit(user, &thread, cancel, None).await?;
         }
-        Ok(StartedRun { task, thread })
+        Ok(StartedRun { task, thread, after: Some(head.unwrap_or_default()) })
     }
 
     /// Keeps the credentials before the run can start, and forgets them if it does not.
@@ -242,7 +248,7 @@ impl Engine {
     ) -> Result<Option<StartedRun>, SubmitError> {
         let Some(idempotency) = idempotency else { return Ok(None) };
         match self.ports().directory.find_submission(user, idempotency).await? {
-            Some(Submitted::Duplicate { task, thread }) => Ok(Some(StartedRun { task, thread })),
+            Some(Submitted::Duplicate { task, thread }) => Ok(Some(StartedRun::earlier(task, thread))),
             Some(Submitted::Queued | Submitted::ThreadCreated { .. }) | None => Ok(None),
         }
     }
@@ -255,22 +261,38 @@ impl Engine {
         new.check_size()
     }
 
-    async fn has_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StartError> {
-        let row = self.ports().directory.thread(user, thread).await.map_err(SubmitError::from)?;
-        Ok(row.is_some())
+    /// The last record of a thread; `None` if there is no such thread.
+    async fn find_head(&self, user: &UserId, thread: Option<&ThreadId>) -> Result<Option<Seq>, StartError> {
+        let Some(thread) = thread else { return Ok(None) };
+        match log_head(&*self.ports().journal, user, thread).await {
+            Ok(head) => Ok(Some(head)),
+            Err(StoreError::ThreadNotFound) => Ok(None),
+            Err(error) => Err(SubmitError::from(error).into()),
+        }
     }
 
-    async fn check_thread(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), StartError> {
-        let directory = &self.ports().directory;
-        if !self.has_thread(user, thread).await? {
-            return Err(SubmitError::from(StoreError::ThreadNotFound).into());
-        }
-        if let Some(previous) = new.previous.run() {
-            let row = directory.run(user, previous).await.map_err(SubmitError::from)?;
+    async fn check_previous(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        previous: &RunPredecessor,
+    ) -> Result<(), StartError> {
+        if let Some(previous) = previous.run() {
+            let row = self.ports().directory.run(user, previous).await.map_err(SubmitError::from)?;
             if row.is_none_or(|row| row.thread != *thread) {
                 return Err(StartError::UnknownPrevious(previous.clone()));
             }
         }
         Ok(())
+    }
+}
+
+/// The thread of a run, and whether it has to be created. `head` is the last record of the thread that the request names.
+fn choose_thread(new: &NewRun, head: Option<Seq>) -> Result<(ThreadId, ThreadMode), StartError> {
+    match (&new.thread, head) {
+        (Some(thread), Some(_)) => Ok((thread.clone(), ThreadMode::MustExist)),
+        (Some(thread), None) if new.create_if_missing => Ok((thread.clone(), ThreadMode::CreateNew)),
+        (Some(_), None) => Err(SubmitError::from(StoreError::ThreadNotFound).into()),
+        (None, _) => Ok((ThreadId::from_uuid(Uuid::now_v7()), ThreadMode::CreateNew)),
     }
 }

@@ -20,7 +20,7 @@ use gateway::client_tools::check_client_tools;
 use gateway::fork_share::fork_share;
 use gateway::start_run::start_run;
 use gateway::stream_limiter::StreamPermit;
-use gateway::stream_start::{NativeFormat, StreamStart, start_of_first_run, start_of_task};
+use gateway::stream_start::{NativeFormat, StreamStart, start_of_new_run, start_of_task};
 use gateway::task_commands::{Settled, wait_until_settled};
 use model::error::ErrorCode;
 use model::{TaskId, ThreadId, UserId};
@@ -49,8 +49,6 @@ pub(crate) async fn handle(
     }
     let (new, uploads) = new_run(&app, &caller.user, request).await?;
     let new = NewRun { idempotency, mcp_credentials: parse_mcp_credentials(&app, &headers)?, ..new };
-    // Without a key the request cannot be a retry, and without a thread there is no earlier run.
-    let is_first = new.thread.is_none() && new.idempotency.is_none();
     // Who waits for the result takes a stream's place.
     let permit = (stream || wait).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
     let started = start_run(&app.gateway, &caller.user, new, uploads).await?;
@@ -67,9 +65,9 @@ pub(crate) async fn handle(
         return response;
     }
     if let Some(permit) = permit {
-        let stream = match is_first {
-            true => Some(start_of_first_run(started.thread.clone(), started.task.clone(), format)),
-            false => start_of_task(&app.gateway, &caller.user, &started.task, format, None).await?,
+        let stream = match started.after {
+            Some(after) => Some(start_of_new_run(started.thread.clone(), started.task.clone(), after, format)),
+            None => start_of_task(&app.gateway, &caller.user, &started.task, format, None).await?,
         };
         let stream = stream.map(|stream| stream.with_until(until));
         let response = stream_response(&app, &caller, &started.task, stream, permit);

@@ -19,7 +19,7 @@ pub(crate) fn show_as_record_rows(conn: &Connection) -> rusqlite::Result<()> {
 /// Adds the SQL function that encodes a record as in a block.
 pub(crate) fn register_encode_record(conn: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
-    conn.create_scalar_function("encode_record", 6, flags, |arguments| encode_columns(arguments))
+    conn.create_scalar_function("encode_record", 6, flags, encode_columns)
 }
 
 fn encode_columns(columns: &Context<'_>) -> rusqlite::Result<Vec<u8>> {

@@ -47,7 +47,8 @@ pub(crate) fn make_older(dir: &Path, version: u32) {
         while !data.is_empty() {
             let (at, epoch, v) = (take_number(&mut data, 8), take_number(&mut data, 8), take_number(&mut data, 2));
             let checksum = take_number(&mut data, 4);
-            let (public, private) = (take_number(&mut data, 4) as usize, take_number(&mut data, 4) as usize);
+            let mut take_length = || usize::try_from(take_number(&mut data, 4)).unwrap();
+            let (public, private) = (take_length(), take_length());
             let (bytes, rest) = data.split_at(public + private);
             let (public, private) = bytes.split_at(public);
             let private = Some(private).filter(|private| !private.is_empty());
