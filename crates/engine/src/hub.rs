@@ -182,8 +182,8 @@ fn size_of_records(records: &[Record]) -> usize {
 struct Lanes(Vec<(Arc<str>, Lane)>);
 
 impl Lanes {
-    fn find(&mut self, name: &str) -> Option<&mut Lane> {
-        self.0.iter_mut().find(|(lane, _)| **lane == *name).map(|(_, lane)| lane)
+    fn find(&mut self, name: &Arc<str>) -> Option<&mut Lane> {
+        self.0.iter_mut().find(|(lane, _)| is_same_name(lane, name)).map(|(_, lane)| lane)
     }
 
     /// Removes what cannot be continued: a lane with a gap would look complete. A viewer that has not read all of an ended
@@ -195,10 +195,15 @@ impl Lanes {
     }
 
     /// The last record that all lanes but this one have.
-    fn slowest_but(&self, name: &str) -> Seq {
-        let others = self.0.iter().filter(|(lane, _)| **lane != *name);
+    fn slowest_but(&self, name: &Arc<str>) -> Seq {
+        let others = self.0.iter().filter(|(lane, _)| !is_same_name(lane, name));
         others.map(|(_, lane)| lane.projected_seq).min().unwrap_or(Seq(u64::MAX))
     }
+}
+
+/// A lane has the name of its first viewer, who is nearly always the one that asks: then the text is not read.
+fn is_same_name(one: &Arc<str>, other: &Arc<str>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
 }
 
 /// One slot per viewer, so that a viewer that polls twice is woken once.
@@ -372,7 +377,7 @@ fn unpublished(records: &Arc<[Record]>, head: Seq) -> Option<(Arc<[Record]>, Seq
 }
 
 /// The batches that a lane has not seen. The feed keeps them only for the other lanes.
-fn take_unprojected(feed: &mut Feed, lanes: &mut Lanes, name: &str) -> Vec<Arc<[Record]>> {
+fn take_unprojected(feed: &mut Feed, lanes: &mut Lanes, name: &Arc<str>) -> Vec<Arc<[Record]>> {
     lanes.retain_continuable(feed);
     let Some(projected_seq) = lanes.find(name).map(|lane| lane.projected_seq) else { return Vec::new() };
     let unprojected = feed.batches_after(projected_seq);
