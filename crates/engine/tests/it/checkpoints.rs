@@ -81,7 +81,13 @@ async fn a_checkpoint_of_an_older_version_is_read_and_divided_once() {
     old["runs"] = serde_json::to_value(&kept.runs).expect("JSON");
     let folder = database(env.folder.path());
     assert_eq!(folder.execute("UPDATE checkpoints SET body = ?1", [old.to_string()]).expect("SQL"), 1);
-    let newer = "DROP TABLE checkpoint_runs; DROP TABLE condensed; DROP TABLE user_secrets; DROP TABLE mcp_pins; PRAGMA user_version = 8;";
+    let newer = "DROP TABLE checkpoint_runs; DROP TABLE condensed; DROP TABLE user_secrets; DROP TABLE mcp_pins;
+        DROP TABLE records; CREATE TABLE records (
+            pos INTEGER PRIMARY KEY, thread INTEGER NOT NULL, run INTEGER NOT NULL, seq INTEGER NOT NULL,
+            at INTEGER NOT NULL, epoch INTEGER NOT NULL, v INTEGER NOT NULL, checksum INTEGER NOT NULL,
+            public BLOB NOT NULL, private BLOB
+        ) STRICT;
+        PRAGMA user_version = 8;";
     folder.execute_batch(newer).expect("SQL");
     drop(folder);
 

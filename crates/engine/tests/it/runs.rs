@@ -1,7 +1,7 @@
 //! Queues, cancels, restarts.
 
 use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
-use engine::{NewRun, OnBusy, RunPredecessor, StartError};
+use engine::{NewRun, OnBusy, RunPredecessor, StartError, StartedRun};
 use model::content::ContentPart;
 use model::cursor::Cursor;
 use model::ports::IdempotencyKey;
@@ -130,12 +130,15 @@ async fn on_busy_rejects_interrupts_or_steers() {
         let rejected = test_engine.engine.start(&test_engine.user, new(OnBusy::Reject)).await;
         assert!(matches!(rejected, Err(StartError::Busy(busy)) if busy == run.task), "{kind:?}");
         let steered = test_engine.engine.start(&test_engine.user, new(OnBusy::Steer)).await.expect("heard");
-        assert_eq!(steered, run, "{kind:?}: said to the run that goes on");
+        let heard = StartedRun::earlier(run.task.clone(), run.thread.clone());
+        assert_eq!(steered, heard, "{kind:?}: said to the run that goes on");
         let next = test_engine.engine.start(&test_engine.user, new(OnBusy::Interrupt)).await.expect("taken");
         assert_eq!(test_engine.wait_settled(&run).await.status, TaskStatus::Cancelled, "{kind:?}");
         assert_eq!(test_engine.wait_settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
-        let kinds: Vec<String> =
-            test_engine.read_log(&run.thread).await.iter().map(|r| r.event_type().to_owned()).collect();
+        let log = test_engine.read_log(&run.thread).await;
+        let began = log.iter().find(|record| record.run == next.task).expect("it began").seq;
+        assert!(next.after.is_some_and(|after| Seq::ZERO < after && after < began), "{kind:?}: {next:?}, {began}");
+        let kinds: Vec<String> = log.iter().map(|r| r.event_type().to_owned()).collect();
         assert!(kinds.contains(&"task.input.added".to_owned()), "{kind:?}: {kinds:?}");
     }
 }
@@ -201,7 +204,8 @@ async fn the_same_key_gives_the_same_run() {
         };
         let first = test_engine.engine.start(&test_engine.user, new("a")).await.expect("taken");
         let again = test_engine.engine.start(&test_engine.user, new("a")).await.expect("taken");
-        assert_eq!(first, again, "{kind:?}");
+        assert_eq!(first.after, Some(Seq::ZERO), "{kind:?}: in a new thread");
+        assert_eq!(again, StartedRun::earlier(first.task.clone(), first.thread.clone()), "{kind:?}");
         assert!(test_engine.engine.start(&test_engine.user, new("b")).await.is_err(), "{kind:?}: another body");
         test_engine.wait_settled(&first).await;
         assert_eq!(
