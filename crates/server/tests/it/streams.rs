@@ -199,7 +199,8 @@ async fn streams_beyond_the_limit_are_refused() {
 #[tokio::test]
 async fn a_stalled_reader_is_closed_and_can_resume() {
     let hw = Server::demo_with("[limits]\nwrite_stall_ms = 300");
-    let task = hw.start_run("story 60000 fast").await;
+    // Twelve megabytes: more than the connection buffers.
+    let task = hw.start_run("story 40000 fast").await;
     let id = task["task_id"].as_str().unwrap();
     let mut stuck = TcpStream::connect(&hw.address).await.unwrap();
     let request = format!("GET /v1/tasks/{id}/events HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);

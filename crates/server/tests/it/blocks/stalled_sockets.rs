@@ -15,7 +15,8 @@ fn resident_kib(hw: &Server) -> u64 {
 
 #[tokio::test]
 async fn three_hundred_stalled_sockets_slow_no_other_and_cost_little() {
-    let hw = Server::demo();
+    // A slow machine needs longer than the default to write all of it, and the sockets must stay open until then.
+    let hw = Server::demo_with("[limits]\nwrite_stall_ms = 120000");
     let mut reader = Socket::connect(&hw).await;
     reader.send_json(&chat_message("s1", "hello")).await;
     reader.read_until("message_stop").await;
