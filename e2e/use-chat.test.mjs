@@ -73,7 +73,8 @@ inBoth.test('a conversation, and the page that comes back to it', async (ui) => 
 
 inBoth.test('a page that is reloaded in the middle of a sentence goes on where it is', async (ui) => {
   const page = await openChat(ui);
-  const task = await say(page, 'story 120');
+  // Long enough for two reloads on a slow machine.
+  const task = await say(page, 'story 300');
   for (let reloads = 0; reloads < 2; reloads += 1) {
     await answered(page, 'Once upon a time');
     await page.reload();
