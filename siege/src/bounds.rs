@@ -34,6 +34,12 @@ impl Bounds {
     pub(crate) fn new(idle_median: Duration, stop_grace: Duration) -> Self {
         Self { median_max: idle_median * MEDIAN_FACTOR, stop_max: stop_grace + STOP_MARGIN }
     }
+
+    /// The bound of an attack, right before which the idle server had this median: the machine may have become busy with
+    /// something else since the siege began.
+    pub(crate) fn median_max_after(&self, idle_median: Duration) -> Duration {
+        self.median_max.max(idle_median * MEDIAN_FACTOR)
+    }
 }
 
 pub(crate) fn compare_time(value: Duration, bound: Duration) -> BoundVerdict {
@@ -71,9 +77,11 @@ mod tests {
 
     #[test]
     fn the_bound_of_the_median_follows_the_idle_server() {
-        let bounds = |idle| Bounds::new(Duration::from_millis(idle), Duration::from_secs(5)).median_max;
-        assert_eq!(bounds(20), Duration::from_millis(60));
-        assert_eq!(bounds(3), Duration::from_millis(9));
-        assert_eq!(median_of(&[3, 1, 2].map(Duration::from_millis)), Some(Duration::from_millis(2)));
+        let ms = Duration::from_millis;
+        let bounds = |idle| Bounds::new(ms(idle), ms(5_000)).median_max;
+        assert_eq!([bounds(20), bounds(3)], [60, 9].map(ms));
+        let later = |idle| Bounds::new(ms(20), ms(5_000)).median_max_after(ms(idle));
+        assert_eq!([later(10), later(30)], [60, 90].map(ms), "a busier machine later");
+        assert_eq!(median_of(&[3, 1, 2].map(ms)), Some(ms(2)));
     }
 }

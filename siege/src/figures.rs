@@ -12,6 +12,8 @@ const PROBLEMS_SHOWN_MAX: usize = 6;
 #[derive(Debug)]
 pub(crate) struct AttackFigures {
     pub(crate) probe: ProbeFigures,
+    /// The median of the first tokens right before the attack.
+    pub(crate) idle_median: Duration,
     pub(crate) usage: ServerUsage,
     /// The slowest start.
     pub(crate) ready: Duration,
@@ -32,12 +34,24 @@ impl AttackFigures {
         self.probe.first_tokens.iter().max().copied()
     }
 
+    /// Whether nothing was lost or refused.
+    fn is_whole(&self) -> bool {
+        self.probe.failures == 0
+            && self.problems.is_empty()
+            && compare_memory(self.usage.memory_peak_mib) == BoundVerdict::Kept
+    }
+
+    fn is_far_beyond(&self, bounds: &Bounds) -> bool {
+        self.missed(bounds).1 == BoundVerdict::Broken
+    }
+
     /// The values that missed their bounds, and whether one of them is broken.
     fn missed(&self, bounds: &Bounds) -> (Vec<&'static str>, BoundVerdict) {
         let time =
             |value: Option<Duration>, bound| value.map_or(BoundVerdict::Broken, |value| compare_time(value, bound));
+        let median_max = bounds.median_max_after(self.idle_median);
         let verdicts = [
-            ("median", if self.has_median_bound { time(self.median(), bounds.median_max) } else { BoundVerdict::Kept }),
+            ("median", if self.has_median_bound { time(self.median(), median_max) } else { BoundVerdict::Kept }),
             ("worst", time(self.worst(), FIRST_TOKEN_MAX)),
             ("memory", compare_memory(self.usage.memory_peak_mib)),
             ("ready", compare_time(self.ready, READY_MAX)),
@@ -67,16 +81,17 @@ pub(crate) struct AttackRow {
 }
 
 impl AttackRow {
+    /// Whether a time alone is far beyond its bound: nothing failed, and the machine may have been busy.
+    pub(crate) fn is_only_slow(&self, bounds: &Bounds) -> bool {
+        matches!(&self.result, AttackResult::Ran(figures) if figures.is_whole() && figures.is_far_beyond(bounds))
+    }
+
     /// Whether the siege fails: something was lost or refused, or a value is far beyond its bound.
     pub(crate) fn is_broken(&self, bounds: &Bounds) -> bool {
         match &self.result {
             AttackResult::NotRun(_) => false,
             AttackResult::Failed(_) => true,
-            AttackResult::Ran(figures) => {
-                figures.probe.failures > 0
-                    || !figures.problems.is_empty()
-                    || figures.missed(bounds).1 == BoundVerdict::Broken
-            }
+            AttackResult::Ran(figures) => !figures.is_whole() || figures.is_far_beyond(bounds),
         }
     }
 
@@ -154,6 +169,7 @@ mod tests {
         let probe = ProbeFigures { first_tokens, failures, ..ProbeFigures::default() };
         let figures = AttackFigures {
             probe,
+            idle_median: Duration::from_millis(5),
             usage: ServerUsage::default(),
             ready: Duration::from_millis(100),
             stop: Duration::from_millis(100),
@@ -170,5 +186,7 @@ mod tests {
         let verdicts = [row(900, 0), row(1_100, 0), row(900, 1), row(5_100, 0)].map(|row| row.verdict(&bounds));
         assert_eq!(verdicts, ["kept", "**missed**: worst", "**broken**: 1 failures", "**broken**: worst"]);
         assert!(!row(1_100, 0).is_broken(&bounds) && row(5_100, 0).is_broken(&bounds));
+        let is_slow = [row(1_100, 0), row(5_100, 0), row(5_100, 1)].map(|row| row.is_only_slow(&bounds));
+        assert_eq!(is_slow, [false, true, false]);
     }
 }

@@ -118,10 +118,10 @@ fn lay_siege(cli: &Cli) -> anyhow::Result<bool> {
     );
     let section = report.to_markdown(&origin);
     println!("\n{section}");
-    report.checks.problems.iter().for_each(|problem| println!("problem: {problem}"));
     if cli.write {
         report::write_section(&root, &section)?;
     }
+    report.broken_lines().iter().for_each(|line| println!("{line}"));
     Ok(!report.is_broken())
 }
 

@@ -28,6 +28,12 @@ impl SiegeReport {
         !self.checks.problems.is_empty() || self.rows.iter().any(|row| row.is_broken(&self.bounds))
     }
 
+    /// Each guarantee that does not hold, a line each: the last thing that a failed siege prints.
+    pub(crate) fn broken_lines(&self) -> Vec<String> {
+        let rows = self.rows.iter().filter(|row| row.is_broken(&self.bounds)).map(|row| row.describe(&self.bounds));
+        rows.chain(self.checks.problems.iter().map(|problem| format!("problem: {problem}"))).collect()
+    }
+
     /// The section of the page. `origin` says where the figures come from.
     pub(crate) fn to_markdown(&self, origin: &str) -> String {
         let mut text = format!("{origin}\n\n");
@@ -52,9 +58,9 @@ impl SiegeReport {
         let checks = &self.checks;
         let _ = writeln!(
             text,
-            "\nThe bound of the median is {MEDIAN_FACTOR} × that of the idle server. At the end the checker \
-             read {} acknowledged runs with {} events, compared {} events that clients had read before, {} uploads \
-             and {} effects of the tool: {}.",
+            "\nThe bound of the median is {MEDIAN_FACTOR} × that of the idle server, at the start or right before the \
+             attack, whichever is slower. At the end the checker read {} acknowledged runs with {} events, compared {} \
+             events that clients had read before, {} uploads and {} effects of the tool: {}.",
             checks.runs,
             checks.events,
             checks.readings,

@@ -8,7 +8,7 @@ use crate::checker::{CheckReport, FolderState, check_installation};
 use crate::figures::{AttackFigures, AttackResult, AttackRow};
 use crate::history::History;
 use crate::installation::{Installation, InstallationPlan, ServerSettings};
-use crate::probe::Probe;
+use crate::probe::{Probe, ProbeControl, ProbeFigures};
 use crate::report::SiegeReport;
 use crate::server_process::ServerUsage;
 use crate::small_disk::SmallDisk;
@@ -20,6 +20,8 @@ use tokio::runtime::Handle;
 
 /// Whole rounds of the probe before an attack ends, for attacks that wait for something else.
 const ROUNDS_MIN: usize = 1;
+/// First tokens that are measured right before an attack.
+const IDLE_TOKENS: usize = 3;
 
 /// One siege.
 pub(crate) struct Siege {
@@ -67,8 +69,11 @@ impl Siege {
             SiegeReport { bounds, idle, rows: Vec::new(), checks: CheckReport::default(), took: begun.elapsed() };
         for (attack, number) in attacks.iter().zip(1_u64..) {
             let attack_begun = Instant::now();
-            let row = self.run_row(*attack, number, &shared, &mut report.checks).await;
-            let row = AttackRow { name: attack.name(), description: attack.describe(self.form), result: row };
+            let mut row = self.run_row(*attack, number, &shared, &mut report.checks).await;
+            if row.is_only_slow(&bounds) {
+                println!("{}\n    tried again: only a time is far beyond its bound", row.describe(&bounds));
+                row = self.run_row(*attack, number, &shared, &mut report.checks).await;
+            }
             println!("{} [{:.1} s]", row.describe(&bounds), attack_begun.elapsed().as_secs_f64());
             report.rows.push(row);
         }
@@ -89,6 +94,7 @@ impl Siege {
         anyhow::ensure!(probe.failures == 0, "{}", probe.messages.join("\n"));
         Ok(AttackFigures {
             probe,
+            idle_median: Duration::ZERO,
             usage,
             ready,
             stop,
@@ -104,10 +110,21 @@ impl Siege {
         number: u64,
         shared: &AttackedSite,
         checks: &mut CheckReport,
+    ) -> AttackRow {
+        let result = match attack.needs().iter().find_map(|need| need.missing()) {
+            Some(why) => AttackResult::NotRun(why.to_owned()),
+            None => self.try_attack(attack, number, shared, checks).await,
+        };
+        AttackRow { name: attack.name(), description: attack.describe(self.form), result }
+    }
+
+    async fn try_attack(
+        &self,
+        attack: &'static dyn Attack,
+        number: u64,
+        shared: &AttackedSite,
+        checks: &mut CheckReport,
     ) -> AttackResult {
-        if let Some(why) = attack.needs().iter().find_map(|need| need.missing()) {
-            return AttackResult::NotRun(why.to_owned());
-        }
         let figures = match attack.place() {
             AttackPlace::Shared => self.run_attack(attack, number, shared).await,
             place => self.run_alone(attack, number, place, checks).await,
@@ -157,17 +174,22 @@ impl Siege {
             load: self.load.clone(),
             statuses: StatusCounts::default(),
         };
+        let idle = measure_before_attack(control).await;
+        let idle_median = median_of(&idle.first_tokens).unwrap_or_default();
         control.expect_service();
         let outcome = attack.run(&context).await;
         control.wait_for_rounds(TOKENS_MIN, ROUNDS_MIN, ROUNDS_TIMEOUT).await;
         control.expect_interruption();
-        let probe = control.take_figures();
+        let mut probe = control.take_figures();
+        probe.failures += idle.failures;
+        probe.messages.extend(idle.messages);
         let AttackOutcome { load, mut problems, ready: restarts, stop: stops } =
             outcome.with_context(|| probe.messages.join("\n"))?;
         if !installation.is_running().await {
             problems.push(format!("the server has ended by itself\n{}", installation.log_tail()));
             return Ok(AttackFigures {
                 probe,
+                idle_median,
                 usage: ServerUsage::default(),
                 ready,
                 stop: Duration::ZERO,
@@ -183,6 +205,14 @@ impl Siege {
         ready = restarts.into_iter().fold(ready, Duration::max);
         stop = stops.into_iter().fold(stop, Duration::max);
         let (answers, has_median_bound) = (context.statuses.describe(), attack.has_median_bound());
-        Ok(AttackFigures { probe, usage, ready, stop, problems, answers, has_median_bound })
+        Ok(AttackFigures { probe, idle_median, usage, ready, stop, problems, answers, has_median_bound })
     }
+}
+
+/// What the probe sees of the idle server right before an attack.
+async fn measure_before_attack(control: &ProbeControl) -> ProbeFigures {
+    control.expect_service();
+    control.wait_for_rounds(IDLE_TOKENS, 0, ROUNDS_TIMEOUT).await;
+    control.expect_interruption();
+    control.take_figures()
 }
