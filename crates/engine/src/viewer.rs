@@ -243,6 +243,11 @@ impl Viewer {
             Some(_) | None => 0,
         };
         let page = read_viewer_page(&*self.journal, &self.owner, &self.thread, range, condensed_max).await?;
+        if page.head < self.cursor {
+            // The thread was deleted, and another one has its name: the records after the cursor would be those of a stranger.
+            (self.ended, self.interrupted) = (true, true);
+            return Ok(VecDeque::new());
+        }
         let Some(projector) = &mut self.projector else { return Ok(VecDeque::new()) };
         self.reads_long_pages = page.records.iter().map(Record::record_count).sum::<u64>() >= LONG_PAGE_RECORDS;
         let mut frames = Frames::for_records(&page.records).with_skip(skip_frames);

@@ -1,4 +1,4 @@
-//! What a viewer holds while it waits.
+//! What a viewer holds while it waits, and what it does not wait for.
 
 use crate::test_engine::{STORE_KINDS, TestEngine, line_view, record_line, record_lines, utf8_lossy};
 use engine::{View, Viewer};
@@ -6,9 +6,10 @@ use model::cursor::Cursor;
 use model::event::CancelMode;
 use model::ports::{Frames, Projection};
 use model::task::TaskStatus;
-use model::{Record, TaskId};
+use model::{Record, Seq, TaskId};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 const VIEWERS: usize = 50;
 
@@ -111,5 +112,23 @@ async fn a_viewer_with_a_projector_reads_only_what_follows() {
         }
         assert_eq!(utf8_lossy(seen), record_lines(rest), "{kind:?}");
         assert_eq!(test_engine.journal.take_records_read(), rest.len(), "{kind:?}");
+    }
+}
+
+/// A request reads the head of its thread and then starts a run there. If the thread is deleted and created again in between,
+/// the head is that of another log, and what would follow it may never come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_viewer_beyond_the_end_of_the_log_is_interrupted() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let run = test_engine.start_run_of("silent", None, "hello").await;
+        test_engine.wait_for_event(&run.thread, "task.step.started").await;
+        let beyond = Seq(1_000);
+        let mut viewer = test_engine.engine.watch_from(&test_engine.user, &run.thread, line_view(&run.task), beyond);
+        let next = tokio::time::timeout(Duration::from_secs(30), viewer.next()).await;
+        assert!(next.expect("it does not wait").expect("readable").is_none(), "{kind:?}");
+        assert!(viewer.is_interrupted(), "{kind:?}: the client has to come back");
+        test_engine.cancel(&run.task, CancelMode::Immediate).await;
+        test_engine.wait_idle().await;
     }
 }
