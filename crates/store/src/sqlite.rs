@@ -48,6 +48,7 @@ mod spend;
 mod threads;
 mod transaction;
 mod user_secrets;
+mod wal_checkpointer;
 mod write_task;
 mod writer;
 mod writer_maintenance;
@@ -98,6 +99,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
+use wal_checkpointer::WalCheckpointer;
 use write_task::{AppendTask, ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
 use writer_maintenance::GroupSize;
@@ -191,7 +193,7 @@ impl SqliteStore {
         // After a crash, the write-ahead log may still hold deleted content.
         let scrub = has_pending_wal(&database);
         let reserve = DiskReserve::new(dir, options.disk_reserve_bytes, options.disk_space.clone());
-        let (conn, boot, found) = open_within_reserve(&database, &reserve)?;
+        let (mut conn, boot, found) = open_within_reserve(&database, &reserve)?;
         let log_count = conn.as_ref().map(LogSizeCount::load).transpose();
         let log_count = log_count.map_err(|error| StoreOpenError::from_sqlite(&database, &error))?.unwrap_or_default();
         for row in &found.stray_rows {
@@ -209,6 +211,10 @@ impl SqliteStore {
             ..WriterState::default()
         };
         let limits = GroupLimits { ops_max: options.group_ops_max.max(1), bytes_max: options.group_bytes_max.max(1) };
+        let checkpointer = WalCheckpointer::start(&folder.database);
+        let checkpointer = checkpointer.map_err(|error| StoreOpenError::denied(dir, &error))?;
+        let attached = conn.as_mut().map_or(Ok(()), |conn| checkpointer.attach(conn));
+        attached.map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;
         let mut writer = SqliteWriter {
             conn,
             replies: ReplyQueue::start(),
@@ -220,6 +226,7 @@ impl SqliteStore {
             unpacked_rows_max: options.unpacked_rows_max,
             owed: GroupSize::default(),
             pacer: CommitPacer::new(options.commit_spacing),
+            checkpointer,
             wal_needs_truncate: scrub,
             truncate_retry_at: None,
             backoff_commits: 0,

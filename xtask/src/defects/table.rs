@@ -58,6 +58,12 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         package: "bench",
         test: "delta_cost::a_delta_costs_a_bounded_number_of_allocations",
     },
+    // The write-ahead log only grows.
+    DefectCase {
+        name: "log-never-restarts",
+        package: "store",
+        test: "write_ahead_log::a_long_log_starts_again_while_the_writer_goes_on",
+    },
     // A record is neither in the database nor in the archive.
     DefectCase {
         name: "archive-skips-a-record",

@@ -330,6 +330,16 @@ pub(crate) fn checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
 }
 
+/// Copies the write-ahead log into the database as far as readers and the writer allow, next to them.
+pub(crate) fn copy_wal(path: &Path) -> rusqlite::Result<()> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    configure_connection(&conn)?;
+    conn.execute_batch("PRAGMA synchronous=FULL; PRAGMA checkpoint_fullfsync=ON;")?;
+    // The writer may be about to open the database again; closing the last connection would delete its log.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))
+}
+
 /// Like [`checkpoint_wal`], with a short time-out.
 pub(crate) fn try_checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
     conn.busy_timeout(BUSY_TIMEOUT_SHORT)?;

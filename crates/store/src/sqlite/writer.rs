@@ -14,6 +14,7 @@ use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
 use super::reply_queue::ReplyQueue;
 use super::transaction::{WriteTransaction, WriterState};
+use super::wal_checkpointer::WalCheckpointer;
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
 use super::writer_maintenance::{GroupSize, MaintenancePace};
 use super::writer_space::is_disk_full;
@@ -59,6 +60,7 @@ pub(crate) struct SqliteWriter {
     /// Maintenance that earlier groups made necessary, while idle moments do not suffice.
     pub(crate) owed: GroupSize,
     pub(crate) pacer: CommitPacer,
+    pub(crate) checkpointer: WalCheckpointer,
     /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,
     /// When to retry, after a reader prevented truncating the log.
@@ -227,7 +229,7 @@ impl SqliteWriter {
             return false;
         }
         (self.wal_needs_truncate, self.truncate_retry_at) = (false, None);
-        match self.conn.as_ref().map(schema::try_checkpoint_wal) {
+        match self.try_checkpoint_wal() {
             Some(Ok(true)) => true,
             // A reader is active.
             Some(Ok(false)) | None => {
@@ -247,6 +249,12 @@ impl SqliteWriter {
                 false
             }
         }
+    }
+
+    /// Copies the write-ahead log into the database and truncates it; `false` when a reader prevents it.
+    pub(crate) fn try_checkpoint_wal(&self) -> Option<rusqlite::Result<bool>> {
+        let _paused = self.checkpointer.pause();
+        self.conn.as_ref().map(schema::try_checkpoint_wal)
     }
 
     /// Reopens the database after an error; the connection was dropped.
@@ -280,10 +288,13 @@ impl SqliteWriter {
     /// Opens and scans the database. Checkpoints and restarts the write-ahead log, so that later writes do not depend
     /// on pages that may not have reached the disk.
     fn reopen(&mut self) -> Result<Connection, ReopenError> {
-        let conn = schema::open_writer(&self.folder.database)?;
+        let mut conn = schema::open_writer(&self.folder.database)?;
+        let paused = self.checkpointer.pause();
         if !schema::checkpoint_wal(&conn)? {
             return Err(ReopenError::Busy);
         }
+        drop(paused);
+        self.checkpointer.attach(&mut conn)?;
         let boot: i64 = conn.query_row("SELECT value FROM meta WHERE name = 'boot'", (), |row| row.get(0))?;
         if boot.cast_unsigned() != self.state.boot {
             return Err(ReopenError::Replaced);
@@ -301,6 +312,7 @@ impl SqliteWriter {
             }
         }
         self.readers.close();
+        self.checkpointer.stop();
         if let Some(conn) = self.conn.take() {
             let emptied = schema::checkpoint_wal(&conn);
             if !matches!(emptied, Ok(true)) {

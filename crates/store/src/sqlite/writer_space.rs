@@ -14,7 +14,7 @@ use super::log_size::LogSizeCount;
 use super::record_scan::RecordScan;
 use super::write_task::WriteFailure;
 use super::writer::SqliteWriter;
-use super::{lock, open_database, schema};
+use super::{lock, open_database};
 use model::ports::StorageSpace;
 use rusqlite::{Connection, ErrorCode};
 use std::time::{Duration, Instant};
@@ -115,9 +115,9 @@ impl SqliteWriter {
         }
         // Nobody may read the file as one that does not change while it is written.
         let Some(_all) = self.readers.try_pause() else { return false };
-        let opened = open_database(&self.folder.database).and_then(|(conn, boot, found)| {
-            let log_count = LogSizeCount::load(&conn);
-            let log_count = log_count.map_err(|error| StoreOpenError::from_sqlite(&self.folder.database, &error))?;
+        let opened = open_database(&self.folder.database).and_then(|(mut conn, boot, found)| {
+            let prepared = self.checkpointer.attach(&mut conn).and_then(|()| LogSizeCount::load(&conn));
+            let log_count = prepared.map_err(|error| StoreOpenError::from_sqlite(&self.folder.database, &error))?;
             Ok((conn, boot, found, log_count))
         });
         match opened {
@@ -181,7 +181,7 @@ impl SqliteWriter {
 
     /// Copies the write-ahead log into the database and gives its space back, if no reader prevents it.
     fn empty_wal(&mut self) {
-        let Some(Err(error)) = self.conn.as_ref().map(schema::try_checkpoint_wal) else { return };
+        let Some(Err(error)) = self.try_checkpoint_wal() else { return };
         if !is_disk_full(&error) {
             self.conn = None;
             self.handle_failure(&error);

@@ -18,4 +18,5 @@ mod packing;
 mod postgres;
 mod restarts;
 mod space;
+mod write_ahead_log;
 mod writer;
