@@ -34,6 +34,14 @@ enum CopyStage {
     Stopped,
 }
 
+/// What the writer does after a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterCommit {
+    Nothing,
+    WakeThread,
+    Copy,
+}
+
 #[derive(Debug, Default)]
 struct CopyState {
     stage: CopyStage,
@@ -42,21 +50,24 @@ struct CopyState {
 }
 
 impl CopyState {
-    /// After a commit, with the length of the log: whether the writer copies it.
-    fn on_commit(&mut self, pages: usize) -> bool {
+    /// Takes the length of the log after a commit.
+    fn on_commit(&mut self, pages: usize) -> AfterCommit {
         if pages < self.copied_pages {
             self.copied_pages = 0;
         }
         match self.stage {
             CopyStage::Waiting if pages >= self.copied_pages + COPY_PAGES => {
                 self.stage = CopyStage::Requested;
-                false
+                AfterCommit::WakeThread
             }
             CopyStage::Remainder => {
                 (self.stage, self.copied_pages) = (CopyStage::Waiting, pages);
-                !Defect::LogNeverRestarts.is_planted()
+                if Defect::LogNeverRestarts.is_planted() { AfterCommit::Nothing } else { AfterCommit::Copy }
             }
-            CopyStage::Waiting | CopyStage::Requested | CopyStage::Stopped => pages >= LOG_PAGES_MAX,
+            CopyStage::Waiting | CopyStage::Requested | CopyStage::Stopped if pages >= LOG_PAGES_MAX => {
+                AfterCommit::Copy
+            }
+            CopyStage::Waiting | CopyStage::Requested | CopyStage::Stopped => AfterCommit::Nothing,
         }
     }
 }
@@ -79,7 +90,7 @@ impl WalCheckpointer {
     pub(crate) fn start(database: &Path) -> std::io::Result<Self> {
         let shared = Arc::<SharedState>::default();
         let (in_thread, database) = (Arc::clone(&shared), database.to_owned());
-        let thread = std::thread::Builder::new().name("store-checkpointer".to_owned());
+        let thread = std::thread::Builder::new().name("store-wal".to_owned());
         let thread = thread.spawn(move || copy_when_requested(&in_thread, &database))?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -88,14 +99,15 @@ impl WalCheckpointer {
     pub(crate) fn attach(&self, conn: &mut Connection) -> rusqlite::Result<()> {
         let shared = Arc::clone(&self.shared);
         conn.wal_hook(Some(move |log: &mut Wal, pages: i32| {
-            let mut state = lock(&shared.state);
-            let copies = state.on_commit(usize::try_from(pages).unwrap_or_default());
-            let is_requested = state.stage == CopyStage::Requested;
-            drop(state);
-            if is_requested {
-                shared.changed.notify_one();
-            }
-            let copied = if copies { log.checkpoint() } else { Ok(()) };
+            let action = lock(&shared.state).on_commit(usize::try_from(pages).unwrap_or_default());
+            let copied = match action {
+                AfterCommit::Nothing => Ok(()),
+                AfterCommit::WakeThread => {
+                    shared.changed.notify_one();
+                    Ok(())
+                }
+                AfterCommit::Copy => log.checkpoint(),
+            };
             // The commit itself has succeeded, and the thread may still be copying.
             if let Err(error) = copied
                 && error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy)
@@ -156,21 +168,21 @@ mod tests {
     #[test]
     fn the_thread_copies_a_long_log_and_the_writer_its_rest() {
         let mut state = CopyState::default();
-        assert!(!state.on_commit(COPY_PAGES - 1) && state.stage == CopyStage::Waiting);
-        assert!(!state.on_commit(COPY_PAGES) && state.stage == CopyStage::Requested);
-        assert!(!state.on_commit(COPY_PAGES + 10) && state.stage == CopyStage::Requested, "the thread copies");
+        assert_eq!(state.on_commit(COPY_PAGES - 1), AfterCommit::Nothing);
+        assert_eq!(state.on_commit(COPY_PAGES), AfterCommit::WakeThread);
+        assert_eq!(state.on_commit(COPY_PAGES + 10), AfterCommit::Nothing, "the thread copies");
         state.stage = CopyStage::Remainder;
-        assert!(state.on_commit(COPY_PAGES + 20) && state.stage == CopyStage::Waiting);
-        assert!(!state.on_commit(5) && state.stage == CopyStage::Waiting, "the log has started again");
-        assert!(!state.on_commit(COPY_PAGES) && state.stage == CopyStage::Requested);
+        assert_eq!(state.on_commit(COPY_PAGES + 20), AfterCommit::Copy);
+        assert_eq!(state.on_commit(5), AfterCommit::Nothing, "the log has started again");
+        assert_eq!(state.on_commit(COPY_PAGES), AfterCommit::WakeThread);
     }
 
     #[test]
     fn a_log_that_a_reader_holds_is_not_copied_at_each_commit() {
         let mut state = CopyState { stage: CopyStage::Remainder, copied_pages: 0 };
-        assert!(state.on_commit(1_500));
-        assert!(!state.on_commit(1_501) && state.stage == CopyStage::Waiting);
-        assert!(!state.on_commit(1_500 + COPY_PAGES) && state.stage == CopyStage::Requested);
-        assert!(state.on_commit(LOG_PAGES_MAX), "a thread that does not keep up");
+        assert_eq!(state.on_commit(1_500), AfterCommit::Copy);
+        assert_eq!(state.on_commit(1_501), AfterCommit::Nothing);
+        assert_eq!(state.on_commit(1_500 + COPY_PAGES), AfterCommit::WakeThread);
+        assert_eq!(state.on_commit(LOG_PAGES_MAX), AfterCommit::Copy, "a thread that does not keep up");
     }
 }
