@@ -56,7 +56,7 @@ impl IdleThreads {
     }
 
     pub(crate) fn put(&self, thread: &ThreadId, idle: IdleThread) {
-        let bytes = ENTRY_BYTES + idle.checkpointed.memory_bytes() + idle.thread.history_text.size_bytes();
+        let bytes = ENTRY_BYTES + idle.checkpointed.memory_bytes() + idle.thread.history_cache.size_bytes();
         if bytes > IDLE_THREADS_BYTES_MAX {
             return;
         }
@@ -133,7 +133,7 @@ mod tests {
         let with_text = idle_thread("ann", 7, row_bytes);
         let mut text = HistoryText::new(String::new());
         text.append(&[], &vec![b'1'; row_bytes], HashSet::new());
-        with_text.thread.history_text.put(text);
+        with_text.thread.history_cache.put_text(text);
         threads.put(&id(0), with_text);
         assert!(lock(&threads.0).bytes > 2 * row_bytes, "the text of its history counts");
         threads.forget(&id(0));

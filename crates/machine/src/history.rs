@@ -35,7 +35,7 @@ pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> SharedHistory
     if past_count == 0 || !task.handoffs.is_empty() {
         return entries.into();
     }
-    SharedHistory::in_thread(entries, past_count, run.thread_fold.history_text.clone())
+    SharedHistory::in_thread(entries, past_count, run.thread_fold.history_cache.clone())
 }
 
 struct PriorEntries {
@@ -62,7 +62,7 @@ fn prior_entries(run: &RunState, task: &TaskFold) -> PriorEntries {
     if let Some(history) = &task.rewritten_history {
         return PriorEntries { entries: as_read(history).collect(), past_count: 0 };
     }
-    let mut entries = run.thread_fold.history(task.spec.previous.as_ref(), window);
+    let mut entries = run.thread_fold.turn_history(task.spec.previous.as_ref(), window);
     let past_count = entries.len();
     entries.extend(as_read(before));
     PriorEntries { entries, past_count }

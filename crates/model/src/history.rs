@@ -1,8 +1,8 @@
-//! The conversation as the model reads it, the same for all providers. `text` keeps what the last request has written of it.
+//! The conversation as the model reads it, the same for all providers. `cache` keeps what the next turn has in common with the last one.
 
-mod text;
+mod cache;
 
-pub use text::{HistoryText, HistoryTextSlot};
+pub use cache::{HistoryCache, HistoryText};
 
 use crate::content::ContentPart;
 use crate::id::{CallId, ItemId};
@@ -29,43 +29,57 @@ pub struct PriorHistory {
 /// The entries that a turn reads. Those of earlier runs are the thread's own: a turn copies none of them, however long the
 /// conversation is.
 #[derive(Clone, Debug, Default)]
-pub struct SharedHistory {
-    entries: Arc<[Arc<HistoryEntry>]>,
+pub struct SharedHistory(Arc<EntryList>);
+
+#[derive(Debug, Default)]
+struct EntryList {
+    entries: Vec<Arc<HistoryEntry>>,
     past: Option<PastEntries>,
 }
 
 /// The entries at the beginning that the thread has, too. They are the same ones in its next turn.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct PastEntries {
     count: usize,
-    text: HistoryTextSlot,
+    cache: HistoryCache,
+}
+
+/// The next turn of the thread begins with the same list.
+impl Drop for EntryList {
+    fn drop(&mut self) {
+        if let Some(PastEntries { count, cache }) = self.past.take() {
+            self.entries.truncate(count);
+            cache.put_entries(std::mem::take(&mut self.entries));
+        }
+    }
 }
 
 impl SharedHistory {
-    /// A history whose first `past_count` entries are the thread's own, with the slot that keeps their text.
-    pub fn in_thread(entries: Vec<Arc<HistoryEntry>>, past_count: usize, text: HistoryTextSlot) -> Self {
-        Self { past: Some(PastEntries { count: past_count.min(entries.len()), text }), entries: entries.into() }
+    /// A history whose first `past_count` entries are the thread's own, with what the thread keeps of them.
+    pub fn in_thread(entries: Vec<Arc<HistoryEntry>>, past_count: usize, cache: HistoryCache) -> Self {
+        let past = Some(PastEntries { count: past_count.min(entries.len()), cache });
+        Self(Arc::new(EntryList { entries, past }))
     }
 
     /// The same history with other entries in place of some.
     #[must_use]
     pub fn with_entries(&self, entries: Vec<Arc<HistoryEntry>>) -> Self {
         let is_same = |(ours, theirs): &(&Arc<HistoryEntry>, &Arc<HistoryEntry>)| Arc::ptr_eq(ours, theirs);
-        let past = self.past.as_ref().map(|past| {
-            let count = self.entries.iter().zip(&entries).take(past.count).take_while(is_same).count();
-            PastEntries { count, text: past.text.clone() }
+        let past = self.0.past.as_ref().map(|past| {
+            let count = self.entries().iter().zip(&entries).take(past.count).take_while(is_same).count();
+            PastEntries { count, cache: past.cache.clone() }
         });
-        Self { past, entries: entries.into() }
+        Self(Arc::new(EntryList { entries, past }))
     }
 
     /// The number of entries at the beginning that the thread's next turn has, too.
     pub fn past_count(&self) -> usize {
-        self.past.as_ref().map_or(0, |past| past.count)
+        self.0.past.as_ref().map_or(0, |past| past.count)
     }
 
-    /// Where the text of the past entries is kept. `None` for a history of its own.
-    pub fn text_slot(&self) -> Option<&HistoryTextSlot> {
-        self.past.as_ref().map(|past| &past.text)
+    /// What the thread keeps of the past entries. `None` for a history of its own.
+    pub fn cache(&self) -> Option<&HistoryCache> {
+        self.0.past.as_ref().map(|past| &past.cache)
     }
 
     pub fn iter(&self) -> SharedEntries<'_> {
@@ -73,23 +87,23 @@ impl SharedHistory {
     }
 
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries().is_empty()
     }
 
     /// The entries. Who has to change some of them changes a copy, with [`Arc::make_mut`].
     pub fn entries(&self) -> &[Arc<HistoryEntry>] {
-        &self.entries
+        &self.0.entries
     }
 }
 
 /// Histories are equal if their entries are: the text that is kept of them is a cache.
 impl PartialEq for SharedHistory {
     fn eq(&self, other: &Self) -> bool {
-        self.entries == other.entries
+        self.entries() == other.entries()
     }
 }
 
@@ -107,13 +121,13 @@ impl<'a> IntoIterator for &'a SharedHistory {
     type IntoIter = SharedEntries<'a>;
 
     fn into_iter(self) -> SharedEntries<'a> {
-        self.entries.iter().map(|entry| entry)
+        self.entries().iter().map(|entry| entry)
     }
 }
 
 impl From<Vec<Arc<HistoryEntry>>> for SharedHistory {
     fn from(entries: Vec<Arc<HistoryEntry>>) -> Self {
-        Self { entries: entries.into(), past: None }
+        Self(Arc::new(EntryList { entries, past: None }))
     }
 }
 

@@ -11,7 +11,7 @@ pub use history::{estimate_tokens, generated_images, history_entries, split_hist
 use crate::definition::{HistoryWindow, mcp_list_digest};
 use crate::event::{Event, HistoryCompacted};
 use crate::fold::{ItemFold, RunFold};
-use crate::history::{HistoryEntry, HistoryTextSlot};
+use crate::history::{HistoryCache, HistoryEntry};
 use crate::id::TaskId;
 use crate::record::{RECORD_FORMAT, Record};
 use crate::seq::{Millis, Seq};
@@ -52,9 +52,9 @@ pub struct ThreadFold {
     /// Records that could not be applied. A thread with any is not executed further.
     #[serde(rename = "misfits")]
     pub fold_errors: u32,
-    /// The text of its history in the last request to a model.
+    /// What the next turn has in common with the last one.
     #[serde(skip)]
-    pub history_text: HistoryTextSlot,
+    pub history_cache: HistoryCache,
 }
 
 /// The summary that replaces older runs in the history.
@@ -122,6 +122,22 @@ impl ThreadFold {
 
     /// The history of the chain of runs that ends with `previous`, or with the last run.
     pub fn history(&self, previous: Option<&TaskId>, window: HistoryWindow) -> Vec<Arc<HistoryEntry>> {
+        self.list_history(Vec::new(), previous, window)
+    }
+
+    /// The same for a turn. It goes on from the list of the last turn, and its own comes back to [`ThreadFold::history_cache`]: to
+    /// share thousands of entries again takes longer than to compare their addresses.
+    pub fn turn_history(&self, previous: Option<&TaskId>, window: HistoryWindow) -> Vec<Arc<HistoryEntry>> {
+        self.list_history(self.history_cache.take_entries(), previous, window)
+    }
+
+    /// Changes a list of entries to that of a history.
+    fn list_history(
+        &self,
+        mut entries: Vec<Arc<HistoryEntry>>,
+        previous: Option<&TaskId>,
+        window: HistoryWindow,
+    ) -> Vec<Arc<HistoryEntry>> {
         let chain = self.run_chain(previous);
         let compacted = self.compacted.as_ref();
         let compacted = compacted.and_then(|sum| Some((chain.iter().position(|past| past.run == sum.run)?, sum)));
@@ -130,9 +146,11 @@ impl ThreadFold {
         // A window that drops recent runs also drops the summary of the older ones.
         let summary = compacted.filter(|_| kept.len() == recent.len());
         let summary = summary.map(|(_, sum)| Arc::new(HistoryEntry::Summary { text: sum.summary.clone() }));
-        let mut entries = Vec::with_capacity(kept.iter().map(|past| past.entries.len()).sum::<usize>() + 1);
-        entries.extend(summary);
-        kept.iter().for_each(|past| entries.extend_from_slice(&past.entries));
+        let listed = || summary.iter().chain(kept.iter().flat_map(|past| &past.entries));
+        let same = entries.iter().zip(listed()).take_while(|(old, new)| Arc::ptr_eq(old, new)).count();
+        entries.truncate(same);
+        entries.reserve(listed().count() - same);
+        entries.extend(listed().skip(same).cloned());
         entries
     }
 

@@ -94,15 +94,15 @@ pub(crate) fn unwritten_entries<'a>(
 }
 
 fn keep_text(past: HistoryText, history: &SharedHistory) {
-    if let Some(slot) = history.text_slot().filter(|_| past.entry_count() > 0) {
-        slot.put(past);
+    if let Some(cache) = history.cache().filter(|_| past.entry_count() > 0) {
+        cache.put_text(past);
     }
 }
 
 /// The text that the last request of the thread has left.
 fn take_past(history: &SharedHistory, writer: &impl SegmentWriter) -> HistoryText {
     let format = writer.format();
-    let past = history.text_slot().and_then(|slot| slot.take(&format, history.entries()));
+    let past = history.cache().and_then(|cache| cache.take_text(&format, history.entries()));
     past.filter(|past| is_turn_start(history.entries(), past.entry_count())).unwrap_or_else(|| HistoryText::new(format))
 }
 

@@ -5,8 +5,7 @@ use model::content::{ContentPart, FileRef};
 use model::definition::HistoryWindow;
 use model::event::{HistoryCompacted, RunHidden, TaskStarted};
 use model::fold::RunFold;
-use model::history::RawItem;
-use model::history::{HistoryEntry, PriorHistory};
+use model::history::{HistoryEntry, PriorHistory, RawItem, SharedHistory};
 use model::record::RECORD_FORMAT_MAX;
 use model::thread::{CompactedHistory, PastRun, ThreadFold, ThreadReplay, estimate_tokens, history_entries};
 use model::{Epoch, Event, ItemId, PrivatePayload, Record, RecordDraft, Seq, TaskId, ThreadId};
@@ -50,7 +49,29 @@ fn history_summary(thread: &ThreadFold, previous: Option<&str>, window: HistoryW
         other => panic!("{other:?}"),
     };
     let previous = previous.map(TaskId::from);
-    thread.history(previous.as_ref(), window).into_iter().map(word).collect()
+    let history = thread.history(previous.as_ref(), window);
+    // A turn goes on from the list of the last one, whatever that was.
+    let turn = thread.turn_history(previous.as_ref(), window);
+    assert_eq!(turn, history);
+    drop(SharedHistory::in_thread(turn, history.len(), thread.history_cache.clone()));
+    history.into_iter().map(word).collect()
+}
+
+#[test]
+fn the_list_of_a_turn_comes_back_for_the_next_one() {
+    let thread = thread_of_four_runs();
+    let mut entries = thread.turn_history(None, ALL);
+    let past_count = entries.len();
+    entries.push(Arc::new(user_message("the input of this turn")));
+    let turn = SharedHistory::in_thread(entries, past_count, thread.history_cache.clone());
+    assert_eq!(thread.history_cache.take_entries(), Vec::new(), "the turn has it");
+    drop(turn.clone());
+    assert_eq!(thread.history_cache.take_entries(), Vec::new(), "the turn still has it");
+    drop(turn);
+    assert_ne!(thread.history_cache.size_bytes(), 0);
+    let kept = thread.history_cache.take_entries();
+    assert!(kept.iter().zip(thread.history(None, ALL)).all(|(kept, own)| Arc::ptr_eq(kept, &own)));
+    assert_eq!(kept.len(), past_count, "without what is the turn's own");
 }
 
 fn compacted(up_to: u64) -> HistoryCompacted {

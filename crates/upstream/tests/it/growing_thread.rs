@@ -1,7 +1,7 @@
 //! A thread that grows turn by turn. Its requests are the same, whether it keeps the text of the turns before or not.
 
 use model::content::ContentPart;
-use model::history::{HistoryEntry, HistoryTextSlot, SharedHistory};
+use model::history::{HistoryCache, HistoryEntry, SharedHistory};
 use model::item::ResultStatus;
 use model::{CallId, ItemId};
 use proptest::prelude::*;
@@ -60,12 +60,12 @@ pub(crate) fn thread_entries(odd: impl Strategy<Value = HistoryEntry>) -> impl S
 /// Checks the history of each request.
 pub(crate) fn for_each_request(entries: Vec<HistoryEntry>, steps: &[ThreadStep], mut check: impl FnMut(SharedHistory)) {
     let entries: Vec<Arc<HistoryEntry>> = entries.into_iter().map(Arc::new).collect();
-    let (slot, mut length) = (HistoryTextSlot::default(), 0);
+    let (cache, mut length) = (HistoryCache::default(), 0);
     for step in steps {
         length = (length + step.more).min(entries.len());
         let history = entries[step.omitted.min(length)..length].to_vec();
         let past_count = history.len().saturating_sub(step.own);
-        check(SharedHistory::in_thread(history, past_count, slot.clone()));
+        check(SharedHistory::in_thread(history, past_count, cache.clone()));
     }
 }
 
@@ -87,12 +87,12 @@ pub(crate) fn check_unwritten_entries(write: impl Fn(SharedHistory) -> usize) {
 
 /// The entries that each request of a thread has to write, when each of its turns is added in turn.
 fn unwritten_counts(turns: Vec<Vec<HistoryEntry>>, write: impl Fn(SharedHistory) -> usize) -> Vec<usize> {
-    let (slot, mut past) = (HistoryTextSlot::default(), Vec::new());
+    let (cache, mut past) = (HistoryCache::default(), Vec::new());
     let mut counts = Vec::new();
     for turn in turns {
         let entries: Vec<Arc<HistoryEntry>> = turn.into_iter().map(Arc::new).collect();
         let history = [&past[..], &entries[..1]].concat();
-        counts.push(write(SharedHistory::in_thread(history, past.len(), slot.clone())));
+        counts.push(write(SharedHistory::in_thread(history, past.len(), cache.clone())));
         past.extend(entries);
     }
     counts

@@ -1,5 +1,5 @@
-//! The text that the first entries of a conversation have in the requests to a provider. A thread keeps it between turns,
-//! so that a turn writes what is new and copies the rest.
+//! What a thread keeps of its conversation between turns: the list of the first entries, and the text that they have in the
+//! requests to a provider. So a turn lists and writes what is new, and copies the rest.
 //!
 //! A cache: without it every request is the same. Entries never change once they are shared, so they are compared by their
 //! addresses; the text keeps its entries, so that no other entry can get the address of one of them.
@@ -70,50 +70,69 @@ impl HistoryText {
         self.call_ids.extend(call_ids);
     }
 
-    /// About how much memory it takes, without the entries, which the thread has anyway.
+    /// About how much memory it takes, without the entries.
     fn size_bytes(&self) -> usize {
         self.elements.capacity() + self.entries.len() * ENTRY_BYTES + self.call_ids.len() * CALL_ID_BYTES
     }
 }
 
-/// Where a thread keeps the text of its history. Clones share it.
+/// What a thread keeps for its next turn. Clones share it.
 #[derive(Clone, Default)]
-pub struct HistoryTextSlot(Arc<Mutex<Option<HistoryText>>>);
+pub struct HistoryCache(Arc<Mutex<KeptHistory>>);
 
-impl HistoryTextSlot {
+#[derive(Default)]
+struct KeptHistory {
+    text: Option<HistoryText>,
+    entries: Vec<Arc<HistoryEntry>>,
+}
+
+impl HistoryCache {
     /// Takes the text out, if it is of this format and the history begins with its entries.
-    pub fn take(&self, format: &str, history: &[Arc<HistoryEntry>]) -> Option<HistoryText> {
+    pub fn take_text(&self, format: &str, history: &[Arc<HistoryEntry>]) -> Option<HistoryText> {
         // Outside of the lock: a history may be long.
-        let text = self.lock().take()?;
+        let text = self.lock().text.take()?;
         (text.format == format && text.is_prefix_of(history)).then_some(text)
     }
 
     /// Keeps a text for the next turn, unless it is too long.
-    pub fn put(&self, text: HistoryText) {
+    pub fn put_text(&self, text: HistoryText) {
         if text.size_bytes() <= HISTORY_TEXT_BYTES_MAX {
-            *self.lock() = Some(text);
+            self.lock().text = Some(text);
         }
     }
 
-    /// About how much memory the text takes.
-    pub fn size_bytes(&self) -> usize {
-        self.lock().as_ref().map_or(0, HistoryText::size_bytes)
+    /// Takes the list of entries out: with those of the last turn, or empty.
+    pub fn take_entries(&self) -> Vec<Arc<HistoryEntry>> {
+        std::mem::take(&mut self.lock().entries)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<HistoryText>> {
+    /// Keeps a list for the next turn.
+    pub(super) fn put_entries(&self, entries: Vec<Arc<HistoryEntry>>) {
+        let before = std::mem::replace(&mut self.lock().entries, entries);
+        // Outside of the lock: it may be long.
+        drop(before);
+    }
+
+    /// About how much memory it takes, without the entries, which the thread has anyway.
+    pub fn size_bytes(&self) -> usize {
+        let kept = self.lock();
+        kept.text.as_ref().map_or(0, HistoryText::size_bytes) + kept.entries.capacity() * ENTRY_BYTES
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KeptHistory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A text may be long, and is private.
-impl fmt::Debug for HistoryTextSlot {
+impl fmt::Debug for HistoryCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HistoryTextSlot").finish_non_exhaustive()
+        f.debug_struct("HistoryCache").finish_non_exhaustive()
     }
 }
 
 /// A cache is no part of a state.
-impl PartialEq for HistoryTextSlot {
+impl PartialEq for HistoryCache {
     fn eq(&self, _other: &Self) -> bool {
         true
     }
@@ -140,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_text_is_found_once_and_only_for_a_history_that_begins_with_its_entries() {
-        let (slot, first, second) = (HistoryTextSlot::default(), user("a"), user("b"));
+        let (cache, first, second) = (HistoryCache::default(), user("a"), user("b"));
         let kept = [summary("s"), Arc::clone(&first)];
         let long = [summary("s"), Arc::clone(&first), second];
         for (format, history, is_found) in [
@@ -151,9 +170,9 @@ mod tests {
             ("f", &[summary("s"), user("a")][..], false),
             ("f", &[summary("t"), first][..], false),
         ] {
-            slot.put(text_of(&kept, b"1,2"));
-            assert_eq!(slot.take(format, history).is_some(), is_found, "{format} {history:?}");
-            assert!(slot.take("f", &long).is_none(), "it is gone either way");
+            cache.put_text(text_of(&kept, b"1,2"));
+            assert_eq!(cache.take_text(format, history).is_some(), is_found, "{format} {history:?}");
+            assert!(cache.take_text("f", &long).is_none(), "it is gone either way");
         }
     }
 
@@ -168,12 +187,12 @@ mod tests {
 
     #[test]
     fn a_text_beyond_the_bound_is_not_kept() {
-        let (slot, entry) = (HistoryTextSlot::default(), user("a"));
-        slot.put(text_of(&[Arc::clone(&entry)], &vec![b'1'; HISTORY_TEXT_BYTES_MAX - 1000]));
-        assert!((HISTORY_TEXT_BYTES_MAX - 1000..=HISTORY_TEXT_BYTES_MAX).contains(&slot.size_bytes()));
-        assert!(slot.take("f", &[Arc::clone(&entry)]).is_some());
-        slot.put(text_of(&[Arc::clone(&entry)], &vec![b'1'; HISTORY_TEXT_BYTES_MAX]));
-        assert!(slot.take("f", &[entry]).is_none());
-        assert_eq!(slot.size_bytes(), 0);
+        let (cache, entry) = (HistoryCache::default(), user("a"));
+        cache.put_text(text_of(&[Arc::clone(&entry)], &vec![b'1'; HISTORY_TEXT_BYTES_MAX - 1000]));
+        assert!((HISTORY_TEXT_BYTES_MAX - 1000..=HISTORY_TEXT_BYTES_MAX).contains(&cache.size_bytes()));
+        assert!(cache.take_text("f", &[Arc::clone(&entry)]).is_some());
+        cache.put_text(text_of(&[Arc::clone(&entry)], &vec![b'1'; HISTORY_TEXT_BYTES_MAX]));
+        assert!(cache.take_text("f", &[entry]).is_none());
+        assert_eq!(cache.size_bytes(), 0);
     }
 }
