@@ -30,8 +30,8 @@ pub enum Defect {
     CommitAcknowledgedEarly,
     /// A tool runs before its start is durable (law 10).
     ToolBeforeDurable,
-    /// The last pages of a long write-ahead log are not copied: it never starts again, and grows until the disk is full.
-    LogNeverRestarts,
+    /// The write-ahead log is not copied into the database: it grows until the disk is full.
+    LogNeverCopied,
     /// A record is deleted from the database and not stored in the archive (law 3).
     ArchiveSkipsARecord,
 }
@@ -53,7 +53,7 @@ impl Defect {
             Self::ClaimIgnoresLease => "claim-ignores-lease",
             Self::CommitAcknowledgedEarly => "commit-acknowledged-early",
             Self::ToolBeforeDurable => "tool-before-durable",
-            Self::LogNeverRestarts => "log-never-restarts",
+            Self::LogNeverCopied => "log-never-copied",
             Self::ArchiveSkipsARecord => "archive-skips-a-record",
         }
     }

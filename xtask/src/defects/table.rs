@@ -60,7 +60,7 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
     },
     // The write-ahead log only grows.
     DefectCase {
-        name: "log-never-restarts",
+        name: "log-never-copied",
         package: "store",
         test: "write_ahead_log::a_long_log_starts_again_while_the_writer_goes_on",
     },

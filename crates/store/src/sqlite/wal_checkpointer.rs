@@ -52,6 +52,9 @@ struct CopyState {
 impl CopyState {
     /// Takes the length of the log after a commit.
     fn on_commit(&mut self, pages: usize) -> AfterCommit {
+        if Defect::LogNeverCopied.is_planted() {
+            return AfterCommit::Nothing;
+        }
         if pages < self.copied_pages {
             self.copied_pages = 0;
         }
@@ -62,7 +65,7 @@ impl CopyState {
             }
             CopyStage::Remainder => {
                 (self.stage, self.copied_pages) = (CopyStage::Waiting, pages);
-                if Defect::LogNeverRestarts.is_planted() { AfterCommit::Nothing } else { AfterCommit::Copy }
+                AfterCommit::Copy
             }
             CopyStage::Waiting | CopyStage::Requested | CopyStage::Stopped if pages >= LOG_PAGES_MAX => {
                 AfterCommit::Copy
