@@ -1,4 +1,5 @@
-//! The conversation as the model reads it, the same for all providers. `cache` keeps what the next turn has in common with the last one.
+//! The conversation as the model reads it, the same for all providers. `cache` keeps what the next turn has in common with the
+//! last one.
 
 mod cache;
 

@@ -106,11 +106,14 @@ impl HistoryCache {
         std::mem::take(&mut self.lock().entries)
     }
 
-    /// Keeps a list for the next turn.
-    pub(super) fn put_entries(&self, entries: Vec<Arc<HistoryEntry>>) {
-        let before = std::mem::replace(&mut self.lock().entries, entries);
-        // Outside of the lock: it may be long.
-        drop(before);
+    /// Keeps the longer list for the next turn: a turn with files has a second one, the thread's own only up to the first file.
+    pub(super) fn put_entries(&self, mut entries: Vec<Arc<HistoryEntry>>) {
+        let mut kept = self.lock();
+        if entries.len() > kept.entries.len() {
+            std::mem::swap(&mut kept.entries, &mut entries);
+        }
+        // The other one is dropped outside of the lock: it may be long, too.
+        drop(kept);
     }
 
     /// About how much memory it takes, without the entries, which the thread has anyway.

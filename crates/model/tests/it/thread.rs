@@ -70,6 +70,13 @@ fn the_list_of_a_turn_comes_back_for_the_next_one() {
     drop(turn);
     assert_ne!(thread.history_cache.size_bytes(), 0);
     let kept = thread.history_cache.take_entries();
+    let again = SharedHistory::in_thread(kept, past_count, thread.history_cache.clone());
+    let mut with_file = again.entries().to_vec();
+    with_file[1] = Arc::new(user_message("a file"));
+    let with_file = again.with_entries(with_file);
+    drop(again);
+    drop(with_file);
+    let kept = thread.history_cache.take_entries();
     assert!(kept.iter().zip(thread.history(None, ALL)).all(|(kept, own)| Arc::ptr_eq(kept, &own)));
     assert_eq!(kept.len(), past_count, "without what is the turn's own");
 }
