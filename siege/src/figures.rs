@@ -34,7 +34,7 @@ impl AttackFigures {
         self.probe.first_tokens.iter().max().copied()
     }
 
-    /// Whether nothing was lost or refused.
+    /// Whether nothing was lost or refused, and memory kept its bound.
     fn is_whole(&self) -> bool {
         self.probe.failures == 0
             && self.problems.is_empty()

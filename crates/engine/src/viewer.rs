@@ -244,7 +244,7 @@ impl Viewer {
         };
         let page = read_viewer_page(&*self.journal, &self.owner, &self.thread, range, condensed_max).await?;
         if page.head < self.cursor {
-            // The thread was deleted, and another one has its name: the records after the cursor would be those of a stranger.
+            // The thread was deleted and created again: the cursor is a position of the old log, whose records never come.
             (self.ended, self.interrupted) = (true, true);
             return Ok(VecDeque::new());
         }

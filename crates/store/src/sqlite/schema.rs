@@ -40,7 +40,7 @@ const RECORD_ROWS_SINCE: u32 = 13;
 /// How long a connection waits for a lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_TIMEOUT_SHORT: Duration = Duration::from_millis(50);
-/// Number of pages in the write-ahead log that triggers a checkpoint.
+/// Number of pages in the write-ahead log that triggers a checkpoint, on a connection without a `WalCheckpointer`.
 const WAL_CHECKPOINT_PAGES: u32 = 4_000;
 /// Size to which the write-ahead log is truncated after a checkpoint.
 const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
