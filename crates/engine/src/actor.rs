@@ -1,6 +1,6 @@
 //! Executes one thread, over as many terms as it takes.
 
-use crate::session::{NewThread, TermEnd, ThreadSession};
+use crate::session::{ClaimedThread, TermEnd, ThreadSession};
 use crate::shared::{StopMode, ThreadContext};
 use futures_util::FutureExt as _;
 use model::Millis;
@@ -27,18 +27,18 @@ pub(crate) enum ActorEnd {
 }
 
 /// Runs terms until one ends without having to be repeated.
-pub(crate) async fn run_actor(context: &ThreadContext, mut new_thread: Option<NewThread>) -> ActorEnd {
+pub(crate) async fn run_actor(context: &ThreadContext, mut claimed: Option<ClaimedThread>) -> ActorEnd {
     let mut backoff = BACKOFF_MIN;
     let (mut gives_up, mut panics, mut has_run) = (context.gives_up, 0, false);
     loop {
         if !wait_for_space(context).await {
             return ActorEnd::Halted;
         }
-        if new_thread.is_none() {
+        if claimed.is_none() {
             context.wakeup.take_notified();
         }
         // A panic ends the term, and with it everything that the term held; the log is what it was.
-        let term = AssertUnwindSafe(run_term(context, new_thread.take(), gives_up)).catch_unwind().await;
+        let term = AssertUnwindSafe(run_term(context, claimed.take(), gives_up)).catch_unwind().await;
         let end = term.unwrap_or(TermEnd::Panicked);
         gives_up = false;
         match end {
@@ -127,11 +127,11 @@ async fn wait_for_space(context: &ThreadContext) -> bool {
 }
 
 /// One term: claim, fold, execute.
-async fn run_term(context: &ThreadContext, new_thread: Option<NewThread>, gives_up: bool) -> TermEnd {
+async fn run_term(context: &ThreadContext, claimed: Option<ClaimedThread>, gives_up: bool) -> TermEnd {
     if context.shared.stop_mode() == StopMode::Halted {
         return TermEnd::Halted;
     }
-    match ThreadSession::open(context, new_thread, gives_up).await {
+    match ThreadSession::open(context, claimed, gives_up).await {
         Ok(Ok(mut session)) => {
             let end = session.run().await;
             if matches!(end, TermEnd::Idle) {

@@ -1,7 +1,7 @@
 //! The live actors of a process: at most one per thread.
 
 use crate::actor::{ActorEnd, run_actor};
-use crate::session::NewThread;
+use crate::session::ClaimedThread;
 use crate::shared::{Shared, StopMode, ThreadContext};
 use crate::sync::{Mutex, lock};
 use crate::wake_schedule::DueThread;
@@ -19,8 +19,8 @@ const WAKE_INTERVAL_MS_MAX: u64 = 1_000;
 pub(crate) enum WakeReason {
     /// Its inbox has something new.
     Command,
-    /// The thread was just created: its actor need not read the store.
-    Created(NewThread),
+    /// Its inbox has one new row, and its submitter has claimed the thread: its actor need not ask the store.
+    Claimed(ClaimedThread),
     /// The timer with this time is due.
     Timer(Millis),
     /// Earlier processes crashed while they resumed it: its run fails.
@@ -100,9 +100,9 @@ impl ActorRegistry {
         }
         let mut actors = lock(&self.actors);
         let gives_up = matches!(reason, WakeReason::GivingUp);
-        let (new_thread, due_timer) = match reason {
+        let (claimed, due_timer) = match reason {
             WakeReason::Command | WakeReason::GivingUp => (None, None),
-            WakeReason::Created(new_thread) => (Some(new_thread), None),
+            WakeReason::Claimed(claimed) => (Some(claimed), None),
             WakeReason::Timer(at) => (None, Some(at)),
         };
         if let Some(wakeup) = actors.wakeups.get(thread) {
@@ -121,12 +121,12 @@ impl ActorRegistry {
         drop(actors);
         let (shared, owner, thread) = (Arc::clone(&self.shared), owner.clone(), thread.clone());
         let context = ThreadContext::new(shared, owner, thread, wakeup, gives_up);
-        tokio::spawn(Arc::clone(self).run_until_retired(context, new_thread));
+        tokio::spawn(Arc::clone(self).run_until_retired(context, claimed));
     }
 
-    async fn run_until_retired(self: Arc<Self>, context: ThreadContext, mut new_thread: Option<NewThread>) {
+    async fn run_until_retired(self: Arc<Self>, context: ThreadContext, mut claimed: Option<ClaimedThread>) {
         loop {
-            let end = run_actor(&context, new_thread.take()).await;
+            let end = run_actor(&context, claimed.take()).await;
             if matches!(end, ActorEnd::Halted) {
                 context.wakeup.take_notified();
             }

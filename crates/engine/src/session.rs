@@ -44,8 +44,8 @@ const HEAVY_STATE_BYTES: usize = 256 * 1024;
 /// validated, too.
 const HISTORY_BYTES_PER_RUN_BYTE: usize = 4;
 
-/// A thread that this process has just created: what its creator knows need not be read.
-pub(crate) struct NewThread {
+/// A thread that a submission has claimed: what the submitter knows need not be read.
+pub(crate) struct ClaimedThread {
     pub(crate) lease: Lease,
     /// The only row of its inbox. Every later row notifies the context.
     pub(crate) first_row: InboxRow,
@@ -99,12 +99,12 @@ impl<'a> ThreadSession<'a> {
     /// Claims the thread and folds its log. The inner error says why the thread cannot be executed now.
     pub(crate) async fn open(
         context: &'a ThreadContext,
-        new_thread: Option<NewThread>,
+        claimed: Option<ClaimedThread>,
         gives_up: bool,
     ) -> Result<Result<ThreadSession<'a>, TermEnd>, StoreError> {
         let ports = &context.shared.ports;
-        let (lease, first_row) = match new_thread {
-            Some(NewThread { lease, first_row }) => (lease, Some(first_row)),
+        let (lease, first_row) = match claimed {
+            Some(ClaimedThread { lease, first_row }) => (lease, Some(first_row)),
             None => match ports.journal.claim(&context.owner, &context.thread, &ports.node).await? {
                 ClaimOutcome::Granted(lease) => (lease, None),
                 ClaimOutcome::Held { node, until } => {

@@ -156,7 +156,7 @@ impl MemoryTables {
         self.last_epoch += 1;
         let epoch = Epoch(self.last_epoch);
         thread.epoch = Some(epoch);
-        Ok(Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row: self.last_inbox_row })
+        Ok(Submitted::Claimed { lease: Lease { epoch, head: Seq::ZERO }, row: self.last_inbox_row })
     }
     /// The result of an answer to a question that is closed; `None` for an open question and for other commands.
     fn closed_question_result(

@@ -32,6 +32,8 @@ pub enum Defect {
     ToolBeforeDurable,
     /// The write-ahead log is not copied into the database: it grows until the disk is full.
     LogNeverCopied,
+    /// A start takes a released thread over although it was claimed since: two executors, of which one is fenced (law 8).
+    ReleaseOutlivesClaim,
     /// A record is deleted from the database and not stored in the archive (law 3).
     ArchiveSkipsARecord,
 }
@@ -54,6 +56,7 @@ impl Defect {
             Self::CommitAcknowledgedEarly => "commit-acknowledged-early",
             Self::ToolBeforeDurable => "tool-before-durable",
             Self::LogNeverCopied => "log-never-copied",
+            Self::ReleaseOutlivesClaim => "release-outlives-claim",
             Self::ArchiveSkipsARecord => "archive-skips-a-record",
         }
     }

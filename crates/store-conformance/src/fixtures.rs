@@ -256,7 +256,7 @@ impl<'a> LogWriter<'a> {
     pub async fn for_owner(journal: &'a dyn Journal, directory: &dyn TestStore, owner: UserId, n: usize) -> Self {
         let (thread, run) = (nth_thread(n), nth_run(n));
         let submitted = directory.submit(&owner, new_thread_submission(&thread, start_command(&run))).await;
-        assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
+        assert!(matches!(submitted, Ok(Submitted::Claimed { .. })), "{submitted:?}");
         let lease = claim_thread(journal, &owner, &thread).await;
         Self::with_lease(journal, owner, n, lease)
     }

@@ -28,14 +28,14 @@ async fn inbox_commands(directory: &dyn TestStore, owner: &UserId, thread: &Thre
 }
 
 fn assert_thread_created(submitted: &Result<Submitted, SubmitError>) {
-    assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
+    assert!(matches!(submitted, Ok(Submitted::Claimed { .. })), "{submitted:?}");
 }
 
 /// 1: creating a thread claims it: the lease is valid for appends until the next claim.
 pub async fn creating_a_thread_claims_it(journal: &dyn Journal, directory: &dyn TestStore) {
     let owner = test_user();
     let made = directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
-    let Ok(Submitted::ThreadCreated { lease, row }) = made else { panic!("{made:?}") };
+    let Ok(Submitted::Claimed { lease, row }) = made else { panic!("{made:?}") };
     assert_eq!(lease.head, Seq::ZERO);
     let page = journal.read_page(&owner, &nth_thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
     assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
@@ -50,6 +50,54 @@ pub async fn creating_a_thread_claims_it(journal: &dyn Journal, directory: &dyn 
     let next = claim_thread(journal, &owner, &nth_thread(1)).await;
     assert!(next.epoch > lease.epoch);
     assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced);
+}
+
+/// 1: a start may claim a thread that its last executor has released, but only if its row is the only one and nobody has
+/// claimed the thread since. Its lease is then the newest.
+pub async fn a_start_claims_only_a_released_thread(journal: &dyn Journal, directory: &dyn TestStore) {
+    let (owner, thread) = (test_user(), nth_thread(1));
+    let made = directory.submit(&owner, new_thread_submission(&thread, start_command(&nth_run(1)))).await;
+    let Ok(Submitted::Claimed { lease, row }) = made else { panic!("{made:?}") };
+    let mut author = LogWriter::with_lease(journal, owner.clone(), 1, lease);
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row });
+    author.start_run().complete_run().must_append().await;
+    let start = async |n| directory.submit(&owner, submission(&thread, start_command(&nth_run(n)))).await;
+
+    journal.release(&thread, author.lease);
+    let row = match start(2).await {
+        Ok(Submitted::Claimed { lease, row }) => {
+            assert!(lease.epoch > author.lease.epoch);
+            assert_eq!(lease.head, author.lease.head);
+            assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced, "a lease that is over");
+            author = LogWriter::with_lease(journal, owner.clone(), 1, lease);
+            row
+        }
+        Ok(Submitted::Queued) => {
+            author.lease = claim_thread(journal, &owner, &thread).await;
+            directory.inbox(&owner, &thread).await.unwrap()[0].id
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(inbox_commands(directory, &owner, &thread).await, [start_command(&nth_run(2))]);
+    author.run = nth_run(2);
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row });
+    author.start_run().must_append().await;
+
+    assert_eq!(start(3).await, Ok(Submitted::Queued), "it is being executed");
+    journal.release(&thread, author.lease);
+    assert_eq!(start(4).await, Ok(Submitted::Queued), "another row is before it");
+    for row in directory.inbox(&owner, &thread).await.unwrap() {
+        author.changes.push(DirectoryChange::ConsumeInboxRow { row: row.id });
+    }
+    author.lease = claim_thread(journal, &owner, &thread).await;
+    author.push_notes(1).must_append().await;
+    journal.release(&thread, author.lease);
+    author.lease = claim_thread(journal, &owner, &thread).await;
+    assert_eq!(start(5).await, Ok(Submitted::Queued), "it was claimed since");
+    author.push_notes(1).must_append().await;
+    journal.release(&nth_thread(2), author.lease);
+    let unknown = directory.submit(&owner, submission(&nth_thread(2), start_command(&nth_run(6)))).await;
+    assert_eq!(unknown, Err(SubmitError::Store(StoreError::ThreadNotFound)));
 }
 
 /// 1: a thread whose only run was dropped has no records.
@@ -191,7 +239,7 @@ pub async fn concurrent_starts_with_one_key_make_one_run(_: &dyn Journal, direct
         directory.submit(&owner, submission)
     });
     let answers = join_all(tries).await;
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Submitted::ThreadCreated { .. }))).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Submitted::Claimed { .. }))).count(), 1);
     let runs = directory.runs(&owner, RunFilter::default(), page_before(None, PAGE_ROWS)).await.unwrap();
     assert_eq!(runs.len(), 1);
     let same = Ok(Submitted::Duplicate { task: runs[0].id.clone(), thread: runs[0].thread.clone() });

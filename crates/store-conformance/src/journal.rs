@@ -274,7 +274,7 @@ pub async fn an_append_without_a_claim_is_refused(journal: &dyn Journal, directo
     let other = LogWriter::new(journal, directory, 2).await;
     let submitted =
         directory.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
-    assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
+    assert!(matches!(submitted, Ok(Submitted::Claimed { .. })), "{submitted:?}");
     for epoch in [Epoch(0), Epoch(1), other.lease.epoch] {
         let batch = AppendBatch { thread: nth_thread(1), epoch, ..other.batch() };
         assert_eq!(journal.append(batch).await, AppendOutcome::Fenced);

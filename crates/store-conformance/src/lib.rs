@@ -78,6 +78,7 @@ macro_rules! conformance {
             inbox:
                 a_start_creates_its_thread_its_run_and_an_inbox_row,
                 creating_a_thread_claims_it,
+                a_start_claims_only_a_released_thread,
                 a_thread_whose_only_run_was_cancelled_is_empty,
                 a_command_for_a_missing_thread_is_refused,
                 a_full_inbox_refuses_commands,

@@ -20,7 +20,7 @@ pub async fn a_full_log_accepts_answers_and_nothing_new(journal: &dyn Journal, d
     let kept = size(&small.start_run().push_notes(2).complete_run().must_append().await);
     assert!(kept < max, "{kept}");
     let first = with_idempotency_key(new_thread_submission(&nth_thread(2), start_command(&nth_run(2))), "key", "d");
-    assert!(matches!(directory.submit(&owner, first.clone()).await, Ok(Submitted::ThreadCreated { .. })));
+    assert!(matches!(directory.submit(&owner, first.clone()).await, Ok(Submitted::Claimed { .. })));
     let lease = super::fixtures::claim_thread(journal, &owner, &nth_thread(2)).await;
     let mut long = LogWriter::with_lease(journal, owner.clone(), 2, lease);
     let text = "x".repeat(usize::try_from(max).unwrap());

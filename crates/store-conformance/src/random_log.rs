@@ -28,7 +28,7 @@ impl<'a> RandomLogWriter<'a> {
         let owner = test_user();
         let first = new_thread_submission(&thread, start_command(&all[0].run));
         let made = directory.submit(&owner, first).await;
-        let Ok(Submitted::ThreadCreated { lease: Lease { epoch, .. }, .. }) = made else { panic!("{made:?}") };
+        let Ok(Submitted::Claimed { lease: Lease { epoch, .. }, .. }) = made else { panic!("{made:?}") };
         let all = all.iter().map(|record| reseal(&thread, epoch, record)).collect();
         Self { journal, directory, owner, thread, records: all, epoch, head: 0 }
     }

@@ -410,7 +410,7 @@ fn queued_run(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> R
 pub(super) fn submit_outcome(answer: &Result<model::ports::Submitted, SubmitError>) -> ExpectedSubmit {
     use model::ports::{StoreError, Submitted};
     match answer {
-        Ok(Submitted::Queued | Submitted::ThreadCreated { .. }) => ExpectedSubmit::Queued,
+        Ok(Submitted::Queued | Submitted::Claimed { .. }) => ExpectedSubmit::Queued,
         Ok(Submitted::Duplicate { task, thread }) => ExpectedSubmit::Duplicate(task.clone(), thread.clone()),
         Err(SubmitError::KeyReused) => ExpectedSubmit::KeyReused,
         Err(SubmitError::InboxFull(_)) => ExpectedSubmit::InboxFull,

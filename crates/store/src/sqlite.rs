@@ -39,6 +39,7 @@ mod record_index;
 mod record_row;
 mod record_scan;
 mod record_tails;
+mod released_threads;
 mod reply_queue;
 mod retention;
 mod schema;
@@ -83,12 +84,13 @@ use log_size::LogSizeCount;
 use model::condense::{CondenseRecords, condense_records};
 use model::ports::validation;
 use model::ports::{
-    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, OnCommit,
+    AppendBatch, AppendOutcome, BoxFuture, ClaimOutcome, DirectoryChange, DirectoryWriter, Journal, Lease, OnCommit,
     PageLimit, RecordPage, SpaceWatch, StorageSpace, StoreError, StoreResult, WriteAccess,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use reader_pool::ReaderPool;
+use released_threads::ReleasedThreads;
 use reply_queue::ReplyQueue;
 use rusqlite::Connection;
 use std::ops::Range;
@@ -179,6 +181,7 @@ pub struct SqliteStore {
     writer: Option<mpsc::Sender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
     index: Arc<RecordIndex>,
+    released: Arc<ReleasedThreads>,
     readers: Arc<ReaderPool>,
     stats: Arc<Mutex<WriterStats>>,
     space: Arc<SpaceState>,
@@ -201,8 +204,10 @@ impl SqliteStore {
         }
         let (index, stats, space) = (Arc::<RecordIndex>::default(), Arc::default(), Arc::default());
         let readers = Arc::new(ReaderPool::new(database, options.readers_max, conn.is_none()));
+        let released = Arc::<ReleasedThreads>::default();
         let state = WriterState {
             boot,
+            released: Arc::clone(&released),
             index: Arc::clone(&index),
             inbox_rows_max: options.inbox_rows_max,
             log_bytes_per_user_max: options.log_bytes_per_user_max,
@@ -244,7 +249,7 @@ impl SqliteStore {
         let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, stats, space })
+        Ok(Self { writer: Some(sender), thread: Some(thread), index, released, readers, stats, space })
     }
 
     /// Counts since the store was opened.
@@ -375,6 +380,10 @@ impl Journal for SqliteStore {
     async fn claim(&self, owner: &UserId, thread: &ThreadId, _node: &NodeId) -> StoreResult<ClaimOutcome> {
         let (owner, thread) = (owner.clone(), thread.clone());
         self.call_writer(TaskCost::Query, move |tx| tx.claim(&owner, &thread)).await
+    }
+
+    fn release(&self, thread: &ThreadId, lease: Lease) {
+        self.released.put(thread, lease);
     }
 
     fn start_append(&self, batch: AppendBatch, on_commit: OnCommit) {

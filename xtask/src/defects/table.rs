@@ -64,6 +64,12 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         package: "store",
         test: "write_ahead_log::a_long_log_starts_again_while_the_writer_goes_on",
     },
+    // Two executors believe that they have the thread.
+    DefectCase {
+        name: "release-outlives-claim",
+        package: "store",
+        test: "laws::sqlite::inbox::a_start_claims_only_a_released_thread",
+    },
     // A record is neither in the database nor in the archive.
     DefectCase {
         name: "archive-skips-a-record",

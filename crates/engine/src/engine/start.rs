@@ -4,7 +4,7 @@ use super::Engine;
 use super::on_busy::BusyOutcome;
 use crate::actor_registry::WakeReason;
 use crate::read_records::log_head;
-use crate::session::NewThread;
+use crate::session::ClaimedThread;
 use model::command::{CancelCause, CancelCommand, Command, StartCommand};
 use model::content::ContentPart;
 use model::context::ContextEntry;
@@ -200,11 +200,11 @@ impl Engine {
         match submitted {
             Submitted::Duplicate { task, thread } => return Ok(StartedRun::earlier(task, thread)),
             Submitted::Queued => self.wake_executor(user, &thread),
-            Submitted::ThreadCreated { lease, row } => {
+            Submitted::Claimed { lease, row } => {
                 self.registry.spawn_or_wake(
                     user,
                     &thread,
-                    WakeReason::Created(NewThread { lease, first_row: InboxRow { id: row, at, command } }),
+                    WakeReason::Claimed(ClaimedThread { lease, first_row: InboxRow { id: row, at, command } }),
                 );
             }
         }
@@ -227,7 +227,7 @@ impl Engine {
     ) -> Result<Submitted, SubmitError> {
         self.keep_credentials(task, credentials);
         let written = self.write_submission(user, submission).await;
-        if !matches!(written, Ok(Submitted::Queued | Submitted::ThreadCreated { .. })) {
+        if !matches!(written, Ok(Submitted::Queued | Submitted::Claimed { .. })) {
             self.ports().resolver.forget_credentials(task);
         }
         written
@@ -249,7 +249,7 @@ impl Engine {
         let Some(idempotency) = idempotency else { return Ok(None) };
         match self.ports().directory.find_submission(user, idempotency).await? {
             Some(Submitted::Duplicate { task, thread }) => Ok(Some(StartedRun::earlier(task, thread))),
-            Some(Submitted::Queued | Submitted::ThreadCreated { .. }) | None => Ok(None),
+            Some(Submitted::Queued | Submitted::Claimed { .. }) | None => Ok(None),
         }
     }
 

@@ -13,7 +13,8 @@ pub const INBOX_PAGE_ROWS: usize = 64;
 /// Queued commands of threads, and the runs that they started.
 ///
 /// 1. [`InboxWriter::submit`] writes a command into its thread's inbox. A [`Command::Start`] also creates its run as
-///    `queued`, and its thread with [`ThreadMode::CreateNew`]; the submitter then holds the thread's first lease.
+///    `queued`, and its thread with [`ThreadMode::CreateNew`]. If nobody executes the thread, the store may grant the submitter
+///    a lease at once ([`Submitted::Claimed`]); that of a new thread it always grants.
 /// 2. An idempotency key is bound to one body and one run by the same transaction. Submitting it again with that body
 ///    returns that run and changes nothing; another body is [`SubmitError::KeyReused`].
 /// 3. Rows leave an inbox in the order in which they entered it, when an append consumes them
@@ -115,8 +116,10 @@ pub struct IdempotencyKey {
 pub enum Submitted {
     /// The command is in the inbox.
     Queued,
-    /// The command created its thread and is the only row of its inbox. The caller holds the thread's first lease.
-    ThreadCreated { lease: Lease, row: u64 },
+    /// The command is the only row of its thread's inbox, and nobody else executes the thread: the caller holds its newest
+    /// lease. So it is with a thread that the command created, and, if the store can tell, with one that its last executor has
+    /// released ([`super::Journal::release`]).
+    Claimed { lease: Lease, row: u64 },
     /// An earlier submission was the same.
     Duplicate {
         /// The run of the first submission.

@@ -43,8 +43,9 @@ pub trait Journal: SpaceWatch {
     /// Takes the thread over for this node: the previous holder can no longer append.
     async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome>;
 
-    /// Gives a claimed thread back, so that another node may claim it at once. A hint: it may be lost, and does nothing when
-    /// the lease is not the newest.
+    /// Gives a claimed thread back, so that another node may claim it at once, or the next start with its submission
+    /// ([`super::Submitted::Claimed`]). The caller appends nothing with this lease any more. A hint: it may be lost, and does
+    /// nothing when the lease is not the newest.
     fn release(&self, _thread: &ThreadId, _lease: Lease) {}
 
     /// Starts to append records and to change the directory, together or not at all, and calls back with the outcome.

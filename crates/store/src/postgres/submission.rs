@@ -72,7 +72,7 @@ impl PostgresStore {
     }
 
     async fn expire_keys_sometimes(&self, submitted: &Submitted) {
-        if let Submitted::ThreadCreated { row, .. } = submitted
+        if let Submitted::Claimed { row, .. } = submitted
             && row % EXPIRE_EVERY == 0
             && let Err(error) = inbox::expire_idempotency_keys(&self.pool).await
         {
@@ -174,7 +174,7 @@ impl PostgresStore {
         }
         Ok(Attempt::Done(match epoch {
             None => Submitted::Queued,
-            Some(epoch) => Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row },
+            Some(epoch) => Submitted::Claimed { lease: Lease { epoch, head: Seq::ZERO }, row },
         }))
     }
 

@@ -135,7 +135,13 @@ impl WriteTransaction<'_> {
         {
             return Ok(Err(validation::id_taken_error(start.task_id.as_str())));
         }
-        self.insert_submission(owner, submission, thread).map(Ok)
+        let row = self.insert_submission(owner, submission, thread)?;
+        let lease = match (thread, &submission.command) {
+            (None, _) => Some(self.claim_new_thread(&submission.thread, row.thread, owner)),
+            (Some(num), Command::Start(_)) if waiting == 0 => self.claim_released(&submission.thread, num)?,
+            (Some(_), _) => None,
+        };
+        Ok(Ok(lease.map_or(Submitted::Queued, |lease| Submitted::Claimed { lease, row: row.id })))
     }
 
     /// The number of the submission's thread; `None` when the submission creates it.
@@ -207,7 +213,7 @@ impl WriteTransaction<'_> {
         owner: &UserId,
         submission: &Submission,
         known: Option<i64>,
-    ) -> rusqlite::Result<Submitted> {
+    ) -> rusqlite::Result<InsertedRow> {
         if let Some((key, decision, by)) = validation::approval_decision(&submission.command) {
             let answer = ApprovalAnswer { decision: decision.clone(), by, at: submission.at };
             questions::close_approval(self.conn, owner, key, &answer)?;
@@ -229,7 +235,7 @@ impl WriteTransaction<'_> {
         }
         let command = to_json_column(&submission.command)?;
         let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
-        let row = insert.insert((thread, at, command))?;
+        let id = insert.insert((thread, at, command))?.cast_unsigned();
         if let Some(IdempotencyKey { key, request_digest: digest }) = &submission.idempotency_key {
             let task = submission.command.task_id().as_str();
             let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -240,14 +246,15 @@ impl WriteTransaction<'_> {
             self.state.submissions_since_expiry = 0;
             expire_idempotency_keys(self.conn)?;
         }
-        Ok(match known {
-            Some(_) => Submitted::Queued,
-            None => Submitted::ThreadCreated {
-                lease: self.claim_new_thread(&submission.thread, thread, owner),
-                row: row.cast_unsigned(),
-            },
-        })
+        Ok(InsertedRow { thread, id })
     }
+}
+
+/// A row of an inbox that this transaction has inserted.
+struct InsertedRow {
+    /// The number of its thread.
+    thread: i64,
+    id: u64,
 }
 
 const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at

@@ -9,10 +9,12 @@ use super::log_size::LogSizeCount;
 use super::record_index::{Extent, IndexUpdate, PackRequest, RecordIndex};
 use super::record_row;
 use super::record_tails::RecordTails;
+use super::released_threads::ReleasedThreads;
 use super::{checkpoints, client_results, page, questions, spend};
 use crate::block_coding::{BlockCompressor, record_bytes_in_block};
 use foldhash::HashMap;
 use model::condense::CondenseRecords;
+use model::defects::Defect;
 use model::ports::validation;
 use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
@@ -43,6 +45,8 @@ pub(crate) struct WriterState {
     pub(crate) claims: u64,
     /// The newest epoch of every thread that was claimed since then, by the thread's number.
     pub(crate) epochs: HashMap<i64, Epoch>,
+    /// Threads whose newest epoch may be over.
+    pub(crate) released: Arc<ReleasedThreads>,
     pub(crate) threads: HashMap<ThreadId, CachedThread>,
     /// Position of the next row.
     pub(crate) next_pos: i64,
@@ -159,6 +163,24 @@ impl<'a> WriteTransaction<'a> {
             owner: owner.clone(),
         });
         lease
+    }
+
+    /// Grants a lease if the thread's last executor has released it and nobody has claimed it since.
+    pub(super) fn claim_released(&mut self, thread: &ThreadId, num: i64) -> rusqlite::Result<Option<Lease>> {
+        let Some(epoch) = self.state.released.take(thread) else { return Ok(None) };
+        if self.state.epochs.get(&num) != Some(&epoch) && !Defect::ReleaseOutlivesClaim.is_planted() {
+            return Ok(None);
+        }
+        let live = match self.take_thread(thread) {
+            Ok(Some(live)) => live,
+            Ok(None) => return Ok(None),
+            // The executor that claims it reports the damage.
+            Err(error) if record_row::is_corruption(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let lease = live.damaged_at.is_none().then(|| self.new_lease(&live));
+        self.cache_thread(thread, live);
+        Ok(lease)
     }
 
     pub(super) fn checked_head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {

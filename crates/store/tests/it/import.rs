@@ -187,7 +187,7 @@ async fn numbers_of_deleted_rows_and_epochs_of_lost_leases_are_not_given_again()
     import(dir.path(), &database).await.unwrap();
     let store = open_imported(&database).await;
     let created = store.submit(&test_user(), new_thread_submission(&nth_thread(3), start_command(&nth_run(3)))).await;
-    let Ok(Submitted::ThreadCreated { lease, row: next }) = created else { panic!("{created:?}") };
+    let Ok(Submitted::Claimed { lease, row: next }) = created else { panic!("{created:?}") };
     assert!(next > row + 1, "{next} after {row} and one more");
     assert!(lease.epoch > lost.epoch, "{lease:?} after {lost:?}");
     assert!(claim_thread(&store, &test_user(), &nth_thread(1)).await.epoch > lost.epoch);

@@ -34,7 +34,7 @@ pub(crate) fn options(database: &TestDatabase) -> PostgresOptions {
 async fn create_thread(store: &PostgresStore, n: usize) -> LogWriter<'_> {
     let start = new_thread_submission(&nth_thread(n), start_command(&nth_run(n)));
     let submitted = store.submit(&test_user(), start).await.unwrap();
-    let Submitted::ThreadCreated { lease, .. } = submitted else { panic!("{submitted:?}") };
+    let Submitted::Claimed { lease, .. } = submitted else { panic!("{submitted:?}") };
     LogWriter::with_lease(store, test_user(), n, lease)
 }
 

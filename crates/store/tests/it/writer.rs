@@ -3,8 +3,8 @@
 use crate::data_folder::{database, open, waits};
 use futures_util::future::join_all;
 use model::ports::{
-    AliasKind, AppendOutcome, Inbox as _, InboxWriter as _, Journal, PageLimit, StoreError, SubmitError,
-    ThreadWriter as _, Threads as _,
+    AliasKind, AppendOutcome, DirectoryChange, Inbox as _, InboxWriter as _, Journal, PageLimit, StoreError,
+    SubmitError, Submitted, ThreadWriter as _, Threads as _,
 };
 use model::seq::Seq;
 use std::path::Path;
@@ -21,6 +21,27 @@ use store_conformance::threads::{nth_alias, with_conversation_data};
 async fn settle(store: &SqliteStore) {
     let missing = store.claim(&test_user(), &nth_thread(1_000_000), &test_node()).await;
     assert_eq!(missing, Err(StoreError::ThreadNotFound));
+}
+
+/// Otherwise every turn of a conversation would cost two further visits to the store before it starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_claims_the_thread_that_its_last_executor_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (owner, thread) = (test_user(), nth_thread(1));
+    let made = store.submit(&owner, new_thread_submission(&thread, start_command(&nth_run(1)))).await;
+    let Ok(Submitted::Claimed { mut lease, mut row }) = made else { panic!("{made:?}") };
+    for n in 1..=3 {
+        let mut author = LogWriter { run: nth_run(n), ..LogWriter::with_lease(&store, owner.clone(), 1, lease) };
+        author.changes.push(DirectoryChange::ConsumeInboxRow { row });
+        author.start_run().complete_run().must_append().await;
+        let head = author.lease.head;
+        store.release(&thread, author.lease);
+        let next = store.submit(&owner, submission(&thread, start_command(&nth_run(n + 1)))).await;
+        let Ok(Submitted::Claimed { lease: next, row: next_row }) = next else { panic!("{next:?}") };
+        assert!(next.epoch > lease.epoch && next.head == head && next_row > row, "{next:?} {next_row}");
+        (lease, row) = (next, next_row);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,7 +122,7 @@ impl HistoryWriter {
             task_path: Vec::new(),
         };
         match self.store.submit(&self.user, submission).await.unwrap() {
-            Submitted::ThreadCreated { row, .. } => {
+            Submitted::Claimed { row, .. } => {
                 let node = NodeId::from("past");
                 self.lease = self.store.claim(&self.user, &self.thread, &node).await.unwrap().lease();
                 row

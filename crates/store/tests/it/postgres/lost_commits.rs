@@ -158,7 +158,7 @@ async fn submission_cases(store: &PostgresStore, n: usize) -> (Vec<Case>, Approv
 }
 
 fn is_accepted(submitted: &Result<Submitted, SubmitError>) -> bool {
-    matches!(submitted, Ok(Submitted::ThreadCreated { .. } | Submitted::Queued))
+    matches!(submitted, Ok(Submitted::Claimed { .. } | Submitted::Queued))
 }
 
 #[tokio::test(flavor = "multi_thread")]
