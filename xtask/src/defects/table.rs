@@ -68,7 +68,7 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
     DefectCase {
         name: "release-outlives-claim",
         package: "store",
-        test: "laws::sqlite::inbox::a_start_claims_only_a_released_thread",
+        test: "laws::sqlite::a_start_claims_only_a_released_thread",
     },
     // A record is neither in the database nor in the archive.
     DefectCase {
