@@ -55,6 +55,12 @@ impl IdleThreads {
         (idle.owner == *owner && idle.thread.seq == head).then_some(idle)
     }
 
+    /// The last record of a thread that is here.
+    pub(crate) fn find_head(&self, owner: &UserId, thread: &ThreadId) -> Option<Seq> {
+        let entries = lock(&self.0);
+        entries.threads.get(thread).filter(|entry| entry.idle.owner == *owner).map(|entry| entry.idle.thread.seq)
+    }
+
     pub(crate) fn put(&self, thread: &ThreadId, idle: IdleThread) {
         let bytes = ENTRY_BYTES + idle.checkpointed.memory_bytes() + idle.thread.history_cache.size_bytes();
         if bytes > IDLE_THREADS_BYTES_MAX {
@@ -74,9 +80,9 @@ impl IdleThreads {
         }
     }
 
-    /// Drops a thread that was deleted.
-    pub(crate) fn forget(&self, thread: &ThreadId) {
-        lock(&self.0).remove(thread);
+    /// Drops a thread that was deleted. Returns whether it was here.
+    pub(crate) fn forget(&self, thread: &ThreadId) -> bool {
+        lock(&self.0).remove(thread).is_some()
     }
 }
 
@@ -109,11 +115,12 @@ mod tests {
         let (threads, id, owner) = (IdleThreads::default(), ThreadId::from("thr_1"), UserId::from("ann"));
         for (taker, head, is_found) in [("ann", 7, true), ("ann", 8, false), ("ann", 6, false), ("bob", 7, false)] {
             threads.put(&id, idle_thread("ann", 7, 10));
+            assert_eq!(threads.find_head(&UserId::from(taker), &id), (taker == "ann").then_some(Seq(7)));
             assert_eq!(threads.take(&UserId::from(taker), &id, Seq(head)).is_some(), is_found, "{taker} {head}");
             assert!(threads.take(&owner, &id, Seq(7)).is_none(), "it is gone either way");
         }
         threads.put(&id, idle_thread("ann", 7, 10));
-        threads.forget(&id);
+        assert!(threads.forget(&id) && !threads.forget(&id));
         assert!(threads.take(&owner, &id, Seq(7)).is_none());
         assert_eq!(lock(&threads.0).bytes, 0);
     }

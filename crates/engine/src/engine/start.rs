@@ -143,6 +143,30 @@ impl NewRun {
         let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
         if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
     }
+
+    /// The command that starts the run, and what is not part of it.
+    fn into_command(self, task: TaskId) -> (Command, Option<IdempotencyKey>, McpCredentials) {
+        let start = StartCommand {
+            task_id: task,
+            agent: self.agent,
+            input: self.input,
+            previous: self.previous.into_task_id(),
+            tools: self.tools,
+            metadata: self.metadata,
+            display_mode: self.display_mode,
+            client: self.client,
+            origin: self.origin,
+            prior_history: self.prior_history,
+            model_settings: self.model_settings,
+            request_echo: self.request_echo,
+            mcp_credentials: self.mcp_credentials.servers().map(str::to_owned).collect(),
+            state: self.state,
+            context: self.context.unwrap_or_default(),
+            rewritten_history: None,
+            hook_error: None,
+        };
+        (Command::Start(Box::new(start)), self.idempotency, self.mcp_credentials)
+    }
 }
 
 impl Engine {
@@ -153,7 +177,7 @@ impl Engine {
             return Ok(known);
         }
         self.check_request(&new)?;
-        let retry = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
+        let retry = new.create_if_missing.then(|| new.clone());
         // Before the run is submitted, so its records come after this one.
         let head = self.find_head(user, new.thread.as_ref()).await?;
         let (thread, thread_mode) = choose_thread(&new, head)?;
@@ -169,32 +193,21 @@ impl Engine {
             return Err(StartError::NoInput);
         }
         let task = TaskId::from_uuid(Uuid::now_v7());
-        let start = StartCommand {
-            task_id: task.clone(),
-            agent: new.agent,
-            input: new.input,
-            previous: new.previous.into_task_id(),
-            tools: new.tools,
-            metadata: new.metadata,
-            display_mode: new.display_mode,
-            client: new.client,
-            origin: new.origin,
-            prior_history: new.prior_history,
-            model_settings: new.model_settings,
-            request_echo: new.request_echo,
-            mcp_credentials: new.mcp_credentials.servers().map(str::to_owned).collect(),
-            state: new.state,
-            context: new.context.unwrap_or_default(),
-            rewritten_history: None,
-            hook_error: None,
-        };
-        let command = Command::Start(Box::new(start));
-        let submission = self.new_submission(thread.clone(), thread_mode, command.clone(), new.idempotency);
+        let (command, idempotency, credentials) = new.into_command(task.clone());
+        let submission = self.new_submission(thread.clone(), thread_mode, command.clone(), idempotency);
         let at = submission.at;
-        let written = self.write_start(user, &task, submission, new.mcp_credentials).await;
+        let written = self.write_start(user, &task, submission, credentials).await;
         let submitted = match (written, retry) {
             // Another request has created the thread meanwhile.
-            (Err(SubmitError::ThreadExists), Some(retry)) => return Box::pin(self.start(user, retry)).await,
+            (Err(SubmitError::ThreadExists), Some(retry)) => {
+                return Box::pin(self.start(user, NewRun { create_if_missing: false, ..retry })).await;
+            }
+            // The thread was deleted while its executor put it among the idle ones.
+            (Err(SubmitError::Store(StoreError::ThreadNotFound)), Some(retry))
+                if self.registry.shared.idle_threads.forget(&thread) =>
+            {
+                return Box::pin(self.start(user, retry)).await;
+            }
             (submitted, _) => submitted?,
         };
         match submitted {
@@ -261,9 +274,15 @@ impl Engine {
         new.check_size()
     }
 
-    /// The last record of a thread; `None` if there is no such thread.
+    /// The last record of a thread; `None` if there is no such thread. A thread that is deleted meanwhile is refused by the
+    /// store.
     async fn find_head(&self, user: &UserId, thread: Option<&ThreadId>) -> Result<Option<Seq>, StartError> {
         let Some(thread) = thread else { return Ok(None) };
+        // Another node may have continued or deleted a thread that is idle here.
+        let is_alone = !self.ports().cluster.is_shared();
+        if let Some(head) = self.registry.shared.idle_threads.find_head(user, thread).filter(|_| is_alone) {
+            return Ok(Some(head));
+        }
         match log_head(&*self.ports().journal, user, thread).await {
             Ok(head) => Ok(Some(head)),
             Err(StoreError::ThreadNotFound) => Ok(None),

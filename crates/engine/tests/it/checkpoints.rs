@@ -130,8 +130,8 @@ async fn a_checkpoint_that_lacks_rows_is_written_again() {
     }
 }
 
-/// The state of a thread that was just executed is still there: its next turn reads neither checkpoint nor log. Without the
-/// state this would read the log, because there is no checkpoint any more.
+/// The state of a thread that was just executed is still there: its next turn reads neither checkpoint nor log, and its
+/// submission has claimed the thread. Without the state this would read the log, because there is no checkpoint any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_turn_of_a_recent_thread_reads_nothing() {
     let test_engine = TestEngine::new(StoreKind::Sqlite).await;
@@ -140,10 +140,10 @@ async fn the_next_turn_of_a_recent_thread_reads_nothing() {
     folder.busy_timeout(std::time::Duration::from_secs(10)).expect("a time-out");
     folder.execute_batch("DELETE FROM checkpoints; DELETE FROM checkpoint_runs;").expect("SQL");
     for turn in 6..9 {
-        test_engine.journal.take_records_read();
+        (test_engine.journal.take_records_read(), test_engine.journal.take_claims());
         let run = test_engine.start_run_of("demo", Some(&thread), "hello").await;
         test_engine.wait_idle().await;
-        assert_eq!(test_engine.journal.take_records_read(), 0, "turn {turn}");
+        assert_eq!((test_engine.journal.take_records_read(), test_engine.journal.take_claims()), (0, 0), "turn {turn}");
         assert_eq!(test_engine.task_object(&run.task).await.status, TaskStatus::Completed);
         assert_eq!(test_engine.models.last_request().history.len(), 2 * turn - 1);
     }
@@ -152,10 +152,17 @@ async fn the_next_turn_of_a_recent_thread_reads_nothing() {
 /// An id can be used again after its thread was deleted. The new thread has nothing of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_that_is_created_again_knows_nothing_of_the_deleted_one() {
-    for kind in STORE_KINDS {
+    for (kind, is_engine_told) in STORE_KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
         let test_engine = TestEngine::new(kind).await;
         let thread = thread_of_turns(&test_engine, 2).await;
-        assert!(test_engine.engine.delete_thread(&test_engine.user, &thread).await.expect("writable"));
+        let deleted = if is_engine_told {
+            test_engine.engine.delete_thread(&test_engine.user, &thread).await
+        } else {
+            // As if it was deleted just before its executor put it among the idle threads.
+            let writer = test_engine.engine.ports().directory.writer(&test_engine.user).expect("writable");
+            writer.delete_thread(&test_engine.user, &thread).await
+        };
+        assert!(deleted.expect("writable"));
         for turn in 1..=2 {
             let new = NewRun {
                 agent: "demo".to_owned(),

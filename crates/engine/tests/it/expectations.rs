@@ -283,6 +283,8 @@ async fn a_thread_that_another_node_holds_is_claimed_when_its_lease_expires() {
         test_engine.wait_settled(&first).await;
         test_engine.wait_idle().await;
         let ports = test_engine.engine.ports();
+        let another = NodeId::from("another");
+        ports.journal.claim(&test_engine.user, &first.thread, &another).await.expect("it was released");
         let journal = Arc::new(HeldJournal {
             inner: Arc::clone(&ports.journal),
             clock: Arc::clone(&ports.clock),

@@ -11,7 +11,7 @@ use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, ClaimOutcome, Clock, DefinitionResolver, DirectoryChange,
-    FileReadOutcome, FileReadRequest, FileReader, HookRequest, HookResponse, HookRunner, Journal, ModelClient,
+    FileReadOutcome, FileReadRequest, FileReader, HookRequest, HookResponse, HookRunner, Journal, Lease, ModelClient,
     OnCommit, PageLimit, RecordPage, RecoveryAttempts, ResolveRequest, SpaceWatch, StorageSpace, StoreResult,
     ToolRunner,
 };
@@ -49,10 +49,11 @@ impl AppendFailure {
     }
 }
 
-/// A store whose appends can be held or made to fail; it counts appends and reads.
+/// A store whose appends can be held or made to fail; it counts claims, appends and reads.
 pub(crate) struct GatedJournal {
     inner: Arc<dyn Journal>,
     permits: Arc<Semaphore>,
+    claims: AtomicUsize,
     appends: AtomicUsize,
     records_read: AtomicUsize,
     /// The runs and bytes of every checkpoint that was appended.
@@ -69,6 +70,7 @@ impl GatedJournal {
         Self {
             inner,
             permits: open,
+            claims: AtomicUsize::new(0),
             appends: AtomicUsize::new(0),
             records_read: AtomicUsize::new(0),
             checkpoints: Mutex::default(),
@@ -88,6 +90,11 @@ impl GatedJournal {
 
     pub(crate) fn append_count(&self) -> usize {
         self.appends.load(SeqCst)
+    }
+
+    /// The number of claims since the last call, without those that came with a submission.
+    pub(crate) fn take_claims(&self) -> usize {
+        self.claims.swap(0, SeqCst)
     }
 
     /// The number of records read since the last call.
@@ -155,7 +162,12 @@ impl SpaceWatch for GatedJournal {
 #[async_trait]
 impl Journal for GatedJournal {
     async fn claim(&self, owner: &UserId, thread: &ThreadId, node: &NodeId) -> StoreResult<ClaimOutcome> {
+        self.claims.fetch_add(1, SeqCst);
         self.inner.claim(owner, thread, node).await
+    }
+
+    fn release(&self, thread: &ThreadId, lease: Lease) {
+        self.inner.release(thread, lease);
     }
 
     fn start_append(&self, batch: AppendBatch, landed: OnCommit) {

@@ -2,8 +2,8 @@
 //!
 //! The table `records` has no index on (thread, seq), which would cost more than the rest of an append. This index in
 //! memory has the positions: those of a batch are consecutive, so an entry is a short list of extents. Only the writer
-//! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation
-//! until all of its rows are packed into `blocks`.
+//! changes it, after the commit, so that only durable records are visible. A thread has an entry from its creation, or from
+//! the submission that claimed it, until all of its rows are packed into `blocks`.
 //!
 //! It notices when a thread has many rows: those of a long run are packed before it ends, so that the rows that a start has
 //! to scan depend on the number of live threads and not on the length of their runs. It counts the rows that wait to be packed,
@@ -158,10 +158,12 @@ impl ThreadExtents {
 /// A change that a commit made.
 #[derive(Debug)]
 pub(crate) enum IndexUpdate {
-    ThreadCreated {
+    /// A thread that was created, or is about to get its next rows.
+    ThreadClaimed {
         thread: ThreadId,
         num: i64,
         owner: UserId,
+        head: Seq,
     },
     Appended {
         thread: ThreadId,
@@ -252,6 +254,13 @@ impl LiveThreads {
         if let Some(entry) = self.entries.remove(thread) {
             self.subtract_bytes(&entry.owner, entry.bytes);
             self.waiting_rows = self.waiting_rows.saturating_sub(entry.waiting_rows());
+        }
+    }
+
+    /// Adds an entry, unless rows of the thread wait to be packed.
+    fn claim(&mut self, thread: ThreadId, num: i64, owner: UserId, head: Seq) {
+        if self.entries.get(&thread).is_none_or(|entry| entry.num != num) {
+            self.entries.insert(thread, ThreadExtents { head, ..ThreadExtents::new(num, owner) });
         }
     }
 
@@ -346,9 +355,7 @@ impl RecordIndex {
         let mut effects = IndexEffects::default();
         for update in updates {
             match update {
-                IndexUpdate::ThreadCreated { thread, num, owner } => {
-                    live.entries.insert(thread, ThreadExtents::new(num, owner));
-                }
+                IndexUpdate::ThreadClaimed { thread, num, owner, head } => live.claim(thread, num, owner, head),
                 IndexUpdate::Appended { thread, num, owner, extent, bytes } => {
                     let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
                     live.append(&thread, new, extent, &mut effects);

@@ -132,7 +132,7 @@ impl WriteTransaction<'_> {
         extents.extend(self.effects.index_updates.iter().filter_map(|update| match update {
             IndexUpdate::Appended { num: appended_to, extent, .. } if *appended_to == num => Some(*extent),
             IndexUpdate::Appended { .. }
-            | IndexUpdate::ThreadCreated { .. }
+            | IndexUpdate::ThreadClaimed { .. }
             | IndexUpdate::Packed { .. }
             | IndexUpdate::RunEnded { .. }
             | IndexUpdate::ThreadDeleted { .. } => None,

@@ -155,13 +155,15 @@ impl<'a> WriteTransaction<'a> {
     /// Grants the first lease of a thread that this transaction creates.
     pub(crate) fn claim_new_thread(&mut self, thread: &ThreadId, num: i64, owner: &UserId) -> Lease {
         let live = CachedThread { num, owner: owner.clone(), head: Seq::ZERO, damaged_at: None, runs: Vec::new() };
+        self.claim_for_submission(thread, live)
+    }
+
+    /// Grants a lease, and readers find the end of the log in memory: there will be more of it soon.
+    fn claim_for_submission(&mut self, thread: &ThreadId, live: CachedThread) -> Lease {
         let lease = self.new_lease(&live);
+        let (num, owner, head) = (live.num, live.owner.clone(), live.head);
+        self.effects.index_updates.push(IndexUpdate::ThreadClaimed { thread: thread.clone(), num, owner, head });
         self.cache_thread(thread, live);
-        self.effects.index_updates.push(IndexUpdate::ThreadCreated {
-            thread: thread.clone(),
-            num,
-            owner: owner.clone(),
-        });
         lease
     }
 
@@ -178,9 +180,11 @@ impl<'a> WriteTransaction<'a> {
             Err(error) if record_row::is_corruption(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let lease = live.damaged_at.is_none().then(|| self.new_lease(&live));
-        self.cache_thread(thread, live);
-        Ok(lease)
+        if live.damaged_at.is_some() {
+            self.cache_thread(thread, live);
+            return Ok(None);
+        }
+        Ok(Some(self.claim_for_submission(thread, live)))
     }
 
     pub(super) fn checked_head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {
