@@ -140,7 +140,8 @@ async fn the_next_turn_of_a_recent_thread_reads_nothing() {
     folder.busy_timeout(std::time::Duration::from_secs(10)).expect("a time-out");
     folder.execute_batch("DELETE FROM checkpoints; DELETE FROM checkpoint_runs;").expect("SQL");
     for turn in 6..9 {
-        (test_engine.journal.take_records_read(), test_engine.journal.take_claims());
+        test_engine.journal.take_records_read();
+        test_engine.journal.take_claims();
         let run = test_engine.start_run_of("demo", Some(&thread), "hello").await;
         test_engine.wait_idle().await;
         assert_eq!((test_engine.journal.take_records_read(), test_engine.journal.take_claims()), (0, 0), "turn {turn}");
