@@ -48,6 +48,7 @@ mod single_records;
 mod spend;
 mod threads;
 mod transaction;
+mod urgent_tasks;
 mod user_secrets;
 mod wal_checkpointer;
 mod write_task;
@@ -101,6 +102,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
+use urgent_tasks::UrgentTasks;
 use wal_checkpointer::WalCheckpointer;
 use write_task::{AppendTask, ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
@@ -138,7 +140,7 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// Adds half of it to a delta of a busy server, and halves what its commits cost.
+    /// Half of it is what a delta of a busy server waits for, for each of the factors of `commit_pacer`.
     pub const COMMIT_SPACING: Duration = Duration::from_millis(1);
 }
 
@@ -179,6 +181,7 @@ pub struct WriterStats {
 #[derive(Debug)]
 pub struct SqliteStore {
     writer: Option<mpsc::Sender<WriterMessage>>,
+    urgent: Arc<UrgentTasks>,
     thread: Option<JoinHandle<()>>,
     index: Arc<RecordIndex>,
     released: Arc<ReleasedThreads>,
@@ -203,6 +206,7 @@ impl SqliteStore {
             tracing::error!(?row, "a stored record fits nowhere: `headwater verify` lists all damage");
         }
         let (index, stats, space) = (Arc::<RecordIndex>::default(), Arc::default(), Arc::default());
+        let urgent = Arc::<UrgentTasks>::default();
         let readers = Arc::new(ReaderPool::new(database, options.readers_max, conn.is_none()));
         let released = Arc::<ReleasedThreads>::default();
         let state = WriterState {
@@ -231,6 +235,7 @@ impl SqliteStore {
             unpacked_rows_max: options.unpacked_rows_max,
             owed: GroupSize::default(),
             pacer: CommitPacer::new(options.commit_spacing),
+            urgent: Arc::clone(&urgent),
             checkpointer,
             wal_needs_truncate: scrub,
             truncate_retry_at: None,
@@ -249,7 +254,7 @@ impl SqliteStore {
         let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        Ok(Self { writer: Some(sender), thread: Some(thread), index, released, readers, stats, space })
+        Ok(Self { writer: Some(sender), urgent, thread: Some(thread), index, released, readers, stats, space })
     }
 
     /// Counts since the store was opened.
@@ -286,6 +291,7 @@ impl SqliteStore {
         let (reply, result) = oneshot::channel();
         let Some(writer) = &self.writer else { return T::from_writer_error(STORE_CLOSED) };
         let task = Box::new(ClosureTask { work: Some(work), result: None, reply });
+        self.urgent.notify();
         if writer.send(WriterMessage::Run { task, cost }).await.is_err() {
             return T::from_writer_error(STORE_CLOSED);
         }
@@ -390,6 +396,10 @@ impl Journal for SqliteStore {
         let Some(writer) = &self.writer else { return on_commit.call(&AppendOutcome::from_writer_error(STORE_CLOSED)) };
         let records: usize = batch.records.iter().map(|record| record.size_bytes() + 64).sum();
         let cost = TaskCost::Bytes(records + batch.changes.iter().map(checkpoint_bytes).sum::<usize>());
+        // A run starts, pauses or ends.
+        if !batch.changes.is_empty() {
+            self.urgent.notify();
+        }
         // Validated here, because time on the writer thread delays all callers.
         let invalid_reason = validation::validate_batch(&batch);
         let task = Box::new(AppendTask { batch, invalid_reason, outcome: None, on_commit });

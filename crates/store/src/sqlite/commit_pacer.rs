@@ -2,41 +2,63 @@
 //!
 //! Each commit costs a sync of the disk and wake-ups of many tasks, however little it holds. A server with little to do
 //! commits at once; one whose commits follow each other without a pause spaces them, and each holds more; one whose commits
-//! are large spaces them further. So the groups grow with the load, and nobody has to choose between latency and throughput.
+//! hold the events of several runs spaces them further. So the groups grow with the load, and nobody has to choose between
+//! latency and throughput. What a caller waits for (a command, the start or the end of a run) is committed sooner than deltas.
 
 use std::time::{Duration, Instant};
 
 /// Number of commits in a row that do not wait: the commands, events and first deltas of a few clients who just came.
 const BURST_COMMITS: u32 = 8;
 
-/// Number of tasks in a commit for each of which the next commit is another `spacing` later…
-const TASKS_PER_SPACING: usize = 16;
-/// …up to this multiple of it.
-const SPACING_FACTOR_MAX: usize = 3;
+/// From this number of tasks in a commit on, the next one is twice `spacing` later…
+const TASKS_FOR_DOUBLE_SPACING: usize = 2;
+/// …and from this one on, three times.
+const TASKS_FOR_TRIPLE_SPACING: usize = 32;
 
-/// Allows one commit per `spacing` in the long run, fewer when they are large, and [`BURST_COMMITS`] more at once after a
-/// pause.
+/// Allows one commit per `spacing` in the long run, fewer when they hold several tasks, and [`BURST_COMMITS`] more at once
+/// after a pause.
 pub(crate) struct CommitPacer {
     spacing: Duration,
     /// When a commit would be due if all that were done had been as far apart as their size demands.
     due: Option<Instant>,
+    /// The same without regard to their size.
+    urgent_due: Option<Instant>,
 }
 
 impl CommitPacer {
     pub(crate) const fn new(spacing: Duration) -> Self {
-        Self { spacing, due: None }
+        Self { spacing, due: None, urgent_due: None }
     }
 
     /// How long the next commit has to wait.
     pub(crate) fn delay(&self, now: Instant) -> Duration {
-        let ahead = self.due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now));
+        self.delay_until(self.due, now)
+    }
+
+    /// How long it has to wait if somebody waits for it.
+    pub(crate) fn urgent_delay(&self, now: Instant) -> Duration {
+        self.delay_until(self.urgent_due, now)
+    }
+
+    fn delay_until(&self, due: Option<Instant>, now: Instant) -> Duration {
+        let ahead = due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now));
         ahead.saturating_sub(self.spacing.saturating_mul(BURST_COMMITS))
     }
 
     pub(crate) fn on_commit(&mut self, now: Instant, tasks: usize) {
-        let due = self.due.map_or(now, |due| due.max(now));
-        let factor = (1 + tasks / TASKS_PER_SPACING).min(SPACING_FACTOR_MAX);
-        self.due = due.checked_add(self.spacing.saturating_mul(u32::try_from(factor).unwrap_or(1)));
+        let factor = match tasks {
+            ..TASKS_FOR_DOUBLE_SPACING => 1,
+            TASKS_FOR_DOUBLE_SPACING..TASKS_FOR_TRIPLE_SPACING => 2,
+            TASKS_FOR_TRIPLE_SPACING.. => 3,
+        };
+        self.due = self.next_due(self.due, now, factor);
+        self.urgent_due = self.next_due(self.urgent_due, now, 1);
+    }
+
+    /// Urgent commits are early. They do not make the next one wait longer than any other.
+    fn next_due(&self, due: Option<Instant>, now: Instant, factor: u32) -> Option<Instant> {
+        let latest = now.checked_add(self.spacing.saturating_mul(BURST_COMMITS))?;
+        due.map_or(now, |due| due.clamp(now, latest)).checked_add(self.spacing.saturating_mul(factor))
     }
 }
 
@@ -72,7 +94,7 @@ mod tests {
 
     #[test]
     fn large_commits_are_further_apart() {
-        for (tasks, factor) in [(1, 1), (15, 1), (16, 2), (31, 2), (32, 3), (1_000, 3)] {
+        for (tasks, factor) in [(1, 1), (2, 2), (31, 2), (32, 3), (1_000, 3)] {
             let mut now = Instant::now();
             let mut pacer = CommitPacer::new(SPACING);
             let mut last = Duration::ZERO;
@@ -83,6 +105,27 @@ mod tests {
             }
             assert_eq!(last, SPACING * factor, "{tasks} tasks");
         }
+    }
+
+    #[test]
+    fn what_a_caller_waits_for_is_committed_sooner() {
+        let mut now = Instant::now();
+        let mut pacer = CommitPacer::new(SPACING);
+        for _ in 0..100 {
+            now += pacer.delay(now);
+            pacer.on_commit(now, 100);
+        }
+        assert_eq!(pacer.delay(now), SPACING * 3);
+        assert_eq!(pacer.urgent_delay(now), Duration::ZERO, "slower commits have earned a burst");
+        let mut delays = Vec::new();
+        for _ in 0..BURST_COMMITS + 4 {
+            let delay = pacer.urgent_delay(now);
+            now += delay;
+            pacer.on_commit(now, 100);
+            delays.push(delay);
+        }
+        assert_eq!(delays.last(), Some(&SPACING), "one commit per spacing in the long run");
+        assert_eq!(pacer.delay(now), SPACING * 3, "early commits are no debt");
     }
 
     #[test]

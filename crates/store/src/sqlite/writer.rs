@@ -14,6 +14,7 @@ use super::log_size::LogSizeCount;
 use super::reader_pool::ReaderPool;
 use super::reply_queue::ReplyQueue;
 use super::transaction::{WriteTransaction, WriterState};
+use super::urgent_tasks::UrgentTasks;
 use super::wal_checkpointer::WalCheckpointer;
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
 use super::writer_maintenance::{GroupSize, MaintenancePace};
@@ -60,6 +61,7 @@ pub(crate) struct SqliteWriter {
     /// Maintenance that earlier groups made necessary, while idle moments do not suffice.
     pub(crate) owed: GroupSize,
     pub(crate) pacer: CommitPacer,
+    pub(crate) urgent: Arc<UrgentTasks>,
     pub(crate) checkpointer: WalCheckpointer,
     /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,
@@ -88,6 +90,7 @@ impl SqliteWriter {
             let mut group = Vec::new();
             let mut bytes = 0;
             let mut next = Some(message);
+            self.urgent.clear();
             while let Some(message) = next.take() {
                 match message {
                     WriterMessage::Close { reply } => {
@@ -149,13 +152,12 @@ impl SqliteWriter {
         }
     }
 
-    /// Lets the group grow while commits follow each other too fast.
+    /// Lets the group grow while commits follow each other too fast; less so when somebody waits for one.
     fn wait_for_group(&self) {
-        let delay = self.pacer.delay(Instant::now());
-        if !delay.is_zero() {
-            #[expect(clippy::disallowed_methods, reason = "time itself is what is waited for")]
-            std::thread::sleep(delay);
-        }
+        self.urgent.gather(|| {
+            let now = Instant::now();
+            if self.urgent.is_notified() { self.pacer.urgent_delay(now) } else { self.pacer.delay(now) }
+        });
     }
 
     /// While the disk is full, refuses the tasks of a group that would add data, and returns the others.
