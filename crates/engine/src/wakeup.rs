@@ -31,7 +31,8 @@ impl Wakeup {
 
     /// Clears the notification and returns whether there was one.
     pub(crate) fn take_notified(&self) -> bool {
-        self.notified.swap(false, Ordering::SeqCst)
+        // It is rarely set, and an actor looks at it for every event.
+        self.notified.load(Ordering::SeqCst) && self.notified.swap(false, Ordering::SeqCst)
     }
 
     /// Wakes the actor without a notification: it polls, but does not read its inbox.

@@ -31,6 +31,7 @@ pub mod limits;
 pub mod mcp_credentials;
 pub mod metered_io;
 pub mod native_json;
+pub mod poll_if_woken;
 pub mod queue_cancel;
 pub mod rate_limiter;
 pub mod recovery_file;

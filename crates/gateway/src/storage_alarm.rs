@@ -4,11 +4,13 @@
 //! say it beside the frames, and a request that only waits for the end of a run is answered.
 
 use crate::context::Gateway;
+use crate::poll_if_woken::PollIfWoken;
 use crate::rejection::Rejection;
 use model::TaskId;
 use model::error::ErrorCode;
 use model::ports::{BoxFuture, StorageSpace};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -21,14 +23,14 @@ const AVAILABLE: &str = "storage has room again: runs go on";
 /// The state of the store as one client knows it.
 pub struct StorageAlarm {
     known: StorageSpace,
-    changed: BoxFuture<'static, ()>,
+    changed: PollIfWoken<BoxFuture<'static, ()>>,
 }
 
 impl StorageAlarm {
     /// For a client that has not been told anything.
     pub fn new(gateway: &Gateway) -> Self {
         let known = StorageSpace::default();
-        Self { known, changed: gateway.engine.ports().journal.space_changed(known) }
+        Self { known, changed: PollIfWoken::new(gateway.engine.ports().journal.space_changed(known)) }
     }
 
     /// Waits until there is something to say, and returns it. Cancel safe.
@@ -39,10 +41,10 @@ impl StorageAlarm {
     /// As [`Self::next_notice`].
     pub fn poll_notice(&mut self, gateway: &Gateway, cx: &mut Context<'_>) -> Poll<&'static str> {
         loop {
-            ready!(self.changed.as_mut().poll(cx));
+            ready!(Pin::new(&mut self.changed).poll(cx));
             let journal = &gateway.engine.ports().journal;
             let before = std::mem::replace(&mut self.known, journal.space());
-            self.changed = journal.space_changed(self.known);
+            self.changed = PollIfWoken::new(journal.space_changed(self.known));
             match self.known {
                 // It changed twice: nothing to say.
                 known if known == before => {}

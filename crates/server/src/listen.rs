@@ -15,6 +15,7 @@ use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse as _;
 use futures_core::future::BoxFuture;
 use gateway::connection_slots::{ConnectionSlot, ConnectionSlots};
+use gateway::poll_if_woken::PollIfWoken;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -190,13 +191,19 @@ impl Connection {
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         let mut serving = WokenConnection { connection: serving, body_waits };
+        let stop = async move {
+            tokio::select! {
+                () = shutdown.started() => None,
+                // What has not become a request by then is cut.
+                () = slot.asked_to_close() => Some(CLOSE_IDLE_TIMEOUT),
+            }
+        };
+        let mut stop = PollIfWoken::new(Box::pin(stop));
         async move {
             let stopped = tokio::select! {
                 biased;
                 ended = &mut serving => ControlFlow::Break(ended),
-                () = shutdown.started() => ControlFlow::Continue(None),
-                // What has not become a request by then is cut.
-                () = slot.asked_to_close() => ControlFlow::Continue(Some(CLOSE_IDLE_TIMEOUT)),
+                time_left = &mut stop => ControlFlow::Continue(time_left),
             };
             let ended = match stopped {
                 ControlFlow::Break(ended) => ended,

@@ -34,7 +34,7 @@ impl ThreadSession<'_> {
         if waits_for_space && self.context.shared.stop_mode() == StopMode::Halted {
             return Poll::Ready(SessionEvent::HaltedWithoutSpace);
         }
-        if self.context.wakeup.poll_notified(cx).is_ready() {
+        if self.context.wakeup.take_notified() {
             return Poll::Ready(SessionEvent::Wakeup);
         }
         if let Poll::Ready(timer) = self.timers.poll_due(cx, &*self.context.shared.ports.clock) {
