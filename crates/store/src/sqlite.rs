@@ -46,6 +46,7 @@ mod schema;
 mod shares;
 mod single_records;
 mod spend;
+mod task_sender;
 mod threads;
 mod transaction;
 mod urgent_tasks;
@@ -99,7 +100,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::error::{SendError, TrySendError};
+use task_sender::TaskSender;
 use tokio::sync::{mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
 use urgent_tasks::UrgentTasks;
@@ -180,8 +181,7 @@ pub struct WriterStats {
 /// The store in a data folder.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: Option<mpsc::Sender<WriterMessage>>,
-    urgent: Arc<UrgentTasks>,
+    writer: Option<TaskSender>,
     thread: Option<JoinHandle<()>>,
     index: Arc<RecordIndex>,
     released: Arc<ReleasedThreads>,
@@ -254,7 +254,8 @@ impl SqliteStore {
         let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        Ok(Self { writer: Some(sender), urgent, thread: Some(thread), index, released, readers, stats, space })
+        let writer = Some(TaskSender::new(sender, urgent));
+        Ok(Self { writer, thread: Some(thread), index, released, readers, stats, space })
     }
 
     /// Counts since the store was opened.
@@ -291,7 +292,6 @@ impl SqliteStore {
         let (reply, result) = oneshot::channel();
         let Some(writer) = &self.writer else { return T::from_writer_error(STORE_CLOSED) };
         let task = Box::new(ClosureTask { work: Some(work), result: None, reply });
-        self.urgent.notify();
         if writer.send(WriterMessage::Run { task, cost }).await.is_err() {
             return T::from_writer_error(STORE_CLOSED);
         }
@@ -396,25 +396,11 @@ impl Journal for SqliteStore {
         let Some(writer) = &self.writer else { return on_commit.call(&AppendOutcome::from_writer_error(STORE_CLOSED)) };
         let records: usize = batch.records.iter().map(|record| record.size_bytes() + 64).sum();
         let cost = TaskCost::Bytes(records + batch.changes.iter().map(checkpoint_bytes).sum::<usize>());
-        // A run starts, pauses or ends.
-        if !batch.changes.is_empty() {
-            self.urgent.notify();
-        }
         // Validated here, because time on the writer thread delays all callers.
         let invalid_reason = validation::validate_batch(&batch);
-        let task = Box::new(AppendTask { batch, invalid_reason, outcome: None, on_commit });
-        match writer.try_send(WriterMessage::Run { task, cost }) {
-            Ok(()) => {}
-            Err(TrySendError::Closed(message)) => message.fail(STORE_CLOSED),
-            Err(TrySendError::Full(message)) => {
-                let writer = writer.clone();
-                tokio::spawn(async move {
-                    if let Err(SendError(message)) = writer.send(message).await {
-                        message.fail(STORE_CLOSED);
-                    }
-                });
-            }
-        }
+        // A run starts, pauses or ends.
+        let is_urgent = !batch.changes.is_empty();
+        writer.start(Box::new(AppendTask { batch, invalid_reason, outcome: None, on_commit }), cost, is_urgent);
     }
 
     async fn read_page(
