@@ -34,6 +34,8 @@ pub enum Defect {
     LogNeverCopied,
     /// A start takes a released thread over although it was claimed since: two executors, of which one is fenced (law 8).
     ReleaseOutlivesClaim,
+    /// What is polled only when it was woken is not woken: a connection does not notice that it has to close.
+    WakeUpLost,
     /// A record is deleted from the database and not stored in the archive (law 3).
     ArchiveSkipsARecord,
 }
@@ -57,6 +59,7 @@ impl Defect {
             Self::ToolBeforeDurable => "tool-before-durable",
             Self::LogNeverCopied => "log-never-copied",
             Self::ReleaseOutlivesClaim => "release-outlives-claim",
+            Self::WakeUpLost => "wake-up-lost",
             Self::ArchiveSkipsARecord => "archive-skips-a-record",
         }
     }

@@ -70,6 +70,12 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         package: "store",
         test: "laws::sqlite::a_start_claims_only_a_released_thread",
     },
+    // What is polled only when it was woken sleeps for ever.
+    DefectCase {
+        name: "wake-up-lost",
+        package: "server",
+        test: "resource_limits::a_connection_too_many_takes_the_place_of_an_idle_one_and_is_refused_if_there_is_none",
+    },
     // A record is neither in the database nor in the archive.
     DefectCase {
         name: "archive-skips-a-record",
