@@ -141,7 +141,7 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// Half of it is what a delta of a busy server waits for, for each of the factors of `commit_pacer`.
+    /// On average a delta of a busy server waits for half of it, or of two or three times as much; see `commit_pacer`.
     pub const COMMIT_SPACING: Duration = Duration::from_millis(1);
 }
 
