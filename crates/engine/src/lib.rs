@@ -13,6 +13,7 @@
 
 mod actor;
 mod actor_registry;
+mod bursts;
 mod clock;
 mod cluster;
 mod documents;

@@ -17,6 +17,7 @@ mod run_end;
 mod run_preparation;
 mod session_event;
 
+use crate::bursts::BurstReader;
 use crate::effect_streams::{self, EffectStreams};
 use crate::load_thread::{self, CheckpointedRuns};
 use crate::recovery_tracker::recovery_error;
@@ -87,6 +88,7 @@ pub(crate) struct ThreadSession<'a> {
     /// What the owner has spent today, without the current run.
     pub(crate) daily_spend: Spend,
     effect_streams: EffectStreams,
+    pub(crate) burst: BurstReader,
     pub(crate) timers: Timers,
     /// The size of the records of the run, or of the last one.
     pub(crate) run_bytes: usize,
@@ -139,6 +141,7 @@ impl<'a> ThreadSession<'a> {
             pending_start: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),
+            burst: BurstReader::default(),
             timers: Timers::default(),
             run_bytes: loaded.run_bytes,
             checkpointed: loaded.checkpointed,

@@ -1,5 +1,6 @@
 //! What all actors of a process share.
 
+use crate::bursts::BurstPermits;
 use crate::hub::Hub;
 use crate::idle_threads::IdleThreads;
 use crate::ports::Ports;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) wake_schedule: WakeSchedule,
     pub(crate) recovery: RecoveryTracker,
     pub(crate) idle_threads: IdleThreads,
+    pub(crate) burst_permits: BurstPermits,
     /// Another node has changed access keys or shares.
     pub(crate) credentials_changed: Notify,
     /// The schemas of the tools of all runs.
@@ -50,6 +52,7 @@ impl Shared {
             wake_schedule: WakeSchedule::default(),
             recovery: RecoveryTracker::default(),
             idle_threads: IdleThreads::default(),
+            burst_permits: BurstPermits::default(),
             credentials_changed: Notify::new(),
             schemas: SchemaCache::default(),
             records_total: metrics::counter!("headwater_records_total"),

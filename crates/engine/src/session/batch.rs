@@ -236,6 +236,7 @@ impl ThreadSession<'_> {
     pub(crate) fn on_durable(&mut self) {
         let Some(flight) = self.in_flight.take() else { return };
         let context = self.context;
+        self.burst.on_durable(&context.shared.burst_permits);
         let records = &flight.batch.records;
         if !records.is_empty() {
             context.mark_progress();

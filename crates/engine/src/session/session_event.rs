@@ -2,11 +2,12 @@
 
 use super::ThreadSession;
 use super::batch::InFlightAppend;
+use crate::bursts::BurstReader;
 use crate::shared::StopMode;
 use machine::{MachineInput, TimerId};
 use model::model_turn::ModelEvent;
 use model::ports::{AppendOutcome, StoreError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 pub(crate) enum SessionEvent {
     AppendDone(AppendOutcome),
@@ -43,9 +44,16 @@ impl ThreadSession<'_> {
         if let Poll::Ready(prepared) = self.poll_start(cx) {
             return Poll::Ready(SessionEvent::RunPrepared(prepared));
         }
+        if self.effect_streams.is_empty() {
+            self.burst = BurstReader::default();
+            return Poll::Pending;
+        }
         match self.input_capacity() {
             0 => Poll::Pending,
-            room => self.poll_inputs(cx, room),
+            room => {
+                let room = ready!(self.burst.poll_room(cx, room));
+                self.poll_inputs(cx, room)
+            }
         }
     }
 
@@ -76,6 +84,7 @@ impl ThreadSession<'_> {
         if self.effect_streams.take_changed() {
             cx.waker().wake_by_ref();
         }
+        self.burst.on_read(applied >= room, &self.context.shared.burst_permits);
         if applied == 0 {
             return Poll::Pending;
         }

@@ -231,6 +231,7 @@ pub(crate) struct RecordingModels {
     requests: Mutex<Vec<ModelRequest>>,
     turns: AtomicUsize,
     live: Arc<AtomicUsize>,
+    events_read: Arc<AtomicUsize>,
 }
 
 impl RecordingModels {
@@ -242,6 +243,7 @@ impl RecordingModels {
             requests: Mutex::default(),
             turns: AtomicUsize::new(0),
             live: Arc::default(),
+            events_read: Arc::default(),
         }
     }
 
@@ -260,6 +262,11 @@ impl RecordingModels {
 
     pub(crate) fn live_streams(&self) -> usize {
         self.live.load(SeqCst)
+    }
+
+    /// What the engine has taken from all streams.
+    pub(crate) fn events_read(&self) -> usize {
+        self.events_read.load(SeqCst)
     }
 }
 
@@ -282,6 +289,7 @@ impl ModelClient for RecordingModels {
             one_delta_at_a_time: self.one_delta_at_a_time,
             is_yielding: false,
             live: Arc::clone(&self.live),
+            events_read: Arc::clone(&self.events_read),
         })
     }
 }
@@ -291,6 +299,7 @@ struct ObservedTurn {
     one_delta_at_a_time: bool,
     is_yielding: bool,
     live: Arc<AtomicUsize>,
+    events_read: Arc<AtomicUsize>,
 }
 
 impl stream::Stream for ObservedTurn {
@@ -302,7 +311,11 @@ impl stream::Stream for ObservedTurn {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.events.as_mut().poll_next(cx)
+        let polled = self.events.as_mut().poll_next(cx);
+        if let Poll::Ready(Some(_)) = polled {
+            self.events_read.fetch_add(1, SeqCst);
+        }
+        polled
     }
 }
 

@@ -4,6 +4,7 @@ use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use model::event::CancelMode;
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
+use std::time::Duration;
 
 async fn opening_a_thread_reads_only_its_last_run(kind: StoreKind, turns: usize) {
     let test_engine = TestEngine::new(kind).await;
@@ -58,6 +59,32 @@ async fn opening_a_thread_of_a_thousand_turns_reads_only_its_last_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_the_disk_is_bounded_for_all_runs_together() {
+    const RUNS: usize = 300;
+    const DELTAS: usize = 200;
+    // Four without a permit, and what else the first poll finds; 64 each with one of the 32 permits.
+    let bound = RUNS * 6 + 32 * 64;
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        test_engine.journal.hold_appends();
+        let mut runs = Vec::new();
+        for _ in 0..RUNS {
+            runs.push(test_engine.start_run(None, &format!("story {DELTAS}")).await);
+        }
+        test_engine.wait_for(|| test_engine.models.events_read() >= RUNS * 4 + 32 * 32).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let read = test_engine.models.events_read();
+        assert!(read <= bound, "{kind:?}: {read} deltas of {RUNS} runs wait for the disk, not {bound}");
+
+        test_engine.journal.release_appends(RUNS * DELTAS);
+        for run in &runs {
+            assert_eq!(test_engine.wait_settled(run).await.status, TaskStatus::Completed, "{kind:?}");
+        }
+        assert!(test_engine.models.events_read() >= RUNS * DELTAS, "{kind:?}: all of them were read in turn");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_cancels_of_a_silent_model_leave_nothing_behind() {
     for kind in STORE_KINDS {
         let test_engine = TestEngine::new(kind).await;
@@ -105,13 +132,13 @@ async fn two_hundred_waiters_in_a_long_thread_read_no_record() {
         test_engine.journal.take_records_read();
         let waits = runs.iter().map(|run| test_engine.engine.wait_settled(&test_engine.user, &run.task, &run.thread));
         let mut waits = std::pin::pin!(futures_util::future::join_all(waits));
-        let while_nothing_happens = tokio::time::timeout(std::time::Duration::from_millis(300), waits.as_mut()).await;
+        let while_nothing_happens = tokio::time::timeout(Duration::from_millis(300), waits.as_mut()).await;
         assert!(while_nothing_happens.is_err(), "{kind:?}: nothing has settled");
         // The queued ones leave no record, and still their waiters are told.
         for run in runs.iter().rev() {
             test_engine.cancel(&run.task, CancelMode::Immediate).await;
         }
-        let woken = tokio::time::timeout(std::time::Duration::from_secs(30), waits).await.expect("all are woken");
+        let woken = tokio::time::timeout(Duration::from_secs(30), waits).await.expect("all are woken");
         assert!(woken.iter().all(Result::is_ok), "{kind:?}");
         assert_eq!(test_engine.journal.take_records_read(), 0, "{kind:?}: waiting reads nothing");
         for run in &runs {
@@ -132,9 +159,9 @@ async fn a_deleted_thread_and_a_halt_end_the_wait() {
             test_engine.wait_until(&run, |task| task.status == TaskStatus::Running).await;
             match deletes {
                 true => assert!(test_engine.engine.delete_thread(&test_engine.user, &run.thread).await.unwrap()),
-                false => test_engine.engine.stop(std::time::Duration::ZERO).await,
+                false => test_engine.engine.stop(Duration::ZERO).await,
             }
-            let ended = tokio::time::timeout(std::time::Duration::from_secs(30), wait).await;
+            let ended = tokio::time::timeout(Duration::from_secs(30), wait).await;
             ended.expect("it ends").expect("no panic").expect("readable");
         }
     }

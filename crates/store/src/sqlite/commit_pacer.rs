@@ -2,7 +2,7 @@
 //!
 //! Each commit costs a sync of the disk and wake-ups of many tasks, however little it holds. A server with little to do
 //! commits at once; one whose commits follow each other without a pause spaces them, and each holds more; one whose commits
-//! hold the events of several runs spaces them further. So the groups grow with the load, and nobody has to choose between
+//! hold the events of several runs spaces them further, unless they hold so many that their fixed cost is small. So the groups grow with the load, and nobody has to choose between
 //! latency and throughput. What a caller waits for (a command, the start or the end of a run) is committed sooner than deltas.
 
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ const BURST_COMMITS: u32 = 8;
 const TASKS_FOR_DOUBLE_SPACING: usize = 2;
 /// …and from this one on, three times.
 const TASKS_FOR_TRIPLE_SPACING: usize = 32;
+/// After a commit with records of this size nothing waits: to write them took several times what the commit itself took.
+const RECORD_BYTES_FOR_NO_SPACING: u64 = 64 * 1024;
 
 /// Allows one commit per `spacing` in the long run, fewer when they hold several tasks, and [`BURST_COMMITS`] more at once
 /// after a pause.
@@ -45,14 +47,15 @@ impl CommitPacer {
         ahead.saturating_sub(self.spacing.saturating_mul(BURST_COMMITS))
     }
 
-    pub(crate) fn on_commit(&mut self, now: Instant, tasks: usize) {
+    pub(crate) fn on_commit(&mut self, now: Instant, tasks: usize, record_bytes: u64) {
         let factor = match tasks {
+            _ if record_bytes >= RECORD_BYTES_FOR_NO_SPACING => 0,
             ..TASKS_FOR_DOUBLE_SPACING => 1,
             TASKS_FOR_DOUBLE_SPACING..TASKS_FOR_TRIPLE_SPACING => 2,
             TASKS_FOR_TRIPLE_SPACING.. => 3,
         };
         self.due = self.next_due(self.due, now, factor);
-        self.urgent_due = self.next_due(self.urgent_due, now, 1);
+        self.urgent_due = self.next_due(self.urgent_due, now, factor.min(1));
     }
 
     /// Urgent commits are early. They do not make the next one wait longer than any other.
@@ -76,7 +79,7 @@ mod tests {
         for _ in 0..BURST_COMMITS + 4 {
             let delay = pacer.delay(now);
             now += delay;
-            pacer.on_commit(now, 1);
+            pacer.on_commit(now, 1, 0);
             delays.push(delay);
         }
         let burst = usize::try_from(BURST_COMMITS).unwrap();
@@ -88,7 +91,7 @@ mod tests {
         for _ in 0..100 {
             now += SPACING;
             assert_eq!(pacer.delay(now), Duration::ZERO);
-            pacer.on_commit(now, 1);
+            pacer.on_commit(now, 1, 0);
         }
     }
 
@@ -101,9 +104,19 @@ mod tests {
             for _ in 0..BURST_COMMITS + 4 {
                 last = pacer.delay(now);
                 now += last;
-                pacer.on_commit(now, tasks);
+                pacer.on_commit(now, tasks, 0);
             }
             assert_eq!(last, SPACING * factor, "{tasks} tasks");
+        }
+    }
+
+    #[test]
+    fn nothing_waits_for_company_when_there_is_much() {
+        let now = Instant::now();
+        let mut pacer = CommitPacer::new(SPACING);
+        for _ in 0..100 {
+            pacer.on_commit(now, 100, RECORD_BYTES_FOR_NO_SPACING);
+            assert_eq!((pacer.delay(now), pacer.urgent_delay(now)), (Duration::ZERO, Duration::ZERO));
         }
     }
 
@@ -113,7 +126,7 @@ mod tests {
         let mut pacer = CommitPacer::new(SPACING);
         for _ in 0..100 {
             now += pacer.delay(now);
-            pacer.on_commit(now, 100);
+            pacer.on_commit(now, 100, 0);
         }
         assert_eq!(pacer.delay(now), SPACING * 3);
         assert_eq!(pacer.urgent_delay(now), Duration::ZERO, "slower commits have earned a burst");
@@ -121,7 +134,7 @@ mod tests {
         for _ in 0..BURST_COMMITS + 4 {
             let delay = pacer.urgent_delay(now);
             now += delay;
-            pacer.on_commit(now, 100);
+            pacer.on_commit(now, 100, 0);
             delays.push(delay);
         }
         assert_eq!(delays.last(), Some(&SPACING), "one commit per spacing in the long run");
@@ -133,7 +146,7 @@ mod tests {
         let now = Instant::now();
         let mut pacer = CommitPacer::new(Duration::ZERO);
         for _ in 0..100 {
-            pacer.on_commit(now, 100);
+            pacer.on_commit(now, 100, 0);
             assert_eq!(pacer.delay(now), Duration::ZERO);
         }
     }

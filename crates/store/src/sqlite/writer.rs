@@ -198,7 +198,7 @@ impl SqliteWriter {
                 }
                 let wrote = conn.total_changes() != changes_before;
                 if wrote {
-                    self.pacer.on_commit(Instant::now(), tasks.len());
+                    self.pacer.on_commit(Instant::now(), tasks.len(), effects.bytes);
                 }
                 self.conn = Some(conn);
                 let mut stats = lock(&self.stats);

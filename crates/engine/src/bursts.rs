@@ -1,0 +1,132 @@
+//! Bursts: more deltas of one thread at once than a model writes one by one.
+//!
+//! A provider that sends without a pause fills whatever is between it and its clients. If every thread read as much as it may
+//! have on its way to the disk, 500 of them would have 32,000 records there, and whoever starts a run would wait behind all of
+//! them at every step. So only some threads read a burst at a time, in the order in which they asked, until it is durable. The
+//! others leave what they were sent in their connections.
+
+use model::ports::BoxFuture;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Threads that may read a burst at the same time. Fewer leave the store idle between two commits.
+const READERS_MAX: usize = 32;
+/// Inputs that a thread may read at once without a permit.
+const INPUTS_WITHOUT_PERMIT: usize = 4;
+
+/// The permits of all threads.
+pub(crate) struct BurstPermits(Arc<Semaphore>);
+
+impl Default for BurstPermits {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(READERS_MAX)))
+    }
+}
+
+/// How a thread reads.
+#[derive(Default)]
+pub(crate) enum BurstReader {
+    /// Its inputs come one by one.
+    #[default]
+    Trickle,
+    /// `None` when there are no permits any more.
+    Waiting(BoxFuture<'static, Option<OwnedSemaphorePermit>>),
+    /// The permit is held for being dropped.
+    Reading(#[expect(dead_code, reason = "dropping it lets the next thread read")] Option<OwnedSemaphorePermit>),
+}
+
+impl BurstReader {
+    /// As many inputs as may be read now, of those for which there is room.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<usize> {
+        match self {
+            Self::Trickle => Poll::Ready(room.min(INPUTS_WITHOUT_PERMIT)),
+            Self::Waiting(permit) => {
+                *self = Self::Reading(ready!(permit.as_mut().poll(cx)));
+                Poll::Ready(room)
+            }
+            Self::Reading(_) => Poll::Ready(room),
+        }
+    }
+
+    /// After a read: whether it ended because there was no more room, and not because there was nothing to read.
+    pub(crate) fn on_read(&mut self, has_more: bool, permits: &BurstPermits) {
+        match self {
+            Self::Trickle if has_more => self.request_permit(permits),
+            Self::Trickle | Self::Waiting(_) => {}
+            Self::Reading(_) if has_more => {}
+            Self::Reading(_) => *self = Self::Trickle,
+        }
+    }
+
+    /// The burst is durable. If there is more, it is the turn of others first.
+    pub(crate) fn on_durable(&mut self, permits: &BurstPermits) {
+        if let Self::Reading(_) = self {
+            *self = Self::Trickle;
+            self.request_permit(permits);
+        }
+    }
+
+    fn request_permit(&mut self, permits: &BurstPermits) {
+        *self = match Arc::clone(&permits.0).try_acquire_owned() {
+            Ok(permit) => Self::Reading(Some(permit)),
+            Err(_) => {
+                let permit = Arc::clone(&permits.0).acquire_owned();
+                Self::Waiting(Box::pin(async { permit.await.ok() }))
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    const ROOM: usize = 64;
+
+    fn room_of(reader: &mut BurstReader) -> Option<usize> {
+        match reader.poll_room(&mut Context::from_waker(Waker::noop()), ROOM) {
+            Poll::Ready(room) => Some(room),
+            Poll::Pending => None,
+        }
+    }
+
+    fn readers(count: usize) -> Vec<BurstReader> {
+        std::iter::repeat_with(BurstReader::default).take(count).collect()
+    }
+
+    #[test]
+    fn deltas_one_by_one_need_no_permit() {
+        let permits = BurstPermits::default();
+        for mut reader in readers(READERS_MAX * 2) {
+            assert_eq!(room_of(&mut reader), Some(INPUTS_WITHOUT_PERMIT));
+            reader.on_read(false, &permits);
+            assert_eq!(room_of(&mut reader), Some(INPUTS_WITHOUT_PERMIT));
+        }
+        assert_eq!(permits.0.available_permits(), READERS_MAX);
+    }
+
+    #[test]
+    fn bursts_are_read_in_the_order_in_which_they_came() {
+        let permits = BurstPermits::default();
+        let mut all = readers(READERS_MAX + 2);
+        for reader in &mut all {
+            assert_eq!(room_of(reader), Some(INPUTS_WITHOUT_PERMIT), "the first deltas do not wait");
+            reader.on_read(true, &permits);
+        }
+        let [first, others @ .., next, last] = &mut all[..] else { unreachable!() };
+        assert_eq!((room_of(first), room_of(next), room_of(last)), (Some(ROOM), None, None));
+        assert!(others.iter_mut().all(|other| room_of(other) == Some(ROOM)));
+        // It has more to read, but others have waited.
+        first.on_read(true, &permits);
+        first.on_durable(&permits);
+        assert_eq!((room_of(first), room_of(next), room_of(last)), (None, Some(ROOM), None));
+        // This one has read everything.
+        next.on_read(false, &permits);
+        assert_eq!((room_of(next), room_of(last)), (Some(INPUTS_WITHOUT_PERMIT), Some(ROOM)));
+        // A run that ends lets the next one read.
+        *last = BurstReader::default();
+        assert_eq!(room_of(first), Some(ROOM));
+    }
+}
