@@ -1,18 +1,18 @@
-//! Bursts: more deltas of one thread at once than a model writes one by one.
+//! Bursts: more deltas at once than a model writes one by one.
 //!
-//! A provider that sends without a pause fills whatever is between it and its clients. If every thread read as much as it may
-//! have on its way to the disk, 500 of them would have 32,000 records there, and whoever starts a run would wait behind all of
-//! them at every step. So only some threads read a burst at a time, in the order in which they asked, until it is durable. The
-//! others leave what they were sent in their connections.
+//! A provider that sends without a pause fills every buffer between it and its clients. If each of 500 threads read up to its
+//! own bound, 32,000 records would be in the store's queue, and every step of a new run would wait behind them. A semaphore
+//! limits how many threads read a burst at a time, first come, first served. The others leave their data in the socket:
+//! back-pressure reaches the provider. A thread gives its permit back after its next commit, or when its stream is drained.
 
 use model::ports::BoxFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Threads that may read a burst at the same time. Fewer leave the store idle between two commits.
+/// Maximum number of threads that read a burst at the same time. With fewer, the store idles between commits.
 const READERS_MAX: usize = 32;
-/// Inputs that a thread may read at once without a permit.
+/// Maximum number of inputs that a thread reads at once without a permit.
 const INPUTS_WITHOUT_PERMIT: usize = 4;
 
 /// The permits of all threads.
@@ -24,7 +24,7 @@ impl Default for BurstPermits {
     }
 }
 
-/// How a thread reads.
+/// Whether a thread reads a burst.
 #[derive(Default)]
 pub(crate) enum BurstReader {
     /// Its inputs come one by one.
@@ -32,12 +32,11 @@ pub(crate) enum BurstReader {
     Trickle,
     /// `None` when there are no permits any more.
     Waiting(BoxFuture<'static, Option<OwnedSemaphorePermit>>),
-    /// The permit is held for being dropped.
     Reading(#[expect(dead_code, reason = "dropping it lets the next thread read")] Option<OwnedSemaphorePermit>),
 }
 
 impl BurstReader {
-    /// As many inputs as may be read now, of those for which there is room.
+    /// The number of inputs to read now, at most `room`.
     pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<usize> {
         match self {
             Self::Trickle => Poll::Ready(room.min(INPUTS_WITHOUT_PERMIT)),
@@ -49,7 +48,7 @@ impl BurstReader {
         }
     }
 
-    /// After a read: whether it ended because there was no more room, and not because there was nothing to read.
+    /// Called after each read. `has_more`: the read ended at its limit, not because the streams were drained.
     pub(crate) fn on_read(&mut self, has_more: bool, permits: &BurstPermits) {
         match self {
             Self::Trickle if has_more => self.request_permit(permits),
@@ -59,7 +58,7 @@ impl BurstReader {
         }
     }
 
-    /// The burst is durable. If there is more, it is the turn of others first.
+    /// Called after each commit of the thread: requests a new permit, behind the threads that wait already.
     pub(crate) fn on_durable(&mut self, permits: &BurstPermits) {
         if let Self::Reading(_) = self {
             *self = Self::Trickle;

@@ -2,7 +2,8 @@
 //!
 //! Each commit costs a sync of the disk and wake-ups of many tasks, however little it holds. A server with little to do
 //! commits at once; one whose commits follow each other without a pause spaces them, and each holds more; one whose commits
-//! hold the events of several runs spaces them further, unless they hold so many that their fixed cost is small. So the groups grow with the load, and nobody has to choose between
+//! hold the events of several runs spaces them further. After a commit with many records the next one does not wait: its
+//! fixed cost is small compared to that of the records. So the groups grow with the load, and nobody has to choose between
 //! latency and throughput. What a caller waits for (a command, the start or the end of a run) is committed sooner than deltas.
 
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ const BURST_COMMITS: u32 = 8;
 const TASKS_FOR_DOUBLE_SPACING: usize = 2;
 /// …and from this one on, three times.
 const TASKS_FOR_TRIPLE_SPACING: usize = 32;
-/// After a commit with records of this size nothing waits: to write them took several times what the commit itself took.
+/// No spacing after a commit with this many bytes of records: writing them takes several times as long as the sync.
 const RECORD_BYTES_FOR_NO_SPACING: u64 = 64 * 1024;
 
 /// Allows one commit per `spacing` in the long run, fewer when they hold several tasks, and [`BURST_COMMITS`] more at once
