@@ -48,6 +48,14 @@ impl BurstReader {
         }
     }
 
+    /// Takes a permit if one is free and the thread has none.
+    pub(crate) fn try_begin(&mut self, permits: &BurstPermits) -> bool {
+        let Self::Trickle = self else { return false };
+        let Ok(permit) = Arc::clone(&permits.0).try_acquire_owned() else { return false };
+        *self = Self::Reading(Some(permit));
+        true
+    }
+
     /// Called after each read. `has_more`: the read ended at its limit, not because the streams were drained.
     pub(crate) fn on_read(&mut self, has_more: bool, permits: &BurstPermits) {
         match self {
@@ -61,19 +69,17 @@ impl BurstReader {
     /// Called after each commit of the thread: requests a new permit, behind the threads that wait already.
     pub(crate) fn on_durable(&mut self, permits: &BurstPermits) {
         if let Self::Reading(_) = self {
+            // Gives the permit back before it asks for another one.
             *self = Self::Trickle;
             self.request_permit(permits);
         }
     }
 
     fn request_permit(&mut self, permits: &BurstPermits) {
-        *self = match Arc::clone(&permits.0).try_acquire_owned() {
-            Ok(permit) => Self::Reading(Some(permit)),
-            Err(_) => {
-                let permit = Arc::clone(&permits.0).acquire_owned();
-                Self::Waiting(Box::pin(async { permit.await.ok() }))
-            }
-        };
+        if !self.try_begin(permits) {
+            let permit = Arc::clone(&permits.0).acquire_owned();
+            *self = Self::Waiting(Box::pin(async { permit.await.ok() }));
+        }
     }
 }
 
@@ -104,6 +110,22 @@ mod tests {
             assert_eq!(room_of(&mut reader), Some(INPUTS_WITHOUT_PERMIT));
         }
         assert_eq!(permits.0.available_permits(), READERS_MAX);
+    }
+
+    #[test]
+    fn a_burst_goes_on_at_once_while_a_permit_is_free() {
+        let permits = BurstPermits::default();
+        let mut all = readers(READERS_MAX);
+        for reader in &mut all {
+            assert!(reader.try_begin(&permits));
+            assert_eq!(room_of(reader), Some(ROOM));
+            assert!(!reader.try_begin(&permits), "one permit is enough");
+        }
+        let mut next = BurstReader::default();
+        assert!(!next.try_begin(&permits));
+        assert_eq!(room_of(&mut next), Some(INPUTS_WITHOUT_PERMIT), "it has not asked to wait");
+        drop(all.pop());
+        assert!(next.try_begin(&permits));
     }
 
     #[test]

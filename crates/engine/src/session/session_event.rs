@@ -59,8 +59,8 @@ impl ThreadSession<'_> {
 
     /// Polls each effect stream for its share of the room. Deltas, which are nearly all inputs, are applied and appended here:
     /// a session that only receives deltas does not return to its loop.
-    fn poll_inputs(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<SessionEvent> {
-        let share = room.div_ceil(self.effect_streams.len().max(1));
+    fn poll_inputs(&mut self, cx: &mut Context<'_>, mut room: usize) -> Poll<SessionEvent> {
+        let mut share = room.div_ceil(self.effect_streams.len().max(1));
         self.effect_streams.take_changed();
         let (mut index, mut taken, mut applied) = (0, 0, 0);
         while index < self.effect_streams.len() {
@@ -71,6 +71,11 @@ impl ThreadSession<'_> {
                 }
                 Poll::Ready(input) => return Poll::Ready(SessionEvent::Input(Box::new(input))),
                 Poll::Pending => (index, taken) = (index + 1, 0),
+            }
+            // A chunk of a few more deltas is one append, unless others wait for a permit.
+            if applied >= room && self.burst.try_begin(&self.context.shared.burst_permits) {
+                room = applied + self.input_capacity();
+                share = room.div_ceil(self.effect_streams.len().max(1));
             }
             if taken == share || applied >= room {
                 // More may be ready: poll again.
