@@ -32,6 +32,8 @@ pub enum Defect {
     ToolBeforeDurable,
     /// The write-ahead log is not copied into the database: it grows until the disk is full.
     LogNeverCopied,
+    /// What a crash has left in SQLite's append log is not read: events that were seen are gone (law 7).
+    AppendLogNotRead,
     /// A start takes a released thread over although it was claimed since: two executors, of which one is fenced (law 8).
     ReleaseOutlivesClaim,
     /// What is polled only when it was woken is not woken: a connection does not notice that it has to close.
@@ -58,6 +60,7 @@ impl Defect {
             Self::CommitAcknowledgedEarly => "commit-acknowledged-early",
             Self::ToolBeforeDurable => "tool-before-durable",
             Self::LogNeverCopied => "log-never-copied",
+            Self::AppendLogNotRead => "append-log-not-read",
             Self::ReleaseOutlivesClaim => "release-outlives-claim",
             Self::WakeUpLost => "wake-up-lost",
             Self::ArchiveSkipsARecord => "archive-skips-a-record",

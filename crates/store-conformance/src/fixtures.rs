@@ -301,6 +301,12 @@ impl<'a> LogWriter<'a> {
         self
     }
 
+    /// A change of no consequence. A store may keep records that change nothing else in a place of their own at first.
+    pub fn push_change(&mut self) -> &mut Self {
+        self.changes.push(DirectoryChange::ScheduleWakeup { at: None });
+        self
+    }
+
     pub fn start_run(&mut self) -> &mut Self {
         let (run, first, at) = (self.run.clone(), self.next_seq(), self.now);
         self.changes.push(DirectoryChange::RunStarted { run, agent: "demo".to_owned(), first, at });

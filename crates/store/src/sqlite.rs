@@ -15,8 +15,10 @@
 
 mod accounts;
 mod aliases;
+mod append_log;
 mod attachment_links;
 mod attachments;
+mod batches;
 mod checkpoints;
 mod client_results;
 mod columns;
@@ -28,9 +30,13 @@ mod definitions;
 mod disk_reserve;
 mod free_pages;
 mod inbox;
+mod log_only_records;
+mod log_recovery;
 mod log_size;
+mod log_write_out;
 mod logged_runs;
 mod mcp_pins;
+mod open_database;
 mod page;
 mod questions;
 mod reader_pool;
@@ -47,6 +53,7 @@ mod shares;
 mod single_records;
 mod spend;
 mod task_sender;
+mod thread_extents;
 mod threads;
 mod transaction;
 mod urgent_tasks;
@@ -68,6 +75,7 @@ pub(crate) use data_folder::{
 };
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
 pub(crate) use free_pages::{AUTO_VACUUM_INCREMENTAL, read_pragma};
+pub(crate) use log_recovery::open_offline;
 pub use log_size::StorageUse;
 pub use logged_runs::find_logged_run;
 pub(crate) use page::{PageForm, PageQuery, read_page};
@@ -75,14 +83,16 @@ pub(crate) use record_index::RecordIndex;
 pub(crate) use record_scan::{RecordScan, scan_records};
 pub(crate) use schema::{
     ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, CONDENSED_SINCE, MIGRATIONS, checkpoint_wal,
-    has_pending_wal, open_immutable, open_offline, open_writer, schema_version,
+    has_pending_wal, open_immutable, open_writer, schema_version,
 };
 
 use crate::space_state::SpaceState;
+use append_log::has_append_log;
 use async_trait::async_trait;
 use disk_reserve::DiskReserve;
 use free_pages::FreePages;
 use log_size::LogSizeCount;
+use log_write_out::LoggedThreads;
 use model::condense::{CondenseRecords, condense_records};
 use model::ports::validation;
 use model::ports::{
@@ -91,6 +101,7 @@ use model::ports::{
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
+use open_database::{OpenOutcome, OpenedDatabase, open_within_reserve};
 use reader_pool::ReaderPool;
 use released_threads::ReleasedThreads;
 use reply_queue::ReplyQueue;
@@ -196,10 +207,15 @@ impl SqliteStore {
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreOpenError> {
         let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
-        // After a crash, the write-ahead log may still hold deleted content.
-        let scrub = has_pending_wal(&database);
+        // After a crash, the logs may still hold deleted content.
+        let scrub = has_pending_wal(&database) || has_append_log(&database);
         let reserve = DiskReserve::new(dir, options.disk_reserve_bytes, options.disk_space.clone());
-        let (mut conn, boot, found) = open_within_reserve(&database, &reserve)?;
+        let (mut conn, append_log, boot, found) = match open_within_reserve(&database, &reserve)? {
+            OpenOutcome::Opened(OpenedDatabase { conn, append_log, boot, found }) => {
+                (Some(conn), Some(append_log), boot, found)
+            }
+            OpenOutcome::ReadOnly(found) => (None, None, 0, found),
+        };
         let log_count = conn.as_ref().map(LogSizeCount::load).transpose();
         let log_count = log_count.map_err(|error| StoreOpenError::from_sqlite(&database, &error))?.unwrap_or_default();
         for row in &found.stray_rows {
@@ -226,6 +242,8 @@ impl SqliteStore {
         attached.map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;
         let mut writer = SqliteWriter {
             conn,
+            append_log,
+            logged: LoggedThreads::default(),
             replies: ReplyQueue::start(),
             folder,
             state,
@@ -429,64 +447,6 @@ impl Journal for SqliteStore {
 fn checkpoint_bytes(change: &DirectoryChange) -> usize {
     let DirectoryChange::Checkpoint(new) = change else { return 0 };
     new.body.len() + new.runs.iter().map(|run| run.body.len() + 64).sum::<usize>()
-}
-
-/// Opens the database; on a full disk with the space of the reserve, or if that is not enough, for reading alone.
-fn open_within_reserve(
-    database: &Path,
-    reserve: &DiskReserve,
-) -> Result<(Option<Connection>, u64, RecordScan), StoreOpenError> {
-    let has_room = reserve.has_room_for(0);
-    if !has_room {
-        reserve.release();
-    }
-    let is_want_of_space = |error: &StoreOpenError| match error {
-        StoreOpenError::DiskFull(_) => true,
-        // SQLite does not tell why it cannot create a file.
-        StoreOpenError::Denied { .. } => !reserve.has_room_for(0),
-        _ => false,
-    };
-    let mut opened = open_database(database);
-    if has_room && opened.as_ref().is_err_and(is_want_of_space) {
-        reserve.release();
-        opened = open_database(database);
-    }
-    match opened {
-        Ok((conn, boot, found)) => Ok((Some(conn), boot, found)),
-        Err(error) if is_want_of_space(&error) => {
-            let dir = database.parent().unwrap_or(database);
-            let found = scan_without_writer(database).ok_or_else(|| StoreOpenError::DiskFull(dir.to_owned()))?;
-            tracing::error!("the disk of the data folder is full, and so is its reserve: the database is only read");
-            Ok((None, 0, found))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The live records of a database that cannot be opened for writing; `None` if it cannot be read either.
-fn scan_without_writer(database: &Path) -> Option<RecordScan> {
-    let conn = open_offline(database).ok()?;
-    let version = schema_version(&conn, MIGRATIONS).ok()?;
-    (version as usize == MIGRATIONS.len()).then(|| scan_records(&conn).ok()).flatten()
-}
-
-/// Opens and migrates the database, increments the boot counter and scans for live records.
-fn open_database(database: &Path) -> Result<(Connection, u64, RecordScan), StoreOpenError> {
-    let open_error = |error: rusqlite::Error| StoreOpenError::from_sqlite(database, &error);
-    let mut conn = open_writer(database).map_err(open_error)?;
-    if conn.is_readonly("main").map_err(open_error)? {
-        return Err(StoreOpenError::denied(database, &"it cannot be written"));
-    }
-    schema::migrate(&mut conn, MIGRATIONS).map_err(|error| StoreOpenError::from_migration(database, &error))?;
-    if !schema::enable_wal(&conn).map_err(open_error)? {
-        return Err(StoreOpenError::denied(database, &"its file system cannot have a write-ahead log"));
-    }
-    inbox::expire_idempotency_keys(&conn).map_err(open_error)?;
-    attachment_links::release_orphaned_blobs(&conn).map_err(open_error)?;
-    let sql = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
-    let boot: i64 = conn.query_row(sql, (), |row| row.get(0)).map_err(open_error)?;
-    let found = scan_records(&conn).map_err(open_error)?;
-    Ok((conn, boot.cast_unsigned(), found))
 }
 
 /// Ignores poisoning: every update under these locks is a single step.

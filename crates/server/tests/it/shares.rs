@@ -322,7 +322,7 @@ async fn a_share_survives_a_restart_and_is_deleted_with_its_thread() {
     let revoked = seat.share(&thread, json!({"mode": "live"})).await;
     let path = format!("/v1/threads/{thread}/shares/{}", revoked["share_id"].as_str().unwrap());
     assert_eq!(seat.send(Method::DELETE, &path, None).await.status, 204);
-    for part in ["headwater.db", "headwater.db-wal"] {
+    for part in ["headwater.db", "headwater.db-wal", "headwater.db-log0", "headwater.db-log1"] {
         let stored = std::fs::read(hw.data_dir().join(part)).unwrap_or_default();
         assert!(!stored.windows(10).any(|window| window == &token(&kept).as_bytes()[4..14]), "a token is not stored");
     }

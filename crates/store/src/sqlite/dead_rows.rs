@@ -7,7 +7,7 @@
 //! A range may contain holes, where rows were deleted before. Otherwise short rests, which no row separates any more, would
 //! accumulate with the length of the log.
 
-use super::record_index::Extent;
+use super::thread_extents::Extent;
 use std::collections::BTreeMap;
 
 /// Minimum number of rows of a range, by level.

@@ -1,7 +1,7 @@
 //! Reading a page of a log.
 //!
-//! The plan (the positions of the rows) is made before the snapshot. The snapshot therefore has every record of the
-//! plan: as a row, or in a block if its run ended in between. Every record is verified before it is returned; the
+//! The plan (the positions of the rows, and the records that only the log has) is made before the snapshot. The snapshot
+//! therefore has every other record of the plan: as a row, or in a block if its run ended in between. Every record is verified before it is returned; the
 //! records before a damaged one are returned first, and the next read returns the error.
 
 use super::condensed_blocks::CondensedBlock;
@@ -23,7 +23,7 @@ pub(crate) struct PageQuery {
     /// The last record that is wanted.
     pub(crate) until: Seq,
     pub(crate) limit: PageLimit,
-    /// `None` when the thread has no rows outside blocks.
+    /// `None` when the thread has no records outside blocks.
     pub(crate) plan: Option<ReadPlan>,
 }
 
@@ -89,6 +89,9 @@ impl<'a> PageReader<'a> {
             self.read_rows(next).map_err(|error| self.read_error(&error))?;
             if self.next_seq() == next {
                 self.read_block(next).map_err(|error| self.read_error(&error))?;
+            }
+            if self.next_seq() == next {
+                self.read_logged(next).map_err(|error| self.read_error(&error))?;
             }
             if self.next_seq() == next {
                 return Err(self.corrupt_error());
@@ -168,6 +171,17 @@ impl<'a> PageReader<'a> {
                     return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the records that were in the log when the plan was made.
+    fn read_logged(&mut self, next: Seq) -> rusqlite::Result<()> {
+        let query = self.query;
+        let Some(plan) = query.plan.as_ref().filter(|plan| plan.num == self.num) else { return Ok(()) };
+        let encoded = plan.logged.encoded_from(next.0);
+        if let Some(run) = self.run_id(plan.logged.run)?.filter(|_| !encoded.is_empty()) {
+            self.push_encoded(Bytes::copy_from_slice(encoded), plan.logged.end_seq(), &run);
         }
         Ok(())
     }

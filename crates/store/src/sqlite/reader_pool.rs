@@ -1,7 +1,7 @@
 //! A pool of read-only connections for blocking threads. Readers see a snapshot and neither block the writer nor wait
 //! for it. As long as a full disk keeps the writer from opening the database, they read it without one.
 
-use super::{lock, schema};
+use super::{lock, log_recovery, schema};
 use model::ports::StoreError;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ impl ReaderPool {
             return Ok(conn);
         }
         let is_offline = self.is_offline.load(Ordering::SeqCst);
-        let open = if is_offline { schema::open_offline } else { schema::open_reader };
+        let open = if is_offline { log_recovery::open_offline } else { schema::open_reader };
         open(&self.database).map_err(|error| super::record_row::unavailable_error(&error))
     }
 

@@ -7,9 +7,10 @@
 
 use super::condensed_blocks::{BlockToCondense, RecordSource};
 use super::log_size::{self, LogSizeCount};
-use super::record_index::{IndexUpdate, PackRequest, PackScope, RecordIndex};
+use super::record_index::{IndexUpdate, RecordIndex};
 use super::record_row;
 use super::record_tails::RecordTails;
+use super::thread_extents::{PackRequest, PackScope};
 use crate::block_coding::{
     BlockCompressor, decode_record, decompress_block, measure_record, read_block_length, record_bytes_in_block,
 };
@@ -234,7 +235,7 @@ impl BlockDraft {
         Ok(())
     }
 
-    /// Adds records from their rows, up to, and without, `end`.
+    /// Adds records from their rows, or from the log, up to, and without, `end`.
     fn add_rows(
         &mut self,
         conn: &Connection,
@@ -264,6 +265,11 @@ impl BlockDraft {
                     return Ok(());
                 }
             }
+        }
+        if plan.logged.first_seq().is_some_and(|first| first <= self.next)
+            && *self.run.get_or_insert(plan.logged.run) == plan.logged.run
+        {
+            self.add_encoded(plan.logged.encoded_from(self.next), plan.logged.end_seq());
         }
         Ok(())
     }

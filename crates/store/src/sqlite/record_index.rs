@@ -14,146 +14,12 @@
 //! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
 use super::lock;
+use super::log_only_records::LogOnlyRecords;
+use super::thread_extents::{Extent, LIVE_ROWS_OVERDUE, PackRequest, PackScope, ThreadExtents};
 use foldhash::HashMap;
 use model::seq::Seq;
 use model::{ThreadId, UserId};
-use std::collections::VecDeque;
 use std::sync::Mutex;
-
-/// A thread with more rows than this has its oldest packed, up to the newest [`LIVE_ROWS_KEPT`].
-pub(crate) const LIVE_ROWS_MAX: u64 = 2_048;
-pub(crate) const LIVE_ROWS_KEPT: u64 = 512;
-/// With more rows than this, packing the thread precedes other work.
-const LIVE_ROWS_OVERDUE: u64 = 16_384;
-
-/// Rows that have to be packed: those of a thread up to this record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PackRequest {
-    pub(crate) thread: ThreadId,
-    /// The thread's number: the id may be reused after a deletion.
-    pub(crate) num: i64,
-    pub(crate) last: Seq,
-    pub(crate) scope: PackScope,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PackScope {
-    /// All of them: their run has ended.
-    EndedRun,
-    /// One block: their run goes on.
-    LongRun,
-}
-
-/// Consecutive records at consecutive positions. `record_row` says which rows have them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    pub(crate) seq: u64,
-    /// The position of the first record.
-    pub(crate) pos: i64,
-    pub(crate) count: u64,
-}
-
-impl Extent {
-    /// The seq after the last record.
-    pub(crate) const fn end_seq(self) -> u64 {
-        self.seq.saturating_add(self.count)
-    }
-
-    /// The position after the last record.
-    pub(crate) const fn end_pos(self) -> i64 {
-        self.pos.saturating_add(self.count.cast_signed())
-    }
-
-    /// The part of the extent that starts at this seq.
-    pub(crate) fn skip_to(self, seq: u64) -> Self {
-        let skip = seq.saturating_sub(self.seq).min(self.count);
-        let pos = self.pos.saturating_add(skip.cast_signed());
-        Self { seq: self.seq.saturating_add(skip), pos, count: self.count - skip }
-    }
-}
-
-/// A thread that has rows in `records`, or is about to.
-#[derive(Clone, Debug)]
-pub(crate) struct ThreadExtents {
-    pub(crate) num: i64,
-    pub(crate) owner: UserId,
-    /// The last durable record.
-    pub(crate) head: Seq,
-    /// Oldest first, without gaps.
-    pub(crate) extents: VecDeque<Extent>,
-    /// The size of the records in these rows.
-    pub(crate) bytes: u64,
-    /// The first record that is damaged or missing.
-    pub(crate) damaged_at: Option<Seq>,
-    /// Whether its oldest rows wait to be packed although their run goes on. Rows that cannot be packed wait for ever.
-    pub(crate) is_pack_requested: bool,
-    /// Rows up to this record wait to be packed, or are.
-    pub(crate) packable_until: Seq,
-}
-
-impl ThreadExtents {
-    const fn new(num: i64, owner: UserId) -> Self {
-        Self {
-            num,
-            owner,
-            head: Seq::ZERO,
-            extents: VecDeque::new(),
-            bytes: 0,
-            damaged_at: None,
-            is_pack_requested: false,
-            packable_until: Seq::ZERO,
-        }
-    }
-
-    fn row_count(&self) -> u64 {
-        self.rows_up_to(self.head)
-    }
-
-    fn rows_up_to(&self, last: Seq) -> u64 {
-        self.extents.front().map_or(0, |first| last.next().0.saturating_sub(first.seq))
-    }
-
-    /// The number of its rows that wait to be packed.
-    pub(crate) fn waiting_rows(&self) -> u64 {
-        self.rows_up_to(self.packable_until.min(self.head))
-    }
-
-    /// A request to pack its oldest rows, if there are many and none was made.
-    pub(crate) fn request_packing(&mut self, thread: &ThreadId) -> Option<PackRequest> {
-        if self.row_count() <= LIVE_ROWS_MAX || self.damaged_at.is_some() || self.is_pack_requested {
-            return None;
-        }
-        self.is_pack_requested = true;
-        let last = Seq(self.head.0.saturating_sub(LIVE_ROWS_KEPT));
-        self.packable_until = self.packable_until.max(last);
-        Some(PackRequest { thread: thread.clone(), num: self.num, last, scope: PackScope::LongRun })
-    }
-
-    pub(crate) fn push_extent(&mut self, new: Extent) {
-        self.head = Seq(new.end_seq().saturating_sub(1));
-        match self.extents.back_mut() {
-            Some(last) if last.end_pos() == new.pos => last.count = last.count.saturating_add(new.count),
-            _ => self.extents.push_back(new),
-        }
-    }
-
-    /// The extents that start at this seq, with at most `records_max` records.
-    fn extents_from(&self, seq: u64, records_max: u64) -> Vec<Extent> {
-        let begin = self.extents.partition_point(|extent| extent.end_seq() <= seq);
-        let mut left = records_max;
-        let mut found = Vec::new();
-        for extent in self.extents.iter().skip(begin) {
-            if left == 0 {
-                break;
-            }
-            let mut extent = extent.skip_to(seq);
-            extent.count = extent.count.min(left);
-            left -= extent.count;
-            found.push(extent);
-        }
-        found
-    }
-}
 
 /// A change that a commit made.
 #[derive(Debug)]
@@ -165,11 +31,20 @@ pub(crate) enum IndexUpdate {
         owner: UserId,
         head: Seq,
     },
+    /// Rows that were inserted. They may begin with records that were in the log; `bytes` is the size of the others.
     Appended {
         thread: ThreadId,
         num: i64,
         owner: UserId,
         extent: Extent,
+        bytes: u64,
+    },
+    /// Records that were appended to the log.
+    Logged {
+        thread: ThreadId,
+        num: i64,
+        owner: UserId,
+        records: LogOnlyRecords,
         bytes: u64,
     },
     /// A run whose last record this is has ended.
@@ -198,9 +73,13 @@ pub(crate) struct ReadPlan {
     /// The first record that is damaged or missing.
     pub(crate) damaged_at: Option<Seq>,
     pub(crate) extents: Vec<Extent>,
+    /// The last record that the database has. The others up to the head are in the log.
+    pub(crate) stored: Seq,
+    /// Those of them that the reader wants.
+    pub(crate) logged: LogOnlyRecords,
 }
 
-/// The oldest record of a thread that has a row and is in no block.
+/// The oldest record of a thread that is in no block.
 #[derive(Clone, Debug)]
 pub(crate) struct OldestRow {
     pub(crate) num: i64,
@@ -214,8 +93,16 @@ pub(crate) struct IndexEffects {
     /// Newly dead rows with the numbers of their threads.
     pub(crate) dead_rows: Vec<(i64, Extent)>,
     pub(crate) pack_requests: Vec<PackRequest>,
+    /// Threads of which the log had nothing, and now has.
+    pub(crate) logged_threads: Vec<ThreadId>,
     /// Whether rows arrive faster than they are packed.
     pub(crate) is_packing_overdue: bool,
+}
+
+/// Where records were added.
+enum Added {
+    Rows(Extent),
+    Logged(LogOnlyRecords),
 }
 
 #[derive(Debug, Default)]
@@ -264,7 +151,7 @@ impl LiveThreads {
         }
     }
 
-    fn append(&mut self, thread: &ThreadId, new: ThreadExtents, extent: Extent, effects: &mut IndexEffects) {
+    fn append(&mut self, thread: &ThreadId, new: ThreadExtents, added: Added, effects: &mut IndexEffects) {
         let ThreadExtents { num, owner, bytes, .. } = new;
         self.add_bytes(&owner, bytes);
         let entry = match self.entries.get_mut(thread) {
@@ -273,7 +160,15 @@ impl LiveThreads {
         };
         let waiting_before = entry.waiting_rows();
         entry.bytes = entry.bytes.saturating_add(bytes);
-        entry.push_extent(extent);
+        match added {
+            Added::Rows(extent) => entry.push_extent(extent),
+            Added::Logged(records) => {
+                if entry.logged.is_empty() {
+                    effects.logged_threads.push(thread.clone());
+                }
+                entry.push_logged(records);
+            }
+        }
         effects.pack_requests.extend(entry.request_packing(thread));
         effects.is_packing_overdue |= entry.row_count() > LIVE_ROWS_OVERDUE;
         self.waiting_rows = self.waiting_rows.saturating_sub(waiting_before).saturating_add(entry.waiting_rows());
@@ -299,16 +194,15 @@ impl LiveThreads {
             effects.dead_rows.push((entry.num, extent));
             entry.extents.pop_front();
         }
-        let mut is_empty = false;
+        entry.logged.skip_to(rest);
         if let Some(first) = entry.extents.front_mut() {
             let moved = rest.saturating_sub(first.seq);
             if moved > 0 {
                 effects.dead_rows.push((entry.num, Extent { count: moved, ..*first }));
             }
             *first = first.skip_to(rest);
-        } else {
-            is_empty = entry.damaged_at.is_none();
         }
+        let is_empty = entry.first_seq().is_none() && entry.damaged_at.is_none();
         if bytes > 0 {
             entry.is_pack_requested = false;
             effects.pack_requests.extend(entry.request_packing(thread));
@@ -327,20 +221,23 @@ impl RecordIndex {
     pub(crate) fn read_plan(&self, thread: &ThreadId, after: Seq, records_max: usize) -> Option<ReadPlan> {
         let live = lock(&self.0);
         let entry = live.entries.get(thread)?;
+        let (extents, rest) = entry.extents_from(after.next().0, records_max as u64);
         Some(ReadPlan {
             num: entry.num,
             owner: entry.owner.clone(),
             head: entry.head,
             damaged_at: entry.damaged_at,
-            extents: entry.extents_from(after.next().0, records_max as u64),
+            extents,
+            stored: entry.stored(),
+            logged: entry.logged.copy_from(after.next().0, rest),
         })
     }
 
-    /// The oldest row of a thread; `None` when it has none.
+    /// The oldest record of a thread outside blocks; `None` when it has none.
     pub(crate) fn oldest_row(&self, thread: &ThreadId) -> Option<OldestRow> {
         let live = lock(&self.0);
         let entry = live.entries.get(thread)?;
-        let seq = Seq(entry.extents.front()?.seq);
+        let seq = Seq(entry.first_seq()?);
         Some(OldestRow { num: entry.num, owner: entry.owner.clone(), seq })
     }
 
@@ -358,7 +255,11 @@ impl RecordIndex {
                 IndexUpdate::ThreadClaimed { thread, num, owner, head } => live.claim(thread, num, owner, head),
                 IndexUpdate::Appended { thread, num, owner, extent, bytes } => {
                     let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
-                    live.append(&thread, new, extent, &mut effects);
+                    live.append(&thread, new, Added::Rows(extent), &mut effects);
+                }
+                IndexUpdate::Logged { thread, num, owner, records, bytes } => {
+                    let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
+                    live.append(&thread, new, Added::Logged(records), &mut effects);
                 }
                 IndexUpdate::RunEnded { thread, num, last } => live.end_run(thread, num, last, &mut effects),
                 IndexUpdate::Packed { thread, last, bytes } => live.pack(&thread, last, bytes, &mut effects),
@@ -398,6 +299,7 @@ impl RecordIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::thread_extents::{LIVE_ROWS_KEPT, LIVE_ROWS_MAX};
 
     fn thread() -> ThreadId {
         ThreadId::from("thr_1")

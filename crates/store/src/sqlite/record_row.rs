@@ -39,6 +39,18 @@ pub(crate) fn encode_row<'a>(records: &'a [Record], data: &mut Vec<u8>) -> (&'a 
     records.split_at_checked(count).unwrap_or((records, &[]))
 }
 
+/// Splits encoded records: as many as a row may have, their number, and the others. The number is zero for what is no record.
+pub(crate) fn split_row(encoded: &[u8]) -> (&[u8], u64, &[u8]) {
+    let (mut end, mut count) = (0, 0);
+    while let Some(bytes) = encoded.get(end..).and_then(measure_record)
+        && (count == 0 || end + bytes <= ROW_BYTES_MAX)
+    {
+        (end, count) = (end + bytes, count + 1);
+    }
+    let (row, rest) = encoded.split_at_checked(end).unwrap_or((encoded, &[]));
+    (row, count, rest)
+}
+
 /// A row of [`SELECT_RECORDS`].
 pub(crate) struct RecordRow<'a>(pub(crate) &'a rusqlite::Row<'a>);
 

@@ -3,10 +3,11 @@
 //! A gap in a thread's sequence is damage: that thread's log ends before it. Other threads are not affected.
 
 use super::dead_rows::DeadRows;
+use super::log_only_records::LogOnlyRecords;
 use super::page::last_seq_of_runs;
 use super::record_blocks::RecordBlock;
-use super::record_index::{self, Extent, PackRequest, PackScope};
 use super::record_row;
+use super::thread_extents::{Extent, PackRequest, PackScope, ThreadExtents};
 use crate::block_coding::record_bytes_in_block;
 use model::seq::Seq;
 use model::{ThreadId, UserId};
@@ -17,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 #[derive(Debug, Default)]
 pub(crate) struct RecordScan {
     /// Threads with live rows or damage.
-    pub(crate) threads: HashMap<ThreadId, record_index::ThreadExtents>,
+    pub(crate) threads: HashMap<ThreadId, ThreadExtents>,
     /// Rows of ended and of long runs that are not packed yet.
     pub(crate) pack_requests: VecDeque<PackRequest>,
     pub(crate) dead_rows: DeadRows,
@@ -159,11 +160,12 @@ impl RecordScan {
         let owner = UserId::from(owner);
         let damaged = damaged.then(|| head.next());
         let ThreadRows { extents, bytes, .. } = rows;
-        let mut entry = record_index::ThreadExtents {
+        let mut entry = ThreadExtents {
             num,
             owner,
             head,
             extents,
+            logged: LogOnlyRecords::default(),
             bytes,
             damaged_at: damaged,
             is_pack_requested: false,

@@ -181,7 +181,8 @@ mod tests {
     use crate::block_coding::BlockCompressor;
     use crate::sqlite::log_size::LogSizeCount;
     use crate::sqlite::record_blocks::{PackContext, pack_records};
-    use crate::sqlite::record_index::{Extent, IndexUpdate, PackRequest, RecordIndex};
+    use crate::sqlite::record_index::{IndexUpdate, RecordIndex};
+    use crate::sqlite::thread_extents::{Extent, PackRequest};
     use crate::sqlite::transaction::{WriteTransaction, WriterState};
     use crate::sqlite::{record_row, schema};
     use model::condense::condense_records;

@@ -20,7 +20,7 @@ pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// One migration per version, each in its own transaction.
 pub(crate) const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9, VERSION_10,
-    VERSION_11, VERSION_12, VERSION_13,
+    VERSION_11, VERSION_12, VERSION_13, VERSION_14,
 ];
 /// The first version with approvals.
 pub(crate) const APPROVALS_SINCE: u32 = 2;
@@ -239,6 +239,9 @@ INSERT INTO records SELECT pos, thread, run, seq, 1, encode_record(at, epoch, v,
 DROP TABLE single_records;
 ";
 
+/// Records in the files of `append_log`, of which older versions know nothing.
+const VERSION_14: &str = "INSERT OR REPLACE INTO meta VALUES ('append_log', 1);";
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("format {found} is newer than {known}")]
@@ -399,11 +402,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(14, &conn));
+        assert!(at(15, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 14, known: 13 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 15, known: 14 })));
     }
 
     #[test]
@@ -473,7 +476,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(13, &conn));
+        assert!(at(14, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

@@ -1,7 +1,8 @@
 //! Threads and their aliases.
 
 use super::columns::{get_text, get_u64, page_bounds};
-use super::record_index::{Extent, IndexUpdate};
+use super::record_index::IndexUpdate;
+use super::thread_extents::Extent;
 use super::transaction::WriteTransaction;
 use super::write_task::TaskCost;
 use super::{SqliteStore, aliases, attachment_links, log_size, page};
@@ -132,6 +133,7 @@ impl WriteTransaction<'_> {
         extents.extend(self.effects.index_updates.iter().filter_map(|update| match update {
             IndexUpdate::Appended { num: appended_to, extent, .. } if *appended_to == num => Some(*extent),
             IndexUpdate::Appended { .. }
+            | IndexUpdate::Logged { .. }
             | IndexUpdate::ThreadClaimed { .. }
             | IndexUpdate::Packed { .. }
             | IndexUpdate::RunEnded { .. }

@@ -4,19 +4,21 @@
 //! not affect the others; only an SQLite error rolls back the group. [`WriterState`] is a cache that is updated before
 //! the commit and cleared when the commit fails.
 
+use super::append_log::LogFrame;
 use super::dead_rows::DeadRows;
 use super::log_size::LogSizeCount;
-use super::record_index::{Extent, IndexUpdate, PackRequest, RecordIndex};
+use super::record_index::{IndexUpdate, ReadPlan, RecordIndex};
 use super::record_row;
 use super::record_tails::RecordTails;
 use super::released_threads::ReleasedThreads;
-use super::{checkpoints, client_results, page, questions, spend};
-use crate::block_coding::{BlockCompressor, record_bytes_in_block};
+use super::thread_extents::PackRequest;
+use super::{batches, page, questions};
+use crate::block_coding::BlockCompressor;
 use foldhash::HashMap;
 use model::condense::CondenseRecords;
 use model::defects::Defect;
 use model::ports::validation;
-use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, ClaimOutcome, DirectoryChange, Lease, StoreError};
+use model::ports::{AppendBatch, AppendOutcome, ClaimOutcome, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
@@ -28,10 +30,8 @@ use std::sync::Arc;
 const CACHED_THREADS_MAX: usize = 16_384;
 /// Approximate maximum number of cached runs per thread.
 const CACHED_RUNS_MAX: usize = 8;
-/// A larger row is not kept for the next one.
-const ROW_DATA_KEPT: usize = 64 * 1024;
 /// Placeholder for the number of a run that the current batch creates.
-const RUN_NOT_INSERTED: i64 = 0;
+pub(super) const RUN_NOT_INSERTED: i64 = 0;
 
 pub(super) const INSERT_QUEUED_RUN: &str = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
                                             VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
@@ -48,6 +48,8 @@ pub(crate) struct WriterState {
     /// Threads whose newest epoch may be over.
     pub(crate) released: Arc<ReleasedThreads>,
     pub(crate) threads: HashMap<ThreadId, CachedThread>,
+    /// The rows that the group appends to the log.
+    pub(crate) log_frame: LogFrame,
     /// Position of the next row.
     pub(crate) next_pos: i64,
     /// Positions of durable rows.
@@ -76,21 +78,25 @@ pub(crate) struct WriterState {
 #[derive(Clone, Debug)]
 pub(crate) struct CachedThread {
     pub(crate) num: i64,
-    owner: UserId,
-    head: Seq,
+    pub(super) owner: UserId,
+    pub(super) head: Seq,
+    /// The last record that the database has. The others are in the append log.
+    pub(super) stored: Seq,
+    /// The number of the run of those others.
+    pub(super) logged_run: i64,
     damaged_at: Option<Seq>,
-    runs: Vec<CachedRun>,
+    pub(super) runs: Vec<CachedRun>,
 }
 
 #[derive(Clone, Debug)]
-struct CachedRun {
-    id: TaskId,
-    num: i64,
+pub(super) struct CachedRun {
+    pub(super) id: TaskId,
+    pub(super) num: i64,
     status: TaskStatus,
 }
 
 impl CachedThread {
-    fn run_num(&self, id: &TaskId) -> i64 {
+    pub(super) fn run_num(&self, id: &TaskId) -> i64 {
         self.runs.iter().find(|run| run.id == *id).map_or(0, |run| run.num)
     }
 }
@@ -111,7 +117,7 @@ pub(crate) struct WriteTransaction<'a> {
     pub(crate) state: &'a mut WriterState,
     pub(crate) effects: CommitEffects,
     /// Taken from the cache of statements once for all batches.
-    insert_record: Option<CachedStatement<'a>>,
+    pub(super) insert_record: Option<CachedStatement<'a>>,
 }
 
 impl<'a> WriteTransaction<'a> {
@@ -119,6 +125,7 @@ impl<'a> WriteTransaction<'a> {
         if state.threads.len() > CACHED_THREADS_MAX {
             state.threads.clear();
         }
+        state.log_frame.clear();
         Self { conn, state, effects: CommitEffects::default(), insert_record: None }
     }
 
@@ -154,7 +161,9 @@ impl<'a> WriteTransaction<'a> {
 
     /// Grants the first lease of a thread that this transaction creates.
     pub(crate) fn claim_new_thread(&mut self, thread: &ThreadId, num: i64, owner: &UserId) -> Lease {
-        let live = CachedThread { num, owner: owner.clone(), head: Seq::ZERO, damaged_at: None, runs: Vec::new() };
+        let (head, stored) = (Seq::ZERO, Seq::ZERO);
+        let (owner, runs) = (owner.clone(), Vec::new());
+        let live = CachedThread { num, owner, head, stored, logged_run: 0, damaged_at: None, runs };
         self.claim_for_submission(thread, live)
     }
 
@@ -204,7 +213,10 @@ impl<'a> WriteTransaction<'a> {
         };
         let verdict = match self.check_batch(&mut live, batch, invalid_reason)? {
             Ok(()) => {
-                self.write_batch(&mut live, batch)?;
+                match batches::run_to_log(&live, batch) {
+                    Some(run) => self.log_batch(&mut live, run, batch),
+                    None => self.write_batch(&mut live, batch)?,
+                }
                 AppendOutcome::Durable
             }
             Err(verdict) => verdict,
@@ -279,112 +291,6 @@ impl<'a> WriteTransaction<'a> {
         Ok(Ok(runs))
     }
 
-    fn write_batch(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
-        self.insert_started_runs(live, batch)?;
-        let (first, mut bytes) = (self.state.next_pos, 0);
-        let insert = match &mut self.insert_record {
-            Some(insert) => insert,
-            unprepared => unprepared.insert(self.conn.prepare_cached(record_row::INSERT_RECORDS)?),
-        };
-        for records in batch.records.chunk_by(|one, next| one.run == next.run) {
-            let run = records.first().map_or(0, |record| live.run_num(&record.run));
-            let mut rest = records;
-            while !rest.is_empty() {
-                let row;
-                (row, rest) = record_row::encode_row(rest, &mut self.state.row_data);
-                let (seq, count) = (row.first().map_or(0, |first| first.seq.0.cast_signed()), row.len() as u64);
-                self.state.next_pos = self.state.next_pos.saturating_add(count.cast_signed());
-                let pos = self.state.next_pos - 1;
-                insert.execute((pos, live.num, run, seq, count.cast_signed(), &self.state.row_data[..]))?;
-                self.state.tails.push(live.num, run, row, &self.state.row_data, pos);
-                bytes += record_bytes_in_block(self.state.row_data.len() as u64, count);
-            }
-        }
-        self.state.row_data.shrink_to(ROW_DATA_KEPT);
-        self.effects.records += batch.records.len() as u64;
-        self.effects.bytes += bytes;
-        for change in batch.changes.iter() {
-            self.apply_change(live, change)?;
-            // A dropped run has no rows: if the thread has no others, the index can remove its entry.
-            if let DirectoryChange::RunDropped { .. } = change {
-                let (thread, last) = (batch.thread.clone(), Seq::ZERO);
-                self.effects.index_updates.push(IndexUpdate::Packed { thread, last, bytes: 0 });
-            }
-        }
-        let count = batch.records.len() as u64;
-        if count > 0 {
-            let extent = Extent { seq: live.head.next().0, pos: first, count };
-            live.head = live.head.plus(count);
-            let (thread, owner) = (batch.thread.clone(), live.owner.clone());
-            self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes });
-        }
-        for change in batch.changes.iter() {
-            if let DirectoryChange::RunStatus { run, status, last, .. } = change
-                && status.is_terminal()
-            {
-                self.state.tails.end_run(live.num, live.run_num(run));
-                let (thread, num, last) = (batch.thread.clone(), live.num, *last);
-                self.effects.index_updates.push(IndexUpdate::RunEnded { thread, num, last });
-            }
-        }
-        Ok(())
-    }
-
-    /// Inserts the runs that start without having been queued.
-    fn insert_started_runs(&self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
-        for change in batch.changes.iter() {
-            let DirectoryChange::RunStarted { run, agent, at, .. } = change else { continue };
-            let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == RUN_NOT_INSERTED) else {
-                continue;
-            };
-            let mut insert = self.conn.prepare_cached(INSERT_QUEUED_RUN)?;
-            let (id, owner) = (run.id.as_str(), live.owner.as_str());
-            run.num = insert.insert((id, owner, live.num, agent, at.cast_signed()))?;
-        }
-        Ok(())
-    }
-
-    fn apply_change(&self, live: &CachedThread, change: &DirectoryChange) -> rusqlite::Result<()> {
-        let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
-        let touched = |at: i64| self.execute("UPDATE threads SET updated_at = ?2 WHERE num = ?1", (thread, at));
-        match change {
-            DirectoryChange::RunStarted { run, agent, first, at } => {
-                let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
-                self.execute(sql, (num(run), agent, first.0.cast_signed()))?;
-                touched(at.cast_signed())
-            }
-            DirectoryChange::RunStatus { run, status, last, at } => {
-                let ended = status.is_terminal().then_some(at.cast_signed());
-                let sql = "UPDATE runs SET status = ?2, last = ?3, ended_at = ?4 WHERE num = ?1";
-                self.execute(sql, (num(run), status.as_str(), last.0.cast_signed(), ended))?;
-                ended.map_or(Ok(()), touched)
-            }
-            DirectoryChange::RunDropped { run, at } => {
-                let sql = "UPDATE runs SET status = 'cancelled', ended_at = ?2 WHERE num = ?1";
-                self.execute(sql, (num(run), at.cast_signed()))?;
-                touched(at.cast_signed())
-            }
-            DirectoryChange::ConsumeInboxRow { row } => {
-                self.execute("DELETE FROM inbox WHERE id = ?1", [row.cast_signed()])
-            }
-            DirectoryChange::Checkpoint(new) => checkpoints::put_checkpoint(self.conn, thread, new),
-            DirectoryChange::ApprovalRequested(question) => {
-                questions::open_approval(self.conn, &live.owner, thread, question)
-            }
-            DirectoryChange::ApprovalResolved { key, decision, by, at } => {
-                let answer = ApprovalAnswer { decision: decision.clone(), by: *by, at: *at };
-                questions::close_approval(self.conn, &live.owner, key, &answer)
-            }
-            DirectoryChange::ClientCallClosed { call } => {
-                client_results::close_call(self.conn, thread, call, validation::CLOSED_BY_RECORDS)
-            }
-            DirectoryChange::AddSpend { day, spent } => spend::add_spend(self.conn, &live.owner, *day, *spent),
-            DirectoryChange::ScheduleWakeup { at } => {
-                self.execute("UPDATE threads SET wake_at = ?2 WHERE num = ?1", (thread, at.map(u64::cast_signed)))
-            }
-        }
-    }
-
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> rusqlite::Result<()> {
         self.conn.prepare_cached(sql)?.execute(params).map(drop)
     }
@@ -396,14 +302,19 @@ impl<'a> WriteTransaction<'a> {
         }
         let Some((num, owner)) = page::find_thread(self.conn, thread)? else { return Ok(None) };
         let published = self.state.index.read_plan(thread, Seq::ZERO, 0).filter(|plan| plan.num == num);
-        let (head, damaged) = match published {
-            Some(plan) => (plan.head, plan.damaged_at),
-            None => page::head_from_blocks(self.conn, num)?,
-        };
-        Ok(Some(CachedThread { num, owner: UserId::from(owner), head, damaged_at: damaged, runs: Vec::new() }))
+        let (owner, runs) = (UserId::from(owner), Vec::new());
+        Ok(Some(match published {
+            Some(ReadPlan { head, stored, damaged_at, logged, .. }) => {
+                CachedThread { num, owner, head, stored, logged_run: logged.run, damaged_at, runs }
+            }
+            None => {
+                let (head, damaged_at) = page::head_from_blocks(self.conn, num)?;
+                CachedThread { num, owner, head, stored: head, logged_run: 0, damaged_at, runs }
+            }
+        }))
     }
 
-    fn cache_thread(&mut self, thread: &ThreadId, mut live: CachedThread) {
+    pub(super) fn cache_thread(&mut self, thread: &ThreadId, mut live: CachedThread) {
         if live.runs.len() > CACHED_RUNS_MAX {
             // Runs that ended are rarely needed again.
             live.runs.retain(|run| !run.status.is_terminal());

@@ -92,6 +92,11 @@ pub(crate) trait WriteTask: Send {
     /// Executes the operation and keeps its result. An error rolls back the whole group.
     fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()>;
 
+    /// Whether it usually only appends to the log, and reads. Its group takes no lock of the database then.
+    fn only_logs(&self) -> bool {
+        false
+    }
+
     /// Replies with the result after the commit, or with the error.
     fn finish(self: Box<Self>, committed: Result<(), &WriteFailure>);
 }
@@ -140,6 +145,10 @@ impl WriteTask for AppendTask {
     fn apply(&mut self, transaction: &mut WriteTransaction<'_>) -> rusqlite::Result<()> {
         self.outcome = Some(transaction.append(&self.batch, self.invalid_reason.as_deref())?);
         Ok(())
+    }
+
+    fn only_logs(&self) -> bool {
+        self.batch.changes.is_empty()
     }
 
     fn finish(self: Box<Self>, committed: Result<(), &WriteFailure>) {

@@ -1,16 +1,18 @@
 //! The writer thread.
 //!
-//! It executes all queued tasks, up to a limit, in one transaction, commits, publishes the rows and hands the tasks to the
-//! `reply_queue`. The next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the
+//! It executes all queued tasks, up to a limit, in one transaction, appends to the log what needs no more than that
+//! (`append_log`), commits, publishes the records and hands the tasks to the `reply_queue`. The next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the
 //! records of ended and of long runs (`writer_maintenance`) and gives the space of deleted ones back (`free_pages`). After an
 //! SQLite error it drops the connection and scans the database again before the next task, because a sync that failed once may
 //! report success the next time. A full disk is no such error: see `writer_space`.
 
+use super::append_log::{AppendLog, remove_append_log};
 use super::commit_pacer::CommitPacer;
 use super::data_folder::DataFolder;
 use super::disk_reserve::DiskReserve;
 use super::free_pages::FreePages;
 use super::log_size::LogSizeCount;
+use super::log_write_out::LoggedThreads;
 use super::reader_pool::ReaderPool;
 use super::reply_queue::ReplyQueue;
 use super::transaction::{WriteTransaction, WriterState};
@@ -19,7 +21,7 @@ use super::wal_checkpointer::WalCheckpointer;
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
 use super::writer_maintenance::{GroupSize, MaintenancePace};
 use super::writer_space::is_disk_full;
-use super::{WriterStats, lock, record_scan, schema};
+use super::{WriterStats, lock, log_recovery, record_scan, schema};
 use crate::space_state::SpaceState;
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex};
@@ -39,6 +41,8 @@ const BACKOFF_COMMITS: u32 = 1_000;
 /// Delay before the next attempt to truncate the write-ahead log.
 const WAL_TRUNCATE_RETRY: Duration = Duration::from_secs(1);
 
+const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
+
 /// Number of queued tasks above which the next commit does not wait for more.
 const SPACED_TASKS_MAX: usize = 256;
 
@@ -51,6 +55,9 @@ pub(crate) struct GroupLimits {
 
 pub(crate) struct SqliteWriter {
     pub(crate) conn: Option<Connection>,
+    /// There is one when there is a connection.
+    pub(crate) append_log: Option<AppendLog>,
+    pub(crate) logged: LoggedThreads,
     pub(crate) replies: ReplyQueue,
     pub(crate) folder: DataFolder,
     pub(crate) state: WriterState,
@@ -110,6 +117,7 @@ impl SqliteWriter {
             let size = GroupSize { tasks: group.len(), bytes };
             let group = self.refuse_new_data(group);
             self.commit_group(group);
+            self.make_room_in_log(size.bytes);
             self.catch_up(size);
             // Before looking for the next task, not when it has come: a writer that sleeps need not be woken for each.
             if messages.len() < SPACED_TASKS_MAX && !self.is_full() && closing.is_none() {
@@ -182,10 +190,18 @@ impl SqliteWriter {
             return;
         };
         let (changes_before, first_pos) = (conn.total_changes(), self.state.next_pos);
-        let committed = in_transaction(&conn, |conn| {
+        let log = &mut self.append_log;
+        // Most groups need no lock of the database.
+        let begin = if tasks.iter().all(|task| task.only_logs()) { "BEGIN DEFERRED" } else { BEGIN_IMMEDIATE };
+        let committed = run_transaction(&conn, begin, |conn| {
             let mut transaction = WriteTransaction::new(conn, &mut self.state);
             tasks.iter_mut().try_for_each(|task| task.apply(&mut transaction))?;
-            Ok(transaction.effects)
+            let WriteTransaction { effects, state, .. } = transaction;
+            // Before the commit: what the database gets may follow it.
+            if let Some(log) = log.as_mut().filter(|_| !state.log_frame.is_empty()) {
+                log.write(&mut state.log_frame).map_err(|error| log_recovery::to_sql_error(&error))?;
+            }
+            Ok(effects)
         });
         match committed {
             Ok(effects) => {
@@ -193,10 +209,12 @@ impl SqliteWriter {
                 let published = self.state.index.publish(effects.index_updates);
                 self.state.pack_queue.extend(published.pack_requests);
                 self.state.is_packing_overdue = published.is_packing_overdue;
+                self.logged.extend(published.logged_threads);
                 if effects.has_deleted_content {
                     (self.wal_needs_truncate, self.free_pages) = (true, FreePages::Unknown);
                 }
-                let wrote = conn.total_changes() != changes_before;
+                let has_logged = self.append_log.as_mut().is_some_and(AppendLog::confirm_write);
+                let wrote = has_logged || conn.total_changes() != changes_before;
                 if wrote {
                     self.pacer.on_commit(Instant::now(), tasks.len(), effects.bytes);
                 }
@@ -231,10 +249,11 @@ impl SqliteWriter {
             return false;
         }
         (self.wal_needs_truncate, self.truncate_retry_at) = (false, None);
+        let is_log_empty = self.empty_append_log();
         match self.try_checkpoint_wal() {
-            Some(Ok(true)) => true,
-            // A reader is active.
-            Some(Ok(false)) | None => {
+            Some(Ok(true)) if is_log_empty => true,
+            // A reader is active, or there is no room to write the append log out.
+            Some(Ok(_)) | None => {
                 (self.wal_needs_truncate, self.truncate_retry_at) =
                     (true, Instant::now().checked_add(WAL_TRUNCATE_RETRY));
                 false
@@ -301,8 +320,12 @@ impl SqliteWriter {
         if boot.cast_unsigned() != self.state.boot {
             return Err(ReopenError::Replaced);
         }
+        // What the failed group has appended may be there or not; from here on the database says so.
+        log_recovery::move_into_database(&conn, &self.folder.database)?;
+        let log = AppendLog::create(&self.folder.database).map_err(|error| log_recovery::to_sql_error(&error))?;
         let found = record_scan::scan_records(&conn)?;
         self.state.log_count = LogSizeCount::load(&conn)?;
+        self.append_log = Some(log);
         self.adopt_scan(found);
         Ok(conn)
     }
@@ -313,6 +336,7 @@ impl SqliteWriter {
                 break;
             }
         }
+        let is_log_empty = self.empty_append_log();
         self.readers.close();
         self.checkpointer.stop();
         if let Some(conn) = self.conn.take() {
@@ -321,6 +345,9 @@ impl SqliteWriter {
                 tracing::warn!(?emptied, "the write-ahead log stays; the next start copies it");
             }
             drop(conn);
+        }
+        if is_log_empty {
+            remove_append_log(&self.folder.database);
         }
         drop(self);
         if let Some(reply) = closing {
@@ -368,8 +395,16 @@ pub(crate) fn in_transaction<T>(
     conn: &Connection,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
+    run_transaction(conn, BEGIN_IMMEDIATE, work)
+}
+
+fn run_transaction<T>(
+    conn: &Connection,
+    begin: &str,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     let run = |sql: &str| conn.prepare_cached(sql)?.execute(()).map(drop);
-    run("BEGIN IMMEDIATE")?;
+    run(begin)?;
     let done = work(conn).and_then(|value| run("COMMIT").map(|()| value));
     if done.is_err() && !conn.is_autocommit() {
         // Dropping the connection rolls back, too; this releases the lock sooner.

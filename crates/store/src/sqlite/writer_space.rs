@@ -10,11 +10,13 @@
 //! [`SpaceWatch`]: model::ports::SpaceWatch
 
 use super::data_folder::StoreOpenError;
+use super::lock;
 use super::log_size::LogSizeCount;
+use super::log_write_out::LoggedThreads;
+use super::open_database::{OpenedDatabase, open_database};
 use super::record_scan::RecordScan;
 use super::write_task::WriteFailure;
 use super::writer::SqliteWriter;
-use super::{lock, open_database};
 use model::ports::StorageSpace;
 use rusqlite::{Connection, ErrorCode};
 use std::time::{Duration, Instant};
@@ -115,18 +117,18 @@ impl SqliteWriter {
         }
         // Nobody may read the file as one that does not change while it is written.
         let Some(_all) = self.readers.try_pause() else { return false };
-        let opened = open_database(&self.folder.database).and_then(|(mut conn, boot, found)| {
-            let prepared = self.checkpointer.attach(&mut conn).and_then(|()| LogSizeCount::load(&conn));
+        let opened = open_database(&self.folder.database).and_then(|mut opened| {
+            let prepared = self.checkpointer.attach(&mut opened.conn).and_then(|()| LogSizeCount::load(&opened.conn));
             let log_count = prepared.map_err(|error| StoreOpenError::from_sqlite(&self.folder.database, &error))?;
-            Ok((conn, boot, found, log_count))
+            Ok((opened, log_count))
         });
         match opened {
-            Ok((conn, boot, found, log_count)) => {
+            Ok((OpenedDatabase { conn, append_log, boot, found }, log_count)) => {
                 self.state.boot = boot;
                 self.state.log_count = log_count;
                 self.adopt_scan(found);
                 self.readers.follow_writer();
-                self.conn = Some(conn);
+                (self.conn, self.append_log) = (Some(conn), Some(append_log));
                 true
             }
             Err(error) => {
@@ -143,6 +145,8 @@ impl SqliteWriter {
         self.state.next_pos = self.state.next_pos.max(found.next_pos);
         self.state.pack_queue = found.pack_requests;
         self.state.dead_rows = found.dead_rows;
+        // Opening the database has moved there what the log had.
+        self.logged = LoggedThreads::default();
         self.state.index.replace(found.threads);
     }
 
@@ -166,6 +170,9 @@ impl SqliteWriter {
 
     /// Returns false when the transaction may have been written all the same.
     fn undo_full_disk(&mut self, conn: Connection, first_pos: i64) -> bool {
+        if self.append_log.as_mut().is_some_and(|log| log.undo_write().is_err()) {
+            return false;
+        }
         let newest = conn.query_row("SELECT coalesce(max(pos), -1) FROM records", (), |row| row.get::<_, i64>(0));
         if !conn.is_autocommit() || !newest.is_ok_and(|newest| newest < first_pos) {
             return false;

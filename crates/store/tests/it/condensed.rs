@@ -1,6 +1,6 @@
 //! Long runs are packed while they go on, and blocks have a condensed form.
 
-use crate::data_folder::{database, open};
+use crate::data_folder::{DATABASE_FILES, database, open};
 use model::ports::{Journal, PageLimit, ThreadWriter as _, Threads as _};
 use model::record::Record;
 use model::seq::Seq;
@@ -69,7 +69,7 @@ async fn a_long_run_leaves_few_rows_while_it_goes_on() {
 
     // As a killed process leaves it.
     let crashed = tempfile::tempdir().unwrap();
-    for name in ["headwater.db", "headwater.db-wal"] {
+    for name in DATABASE_FILES {
         std::fs::copy(dir.path().join(name), crashed.path().join(name)).unwrap();
     }
     assert_eq!(verify_data_folder(crashed.path()).unwrap().problems, Vec::<String>::new());
@@ -210,7 +210,7 @@ async fn a_deleted_thread_leaves_no_condensed_bytes() {
     store.close().await;
     drop(store);
     assert_eq!(count(&database(dir.path()), "condensed"), 0);
-    for file in ["headwater.db", "headwater.db-wal"] {
+    for file in DATABASE_FILES {
         let bytes = std::fs::read(dir.path().join(file)).unwrap_or_default();
         assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{file}");
     }

@@ -95,8 +95,9 @@ async fn damage_is_reported_and_other_threads_keep_working() {
     for n in 1..=3 {
         let mut author = LogWriter::new(&store, &store, n).await;
         let mut log = author.start_run().push_notes(2).must_append().await;
-        log.extend(author.push_note("lost").must_append().await);
-        log.extend(author.push_notes(7).must_append().await);
+        // A row each.
+        log.extend(author.push_note("lost").push_change().must_append().await);
+        log.extend(author.push_notes(7).push_change().must_append().await);
         all.push(log);
     }
     drop(store);

@@ -7,6 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 use store::{SqliteOptions, SqliteStore};
 
+/// The files that a killed process leaves, in the order in which they can be copied while it goes on.
+pub(crate) const DATABASE_FILES: [&str; 4] =
+    ["headwater.db-log0", "headwater.db-log1", "headwater.db", "headwater.db-wal"];
+
 pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }

@@ -70,11 +70,11 @@ fn a_newer_folder_is_refused() {
     drop(open(dir.path()).unwrap());
     std::fs::remove_file(dir.path().join("lock")).unwrap();
     let conn = rusqlite::Connection::open(dir.path().join("headwater.db")).unwrap();
-    conn.pragma_update(None, "user_version", 14).unwrap();
+    conn.pragma_update(None, "user_version", 15).unwrap();
     drop(conn);
     let error = refused(dir.path());
-    assert!(matches!(error, StoreOpenError::Newer { found: 14, known: 13, .. }), "{error}");
-    assert!(error.to_string().ends_with("has format 14 and this version knows 13: use the version that wrote it"));
+    assert!(matches!(error, StoreOpenError::Newer { found: 15, known: 14, .. }), "{error}");
+    assert!(error.to_string().ends_with("has format 15 and this version knows 14: use the version that wrote it"));
     assert!(matches!(verify_data_folder(dir.path()), Err(StoreOpenError::Newer { .. })));
 }
 

@@ -1,5 +1,6 @@
 //! Importing a folder into a database: everything is there, and continues.
 
+use crate::data_folder::DATABASE_FILES;
 use crate::postgres::options;
 use model::event::Event;
 use model::limits::CostMicros;
@@ -103,7 +104,7 @@ async fn a_folder_is_imported_as_a_crash_left_it() {
     let (dir, crashed, database) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), TestDatabase::create());
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
-    for name in ["headwater.db", "headwater.db-wal"] {
+    for name in DATABASE_FILES {
         std::fs::copy(dir.path().join(name), crashed.path().join(name)).unwrap();
     }
     import(crashed.path(), &database).await.unwrap();
@@ -296,8 +297,8 @@ async fn a_damaged_folder_is_refused_and_leaves_an_empty_database() {
         for n in 1..=2 {
             let mut author = LogWriter::new(&store, &store, n).await;
             author.start_run().push_notes(2).must_append().await;
-            author.push_note("lost").must_append().await;
-            author.push_notes(7).must_append().await;
+            author.push_note("lost").push_change().must_append().await;
+            author.push_notes(7).push_change().must_append().await;
         }
         close(store).await;
         assert_eq!(Connection::open(dir.path().join("headwater.db")).unwrap().execute(damage, ()), Ok(1));

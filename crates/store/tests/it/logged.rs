@@ -1,6 +1,6 @@
 //! Reading runs while a server uses the folder, and without one.
 
-use crate::data_folder::open;
+use crate::data_folder::{DATABASE_FILES, open};
 use model::ports::{
     AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, Journal, StoreError, ThreadWriter as _,
 };
@@ -126,7 +126,7 @@ async fn reading_an_unused_folder_changes_nothing() {
     let store = open(dir.path());
     let (_, all) = long_run(&store).await;
     let crashed = tempfile::tempdir().unwrap();
-    for name in ["headwater.db", "headwater.db-wal"] {
+    for name in DATABASE_FILES {
         std::fs::copy(dir.path().join(name), crashed.path().join(name)).unwrap();
     }
     store.close().await;
@@ -163,7 +163,8 @@ async fn a_queued_run_has_no_records_and_an_unknown_id_no_run() {
 async fn damage_is_reported_after_the_records_before_it_and_a_deleted_run_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let (_, all) = long_run(&store).await;
+    let (mut author, mut all) = long_run(&store).await;
+    all.extend(author.push_note("the last one").must_append().await);
     let mut author = LogWriter::new(&store, &store, 3).await;
     author.start_run().complete_run().must_append().await;
     let deleted = found(dir.path(), 3);
@@ -172,14 +173,13 @@ async fn damage_is_reported_after_the_records_before_it_and_a_deleted_run_is_gon
     drop(store);
 
     let conn = Connection::open(dir.path().join("headwater.db")).unwrap();
-    // The record 4990 is in the row that begins with 4903.
-    let sql = "UPDATE records SET data = CAST(replace(CAST(data AS TEXT), 'note 87', 'note ??') AS BLOB)
-               WHERE seq = 4903 AND thread = (SELECT num FROM threads WHERE id = ?1)";
+    let sql = "UPDATE records SET data = CAST(replace(CAST(data AS TEXT), 'the last one', 'the lost one') AS BLOB)
+               WHERE seq <= 5003 AND 5003 < seq + count AND thread = (SELECT num FROM threads WHERE id = ?1)";
     assert_eq!(conn.execute(sql, [nth_thread(1).as_str()]), Ok(1));
     drop(conn);
     let (read, error) = read_to_error(&found(dir.path(), 1)).await;
-    assert!(matches!(error, StoreError::Corrupt { seq: model::Seq(4990), .. }), "{error}");
-    assert_eq!(read, all[..4989]);
+    assert!(matches!(error, StoreError::Corrupt { seq: model::Seq(5003), .. }), "{error}");
+    assert_eq!(read, all[..5002]);
 }
 
 #[test]

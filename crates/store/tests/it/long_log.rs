@@ -1,5 +1,6 @@
 //! What a start reads depends on what was live before it, not on the length of the log.
 
+use crate::data_folder::DATABASE_FILES;
 use futures_util::future::join_all;
 use model::ports::{AppendBatch, AppendOutcome, Journal};
 use rusqlite::Connection;
@@ -32,7 +33,7 @@ fn kill(dir: &Path) -> TempDir {
     // While somebody reads, the write-ahead log keeps all that the file may lack.
     let reader = Connection::open(dir.join("headwater.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
-    for name in ["headwater.db", "headwater.db-wal"] {
+    for name in DATABASE_FILES {
         std::fs::copy(dir.join(name), copy.path().join(name)).unwrap();
     }
     copy

@@ -1,6 +1,6 @@
 //! Durability, however the process ended.
 
-use crate::data_folder::{make_older, open};
+use crate::data_folder::{DATABASE_FILES, make_older, open};
 use model::ports::{InboxWriter as _, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
@@ -13,7 +13,7 @@ use store_conformance::restart::{check_after_restart, write_before_restart};
 /// The files as a killed process would leave them.
 fn copy(from: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
-    for name in ["headwater.db", "headwater.db-wal"] {
+    for name in DATABASE_FILES {
         std::fs::copy(from.join(name), to.path().join(name)).unwrap();
     }
     to

@@ -1,6 +1,6 @@
 //! The single writer: group commit, spacing, failures, and concurrent readers.
 
-use crate::data_folder::{database, open, waits};
+use crate::data_folder::{DATABASE_FILES, database, open, waits};
 use futures_util::future::join_all;
 use model::ports::{
     AliasKind, AppendOutcome, DirectoryChange, Inbox as _, InboxWriter as _, Journal, PageLimit, StoreError,
@@ -77,7 +77,7 @@ async fn a_reader_sees_only_what_is_durable() {
 
     let other = database(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let batch = author.push_notes(3).batch();
+    let batch = author.push_notes(3).push_change().batch();
     let mut append = store.append(batch.clone());
     assert!(waits(&mut append).await);
     for _ in 0..20 {
@@ -176,8 +176,11 @@ async fn a_failed_write_stores_nothing_and_the_store_continues() {
         )
         .unwrap();
     // The first is committed alone, the others gather behind it; one of them fails.
-    let batches: Vec<_> =
-        [1, 1, 3, 1].into_iter().zip(&mut authors).map(|(n, author)| author.push_notes(n).batch()).collect();
+    let batches: Vec<_> = [1, 1, 3, 1]
+        .into_iter()
+        .zip(&mut authors)
+        .map(|(n, author)| author.push_notes(n).push_change().batch())
+        .collect();
     let mut appends: Vec<_> = batches.iter().map(|batch| store.append(batch.clone())).collect();
     let owner = test_user();
     let mut submit = store.submit(&owner, new_thread_submission(&nth_thread(9), start_command(&nth_run(9))));
@@ -220,7 +223,7 @@ async fn while_the_database_is_unwritable_reads_continue() {
     other
         .execute_batch("CREATE TRIGGER trouble BEFORE INSERT ON records BEGIN SELECT RAISE(ABORT, 'no space'); END;")
         .unwrap();
-    let batch = author.push_notes(1).batch();
+    let batch = author.push_notes(1).push_change().batch();
     for _ in 0..3 {
         assert!(matches!(store.append(batch.clone()).await, AppendOutcome::Unknown(_)));
         assert_eq!(author.read_all().await, known);
@@ -403,7 +406,7 @@ async fn deleted_bytes_are_removed_even_after_a_blocking_reader_or_a_crash() {
     assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     settle(&store).await;
     // The state after a kill at this moment.
-    for name in ["headwater.db", "headwater.db-wal"] {
+    for name in DATABASE_FILES {
         std::fs::copy(dir.path().join(name), left.path().join(name)).unwrap();
     }
     assert!(is_in(dir.path(), SECRET) && is_in(left.path(), SECRET));

@@ -1,0 +1,200 @@
+//! What a batch changes, in the transaction of its group.
+//!
+//! A batch that changes more than records is written to the database, after those records of its thread that only the append log
+//! has. Any other batch is added to the frame that the group appends to the log.
+
+use super::log_only_records::LogOnlyRecords;
+use super::record_index::IndexUpdate;
+use super::record_row;
+use super::thread_extents::Extent;
+use super::transaction::{CachedThread, INSERT_QUEUED_RUN, RUN_NOT_INSERTED, WriteTransaction};
+use super::{checkpoints, client_results, questions, spend};
+use crate::block_coding::{encode_record, record_bytes_in_block};
+use model::TaskId;
+use model::ThreadId;
+use model::ports::validation;
+use model::ports::{AppendBatch, ApprovalAnswer, DirectoryChange};
+use model::seq::Seq;
+
+/// A larger row is not kept for the next one.
+const ROW_DATA_KEPT: usize = 64 * 1024;
+
+/// The number of the run whose records the batch has, if it changes nothing else and the log has records of no other run of the
+/// thread.
+pub(super) fn run_to_log(live: &CachedThread, batch: &AppendBatch) -> Option<i64> {
+    let first = batch.records.first().filter(|_| batch.changes.is_empty())?;
+    let run = live.run_num(&first.run);
+    let is_only_run = live.stored == live.head || live.logged_run == run;
+    (is_only_run && batch.records.iter().all(|record| record.run == first.run)).then_some(run)
+}
+
+impl WriteTransaction<'_> {
+    /// Adds a batch to the log's frame.
+    pub(super) fn log_batch(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch) {
+        let (first, count) = (live.head.next().0, batch.records.len() as u64);
+        let mut encoded = Vec::new();
+        batch.records.iter().for_each(|record| encode_record(&mut encoded, record));
+        self.state.log_frame.add_row((live.num, run), first, count, &encoded);
+        self.state.tails.push(live.num, run, &batch.records, &encoded, self.state.next_pos);
+        let bytes = record_bytes_in_block(encoded.len() as u64, count);
+        self.effects.records += count;
+        self.effects.bytes += bytes;
+        live.head = live.head.plus(count);
+        live.logged_run = run;
+        let (thread, owner) = (batch.thread.clone(), live.owner.clone());
+        let records = LogOnlyRecords::new(run, first, count, encoded);
+        self.effects.index_updates.push(IndexUpdate::Logged { thread, num: live.num, owner, records, bytes });
+    }
+
+    /// Inserts those records of a thread that only the log has. Returns their size.
+    pub(super) fn store_logged(&mut self, thread: &ThreadId, live: &mut CachedThread) -> rusqlite::Result<usize> {
+        if live.stored == live.head {
+            return Ok(0);
+        }
+        let published = self.state.index.read_plan(thread, live.stored, usize::MAX);
+        let mut logged = published.filter(|plan| plan.num == live.num).map(|plan| plan.logged).unwrap_or_default();
+        // Others were appended in this transaction.
+        for update in &self.effects.index_updates {
+            if let IndexUpdate::Logged { num, records, .. } = update
+                && *num == live.num
+                && records.first_seq().is_some_and(|first| first > live.stored.0)
+            {
+                logged.extend(records.clone());
+            }
+        }
+        live.stored = live.head;
+        // None if all of them were packed.
+        let Some(first_seq) = logged.first_seq() else { return Ok(0) };
+        let (mut seq, mut encoded) = (first_seq, logged.encoded_from(first_seq));
+        let bytes = encoded.len();
+        let first_pos = self.state.next_pos;
+        while seq < logged.end_seq()
+            && let (row, count, rest) = record_row::split_row(encoded)
+            && count > 0
+        {
+            self.insert_row(live.num, logged.run, seq, count, row)?;
+            (seq, encoded) = (seq + count, rest);
+        }
+        let extent = Extent { seq: first_seq, pos: first_pos, count: seq - first_seq };
+        let (thread, owner) = (thread.clone(), live.owner.clone());
+        self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes: 0 });
+        Ok(bytes)
+    }
+
+    /// Inserts a row and returns its position.
+    fn insert_row(&mut self, thread: i64, run: i64, seq: u64, count: u64, data: &[u8]) -> rusqlite::Result<i64> {
+        let insert = match &mut self.insert_record {
+            Some(insert) => insert,
+            unprepared => unprepared.insert(self.conn.prepare_cached(record_row::INSERT_RECORDS)?),
+        };
+        let pos = self.state.next_pos.saturating_add(count.cast_signed()) - 1;
+        insert.execute((pos, thread, run, seq.cast_signed(), count.cast_signed(), data))?;
+        self.state.next_pos = pos + 1;
+        Ok(pos)
+    }
+
+    /// Writes a batch to the database.
+    pub(super) fn write_batch(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
+        self.insert_started_runs(live, batch)?;
+        self.store_logged(&batch.thread, live)?;
+        let (first, mut bytes) = (self.state.next_pos, 0);
+        let mut data = std::mem::take(&mut self.state.row_data);
+        for records in batch.records.chunk_by(|one, next| one.run == next.run) {
+            let run = records.first().map_or(0, |record| live.run_num(&record.run));
+            let mut rest = records;
+            while !rest.is_empty() {
+                let row;
+                (row, rest) = record_row::encode_row(rest, &mut data);
+                let (seq, count) = (row.first().map_or(0, |first| first.seq.0), row.len() as u64);
+                let pos = self.insert_row(live.num, run, seq, count, &data)?;
+                self.state.tails.push(live.num, run, row, &data, pos);
+                bytes += record_bytes_in_block(data.len() as u64, count);
+            }
+        }
+        data.shrink_to(ROW_DATA_KEPT);
+        self.state.row_data = data;
+        self.effects.records += batch.records.len() as u64;
+        self.effects.bytes += bytes;
+        for change in batch.changes.iter() {
+            self.apply_change(live, change)?;
+            // A dropped run has no rows: if the thread has no others, the index can remove its entry.
+            if let DirectoryChange::RunDropped { .. } = change {
+                let (thread, last) = (batch.thread.clone(), Seq::ZERO);
+                self.effects.index_updates.push(IndexUpdate::Packed { thread, last, bytes: 0 });
+            }
+        }
+        let count = batch.records.len() as u64;
+        if count > 0 {
+            let extent = Extent { seq: live.head.next().0, pos: first, count };
+            live.head = live.head.plus(count);
+            live.stored = live.head;
+            let (thread, owner) = (batch.thread.clone(), live.owner.clone());
+            self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes });
+        }
+        for change in batch.changes.iter() {
+            if let DirectoryChange::RunStatus { run, status, last, .. } = change
+                && status.is_terminal()
+            {
+                self.state.tails.end_run(live.num, live.run_num(run));
+                let (thread, num, last) = (batch.thread.clone(), live.num, *last);
+                self.effects.index_updates.push(IndexUpdate::RunEnded { thread, num, last });
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts the runs that start without having been queued.
+    fn insert_started_runs(&self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
+        for change in batch.changes.iter() {
+            let DirectoryChange::RunStarted { run, agent, at, .. } = change else { continue };
+            let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == RUN_NOT_INSERTED) else {
+                continue;
+            };
+            let mut insert = self.conn.prepare_cached(INSERT_QUEUED_RUN)?;
+            let (id, owner) = (run.id.as_str(), live.owner.as_str());
+            run.num = insert.insert((id, owner, live.num, agent, at.cast_signed()))?;
+        }
+        Ok(())
+    }
+
+    fn apply_change(&self, live: &CachedThread, change: &DirectoryChange) -> rusqlite::Result<()> {
+        let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
+        let touched = |at: i64| self.execute("UPDATE threads SET updated_at = ?2 WHERE num = ?1", (thread, at));
+        match change {
+            DirectoryChange::RunStarted { run, agent, first, at } => {
+                let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
+                self.execute(sql, (num(run), agent, first.0.cast_signed()))?;
+                touched(at.cast_signed())
+            }
+            DirectoryChange::RunStatus { run, status, last, at } => {
+                let ended = status.is_terminal().then_some(at.cast_signed());
+                let sql = "UPDATE runs SET status = ?2, last = ?3, ended_at = ?4 WHERE num = ?1";
+                self.execute(sql, (num(run), status.as_str(), last.0.cast_signed(), ended))?;
+                ended.map_or(Ok(()), touched)
+            }
+            DirectoryChange::RunDropped { run, at } => {
+                let sql = "UPDATE runs SET status = 'cancelled', ended_at = ?2 WHERE num = ?1";
+                self.execute(sql, (num(run), at.cast_signed()))?;
+                touched(at.cast_signed())
+            }
+            DirectoryChange::ConsumeInboxRow { row } => {
+                self.execute("DELETE FROM inbox WHERE id = ?1", [row.cast_signed()])
+            }
+            DirectoryChange::Checkpoint(new) => checkpoints::put_checkpoint(self.conn, thread, new),
+            DirectoryChange::ApprovalRequested(question) => {
+                questions::open_approval(self.conn, &live.owner, thread, question)
+            }
+            DirectoryChange::ApprovalResolved { key, decision, by, at } => {
+                let answer = ApprovalAnswer { decision: decision.clone(), by: *by, at: *at };
+                questions::close_approval(self.conn, &live.owner, key, &answer)
+            }
+            DirectoryChange::ClientCallClosed { call } => {
+                client_results::close_call(self.conn, thread, call, validation::CLOSED_BY_RECORDS)
+            }
+            DirectoryChange::AddSpend { day, spent } => spend::add_spend(self.conn, &live.owner, *day, *spent),
+            DirectoryChange::ScheduleWakeup { at } => {
+                self.execute("UPDATE threads SET wake_at = ?2 WHERE num = ?1", (thread, at.map(u64::cast_signed)))
+            }
+        }
+    }
+}
