@@ -30,6 +30,7 @@ mod definitions;
 mod disk_reserve;
 mod free_pages;
 mod inbox;
+mod log_frame;
 mod log_only_records;
 mod log_recovery;
 mod log_size;
@@ -75,7 +76,7 @@ pub(crate) use data_folder::{
 };
 pub use disk_reserve::{DiskSpace, DiskSpaceProbe};
 pub(crate) use free_pages::{AUTO_VACUUM_INCREMENTAL, read_pragma};
-pub(crate) use log_recovery::open_offline;
+pub(crate) use log_recovery::{is_append_log_damaged, open_offline};
 pub use log_size::StorageUse;
 pub use logged_runs::find_logged_run;
 pub(crate) use page::{PageForm, PageQuery, read_page};

@@ -9,17 +9,11 @@
 //! is overwritten from its start, because a sync of a file that does not grow is cheaper. Opening the database moves what the
 //! files have into it (`recovery`).
 //!
-//! ```text
-//!   file:   frame*
-//!   frame:  generation u64 · number u64 · length u32 · checksum of the rows u32 · checksum of what precedes u32 · row*
-//!   row:    thread u64 · run u64 · seq u64 · count u32 · length u32 · records as in a block
-//! ```
-//!
-//! The frames of a file have the file's generation, which grows each time the files change places, and consecutive numbers. The
-//! first frame that does not fit is what a crash left of the last write, or of an older generation, and ends the file.
+//! The frames of a file have the file's generation, which grows each time the files change places, and consecutive numbers. What
+//! follows the last one is what a crash left of a write, or of an older generation.
 
 use super::data_folder::{OWNER_ONLY_FILE, sync_dir};
-use crate::block_coding::read_array;
+use super::log_frame::{FRAME_HEADER_BYTES, LogFrame, LoggedRow, RowReader, read_frames};
 use bytes::Bytes;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -30,78 +24,8 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// A file grows in steps of this size, because a sync has more to do when the file has grown.
 const GROWTH_BYTES: u64 = 512 * 1024;
-/// A larger frame is not kept for the next one.
-const FRAME_BYTES_KEPT: usize = 256 * 1024;
 
 const FILE_SUFFIXES: [&str; 2] = ["-log0", "-log1"];
-const FRAME_HEADER_BYTES: usize = 28;
-const ROW_HEADER_BYTES: usize = 32;
-
-/// Consecutive records of a run that were appended together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LoggedRow {
-    /// The numbers of thread and run.
-    pub(crate) thread: i64,
-    pub(crate) run: i64,
-    pub(crate) seq: u64,
-    pub(crate) count: u64,
-    /// Encoded as in a block.
-    pub(crate) records: Bytes,
-}
-
-/// The rows of a group, as they will be in the file.
-#[derive(Debug, Default)]
-pub(crate) struct LogFrame {
-    /// With place for the header.
-    bytes: Vec<u8>,
-}
-
-impl LogFrame {
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(FRAME_BYTES_KEPT);
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    pub(crate) fn add_row(&mut self, (thread, run): (i64, i64), seq: u64, count: u64, records: &[u8]) {
-        if self.bytes.is_empty() {
-            self.bytes.resize(FRAME_HEADER_BYTES, 0);
-        }
-        let mut header = [0; ROW_HEADER_BYTES];
-        let (count, length) = (low_bits(count), low_bits(records.len() as u64));
-        let fields = [&thread.to_le_bytes()[..], &run.to_le_bytes(), &seq.to_le_bytes(), &count, &length];
-        write_fields(&mut header, &fields);
-        self.bytes.extend_from_slice(&header);
-        self.bytes.extend_from_slice(records);
-    }
-
-    /// Fills the header in.
-    fn seal(&mut self, generation: u64, number: u64) -> &[u8] {
-        if let Some((header, rows)) = self.bytes.split_at_mut_checked(FRAME_HEADER_BYTES) {
-            let checksum = crc32fast::hash(rows).to_le_bytes();
-            let length = low_bits(rows.len() as u64);
-            write_fields(header, &[&generation.to_le_bytes(), &number.to_le_bytes(), &length, &checksum]);
-            let checksum = crc32fast::hash(header.get(..FRAME_HEADER_BYTES - 4).unwrap_or_default());
-            write_fields(header.get_mut(FRAME_HEADER_BYTES - 4..).unwrap_or_default(), &[&checksum.to_le_bytes()]);
-        }
-        &self.bytes
-    }
-}
-
-fn low_bits(number: u64) -> [u8; 4] {
-    u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
-}
-
-fn write_fields(mut place: &mut [u8], fields: &[&[u8]]) {
-    for field in fields {
-        let Some((head, rest)) = place.split_at_mut_checked(field.len()) else { return };
-        head.copy_from_slice(field);
-        place = rest;
-    }
-}
 
 /// The files of a database that is open.
 #[derive(Debug)]
@@ -142,7 +66,7 @@ impl AppendLog {
         let Some(file) = self.files.get_mut(self.growing) else { return Ok(()) };
         file.write(frame.seal(generation, number))?;
         self.next_number += 1;
-        self.unconfirmed = Some(frame.bytes.len() as u64);
+        self.unconfirmed = Some(frame.size_bytes());
         Ok(())
     }
 
@@ -260,8 +184,17 @@ pub(crate) fn remove_append_log(database: &Path) {
     }
 }
 
-/// What the files of a database have, in the order in which it was appended. A server may be writing them.
-pub(crate) fn read_append_log(database: &Path) -> io::Result<Vec<LoggedRow>> {
+/// What the files of a database have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AppendLogContent {
+    /// In the order in which they were appended.
+    pub(crate) rows: Vec<LoggedRow>,
+    /// Whether a frame is damaged that was not the last one.
+    pub(crate) is_damaged: bool,
+}
+
+/// Reads the files of a database. A server may be writing them.
+pub(crate) fn read_append_log(database: &Path) -> io::Result<AppendLogContent> {
     let mut files = Vec::new();
     for path in log_paths(database) {
         match fs::read(&path) {
@@ -270,75 +203,157 @@ pub(crate) fn read_append_log(database: &Path) -> io::Result<Vec<LoggedRow>> {
             Err(error) => return Err(error),
         }
     }
-    files.sort_by_key(|(generation, _)| *generation);
-    Ok(files.into_iter().flat_map(|(_, rows)| rows).collect())
+    files.sort_by_key(|file| file.generation);
+    let is_damaged = files.iter().any(|file| file.is_damaged);
+    let frames: Vec<_> = files.into_iter().flat_map(|file| file.frames).collect();
+    let last = frames.len().saturating_sub(1);
+    let rows = frames
+        .into_iter()
+        .enumerate()
+        .flat_map(|(at, frame)| RowReader(frame).map(move |row| LoggedRow { is_newest: at == last, ..row }));
+    Ok(AppendLogContent { rows: rows.collect(), is_damaged })
 }
 
-/// The header of a frame.
-#[derive(Clone, Copy, Debug)]
-struct FrameHeader {
-    generation: u64,
-    number: u64,
-    length: usize,
-    checksum: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::log_frame::ROW_HEADER_BYTES;
+    use std::slice;
 
-impl FrameHeader {
-    fn read(content: &[u8]) -> Option<Self> {
-        let header = content.get(..FRAME_HEADER_BYTES)?;
-        let (fields, mut sum) = header.split_at_checked(FRAME_HEADER_BYTES - 4)?;
-        if u32::from_le_bytes(read_array(&mut sum)?) != crc32fast::hash(fields) {
-            return None;
-        }
-        let mut rest = fields;
-        let generation = u64::from_le_bytes(read_array(&mut rest)?);
-        let number = u64::from_le_bytes(read_array(&mut rest)?);
-        let length = u32::from_le_bytes(read_array(&mut rest)?) as usize;
-        let checksum = u32::from_le_bytes(read_array(&mut rest)?);
-        Some(Self { generation, number, length, checksum })
+    fn row(n: u64) -> LoggedRow {
+        let records = Bytes::from(format!("record {n}").repeat(1 + n as usize % 7));
+        LoggedRow { thread: 3, run: 5, seq: n, count: 1, records, is_newest: false }
     }
-}
 
-/// The generation of a file and its rows.
-fn read_frames(content: &Bytes) -> (u64, Vec<LoggedRow>) {
-    let mut rows = Vec::new();
-    let Some(first) = FrameHeader::read(content) else { return (0, rows) };
-    let (mut at, mut number) = (0, 0);
-    loop {
-        let follows = |header: &FrameHeader| header.generation == first.generation && header.number == number;
-        let rest = content.get(at..).unwrap_or_default();
-        let Some(header) = FrameHeader::read(rest).filter(follows) else { break };
-        let begin = at + FRAME_HEADER_BYTES;
-        let Some(body) = content.get(begin..begin.saturating_add(header.length)) else { break };
-        (at, number) = (begin + header.length, number + 1);
-        if crc32fast::hash(body) != header.checksum {
-            let next = FrameHeader::read(content.get(at..).unwrap_or_default());
-            if !next.is_some_and(|next| next.generation == first.generation && next.number == number) {
-                break;
+    fn write_rows(log: &mut AppendLog, rows: &[LoggedRow]) -> io::Result<()> {
+        let mut frame = LogFrame::default();
+        for row in rows {
+            frame.add_row((row.thread, row.run), row.seq, row.count, &row.records);
+        }
+        log.write(&mut frame)
+    }
+
+    fn append(log: &mut AppendLog, n: u64) {
+        write_rows(log, slice::from_ref(&row(n))).unwrap();
+        assert!(log.confirm_write());
+    }
+
+    fn database() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("test.db");
+        (dir, database)
+    }
+
+    /// The numbers of the rows that are read, and whether the last one is the newest.
+    fn read(database: &Path) -> (Vec<u64>, bool) {
+        let AppendLogContent { rows, is_damaged } = read_append_log(database).unwrap();
+        assert!(!is_damaged);
+        let newest: Vec<_> = rows.iter().map(|row| row.is_newest).collect();
+        assert!(newest.is_sorted(), "the newest rows are the last ones");
+        let numbers = rows.iter().map(|found| {
+            assert_eq!(*found, LoggedRow { is_newest: found.is_newest, ..row(found.seq) });
+            found.seq
+        });
+        (numbers.collect(), newest.last() == Some(&true))
+    }
+
+    #[test]
+    fn the_files_take_turns_and_are_read_in_order() {
+        let (_dir, database) = database();
+        assert_eq!(read(&database), (vec![], false), "without files");
+        let mut log = AppendLog::create(&database).unwrap();
+        assert!(!has_append_log(&database) && log.is_empty());
+        (1..=40).for_each(|n| append(&mut log, n));
+        assert!(has_append_log(&database) && !log.is_empty() && !log.is_long());
+        log.switch_files();
+        assert_eq!(read(&database), ((1..=40).collect(), true), "nothing is in the next file yet");
+        (41..=50).for_each(|n| append(&mut log, n));
+        assert_eq!(read(&database), ((1..=50).collect(), true));
+        log.switch_files();
+        append(&mut log, 51);
+        assert_eq!(read(&database), ((41..=51).collect(), true), "the rest of the old generation does not count");
+        // A reader that comes while the server writes, and the next server.
+        let again = AppendLog::create(&database).unwrap();
+        assert!(again.is_empty() && !has_append_log(&database));
+        remove_append_log(&database);
+        assert_eq!(std::fs::read_dir(database.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_group_that_was_not_committed_leaves_nothing() {
+        let (_dir, database) = database();
+        let mut log = AppendLog::create(&database).unwrap();
+        append(&mut log, 1);
+        write_rows(&mut log, &[row(2), row(3)]).unwrap();
+        assert_eq!(read(&database).0, [1, 2, 3]);
+        log.undo_write().unwrap();
+        log.undo_write().unwrap();
+        assert_eq!(read(&database).0, [1]);
+        append(&mut log, 4);
+        assert_eq!(read(&database).0, [1, 4]);
+        assert!(!log.confirm_write(), "a group without a frame");
+        log.empty().unwrap();
+        append(&mut log, 5);
+        assert_eq!(read(&database).0, [5]);
+    }
+
+    #[test]
+    fn a_file_is_long_at_its_limit_and_as_large_as_its_frames() {
+        let (_dir, database) = database();
+        let mut log = AppendLog::create(&database).unwrap();
+        let large = LoggedRow { records: vec![7; 1 << 20].into(), ..row(1) };
+        for n in 1..=8 {
+            write_rows(&mut log, slice::from_ref(&large)).unwrap();
+            assert_eq!(log.is_long(), n == 8);
+        }
+        let length = std::fs::metadata(&log_paths(&database)[0]).unwrap().len();
+        assert!((FILE_BYTES_MAX..FILE_BYTES_MAX + 2 * GROWTH_BYTES).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn what_a_crash_leaves_of_the_last_write_ends_the_file() {
+        let (_dir, database) = database();
+        let mut log = AppendLog::create(&database).unwrap();
+        // The remains of an older generation follow the last frame.
+        (1..=9).for_each(|n| append(&mut log, n));
+        log.switch_files();
+        log.switch_files();
+        append(&mut log, 11);
+        let begin = usize::try_from(log.files[0].end).unwrap();
+        append(&mut log, 12);
+        let end = usize::try_from(log.files[0].end).unwrap();
+        let [path, _] = log_paths(&database);
+        let whole = fs::read(&path).unwrap();
+        for lost in begin..end {
+            for remains in [&[][..], &[0; 512]] {
+                let mut torn = whole[..lost].to_vec();
+                torn.extend_from_slice(remains);
+                fs::write(&path, &torn).unwrap();
+                assert_eq!(read(&database).0, [11], "{lost} of {end} bytes");
             }
-            // Not the last write, so it was whole once. Each record has a checksum of its own, which readers verify.
-            tracing::error!(offset = begin, "the append log is damaged: `headwater verify` lists all damage");
         }
-        rows.extend(RowReader(content.slice(begin..at)));
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(read(&database).0, [11, 12]);
     }
-    (first.generation, rows)
-}
 
-/// The rows of a frame, up to the first one that does not fit in.
-struct RowReader(Bytes);
-
-impl Iterator for RowReader {
-    type Item = LoggedRow;
-
-    fn next(&mut self) -> Option<LoggedRow> {
-        let mut rest = self.0.get(..ROW_HEADER_BYTES)?;
-        let thread = i64::from_le_bytes(read_array(&mut rest)?);
-        let run = i64::from_le_bytes(read_array(&mut rest)?);
-        let seq = u64::from_le_bytes(read_array(&mut rest)?);
-        let count = u64::from(u32::from_le_bytes(read_array(&mut rest)?));
-        let length = u32::from_le_bytes(read_array(&mut rest)?) as usize;
-        let _header = self.0.split_to(ROW_HEADER_BYTES);
-        let records = (length <= self.0.len()).then(|| self.0.split_to(length))?;
-        Some(LoggedRow { thread, run, seq, count, records })
+    #[test]
+    fn damage_does_not_hide_the_frames_behind_it() {
+        let (_dir, database) = database();
+        let mut log = AppendLog::create(&database).unwrap();
+        (1..=3).for_each(|n| append(&mut log, n));
+        let [path, _] = log_paths(&database);
+        let whole = fs::read(&path).unwrap();
+        let second = FRAME_HEADER_BYTES + ROW_HEADER_BYTES + row(1).records.len();
+        for at in second..second + FRAME_HEADER_BYTES + ROW_HEADER_BYTES + row(2).records.len() {
+            let mut content = whole.clone();
+            content[at] ^= 1;
+            fs::write(&path, &content).unwrap();
+            let AppendLogContent { rows, is_damaged } = read_append_log(&database).unwrap();
+            assert!(is_damaged, "byte {at}");
+            let (first, last) = (rows.first().unwrap(), rows.last().unwrap());
+            assert_eq!((first, last), (&row(1), &LoggedRow { is_newest: true, ..row(3) }), "byte {at}");
+            // Without the row, or with a record whose checksum tells, or with a number that fits nowhere.
+            assert!(!rows.contains(&row(2)), "byte {at}");
+        }
     }
 }

@@ -4,20 +4,32 @@
 //! has. Any other batch is added to the frame that the group appends to the log.
 
 use super::log_only_records::LogOnlyRecords;
+use super::record_blocks::{BLOCK_BYTES, BLOCK_RECORDS_MAX, PackContext, pack_records};
 use super::record_index::IndexUpdate;
 use super::record_row;
-use super::thread_extents::Extent;
-use super::transaction::{CachedThread, INSERT_QUEUED_RUN, RUN_NOT_INSERTED, WriteTransaction};
+use super::thread_extents::{Extent, PackRequest, PackScope};
+use super::transaction::{CachedThread, INSERT_QUEUED_RUN, RUN_NOT_INSERTED, WriteTransaction, WriterState};
 use super::{checkpoints, client_results, questions, spend};
 use crate::block_coding::{encode_record, record_bytes_in_block};
 use model::TaskId;
 use model::ThreadId;
 use model::ports::validation;
 use model::ports::{AppendBatch, ApprovalAnswer, DirectoryChange};
+use model::record::Record;
 use model::seq::Seq;
+use std::collections::VecDeque;
 
 /// A larger row is not kept for the next one.
 const ROW_DATA_KEPT: usize = 64 * 1024;
+
+/// Maximum number of runs that a transaction packs with their end: others wait for it.
+const PACKED_RUNS_MAX: u64 = 4;
+
+fn encode_records(batch: &AppendBatch) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    batch.records.iter().for_each(|record| encode_record(&mut encoded, record));
+    encoded
+}
 
 /// The number of the run whose records the batch has, if it changes nothing else and the log has records of no other run of the
 /// thread.
@@ -31,10 +43,14 @@ pub(super) fn run_to_log(live: &CachedThread, batch: &AppendBatch) -> Option<i64
 impl WriteTransaction<'_> {
     /// Adds a batch to the log's frame.
     pub(super) fn log_batch(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch) {
+        let encoded = encode_records(batch);
+        self.state.log_frame.add_row((live.num, run), live.head.next().0, batch.records.len() as u64, &encoded);
+        self.add_records(live, run, batch, encoded);
+    }
+
+    /// Adds the records of a batch that the database does not get as rows.
+    fn add_records(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch, encoded: Vec<u8>) {
         let (first, count) = (live.head.next().0, batch.records.len() as u64);
-        let mut encoded = Vec::new();
-        batch.records.iter().for_each(|record| encode_record(&mut encoded, record));
-        self.state.log_frame.add_row((live.num, run), first, count, &encoded);
         self.state.tails.push(live.num, run, &batch.records, &encoded, self.state.next_pos);
         let bytes = record_bytes_in_block(encoded.len() as u64, count);
         self.effects.records += count;
@@ -96,6 +112,30 @@ impl WriteTransaction<'_> {
     /// Writes a batch to the database.
     pub(super) fn write_batch(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
         self.insert_started_runs(live, batch)?;
+        match self.run_to_pack(live, batch) {
+            Some(run) => self.write_ended_run(live, run, batch)?,
+            None => self.write_rows(live, batch)?,
+        }
+        for change in batch.changes.iter() {
+            self.apply_change(live, change)?;
+            let thread = batch.thread.clone();
+            match change {
+                // A dropped run has no rows: if the thread has no others, the index can remove its entry.
+                DirectoryChange::RunDropped { .. } => {
+                    self.effects.index_updates.push(IndexUpdate::Packed { thread, last: Seq::ZERO, bytes: 0 });
+                }
+                DirectoryChange::RunStatus { run, status, last, .. } if status.is_terminal() => {
+                    self.state.tails.end_run(live.num, live.run_num(run));
+                    self.effects.index_updates.push(IndexUpdate::RunEnded { thread, num: live.num, last: *last });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the records of a batch as rows, after those of its thread that only the log has.
+    fn write_rows(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
         self.store_logged(&batch.thread, live)?;
         let (first, mut bytes) = (self.state.next_pos, 0);
         let mut data = std::mem::take(&mut self.state.row_data);
@@ -115,14 +155,6 @@ impl WriteTransaction<'_> {
         self.state.row_data = data;
         self.effects.records += batch.records.len() as u64;
         self.effects.bytes += bytes;
-        for change in batch.changes.iter() {
-            self.apply_change(live, change)?;
-            // A dropped run has no rows: if the thread has no others, the index can remove its entry.
-            if let DirectoryChange::RunDropped { .. } = change {
-                let (thread, last) = (batch.thread.clone(), Seq::ZERO);
-                self.effects.index_updates.push(IndexUpdate::Packed { thread, last, bytes: 0 });
-            }
-        }
         let count = batch.records.len() as u64;
         if count > 0 {
             let extent = Extent { seq: live.head.next().0, pos: first, count };
@@ -131,15 +163,46 @@ impl WriteTransaction<'_> {
             let (thread, owner) = (batch.thread.clone(), live.owner.clone());
             self.effects.index_updates.push(IndexUpdate::Appended { thread, num: live.num, owner, extent, bytes });
         }
-        for change in batch.changes.iter() {
-            if let DirectoryChange::RunStatus { run, status, last, .. } = change
-                && status.is_terminal()
-            {
-                self.state.tails.end_run(live.num, live.run_num(run));
-                let (thread, num, last) = (batch.thread.clone(), live.num, *last);
-                self.effects.index_updates.push(IndexUpdate::RunEnded { thread, num, last });
-            }
+        Ok(())
+    }
+
+    /// The number of the run that ends with this batch, if all records of the thread that are in no block are its own and in memory,
+    /// and fit into one.
+    fn run_to_pack(&self, live: &CachedThread, batch: &AppendBatch) -> Option<i64> {
+        let ended = batch.changes.iter().find_map(|change| match change {
+            DirectoryChange::RunStatus { run, status, .. } if status.is_terminal() => Some(run),
+            _ => None,
+        })?;
+        let (index, run) = (&self.state.index, live.run_num(ended));
+        let oldest = index.oldest_row(&batch.thread).filter(|oldest| oldest.num == live.num)?;
+        // Else this transaction has appended some that the index does not know yet.
+        let is_published = index.read_plan(&batch.thread, Seq::ZERO, 0)?.head == live.head;
+        let bytes = self.state.tails.measure_run(live.num, run, oldest.seq.0, live.head.next().0)?;
+        let new_bytes: usize = batch.records.iter().map(Record::size_bytes).sum();
+        let count = live.head.0.saturating_sub(oldest.seq.0) + batch.records.len() as u64;
+        let fits = bytes + new_bytes < BLOCK_BYTES && count < BLOCK_RECORDS_MAX;
+        let can_pack = is_published && fits && self.effects.blocks < PACKED_RUNS_MAX;
+        (can_pack && batch.records.iter().all(|record| record.run == *ended)).then_some(run)
+    }
+
+    /// Writes the records of a run that ends as a block. So they are never rows, which would be deleted soon.
+    fn write_ended_run(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch) -> rusqlite::Result<()> {
+        if !batch.records.is_empty() {
+            self.add_records(live, run, batch, encode_records(batch));
         }
+        let request =
+            PackRequest { thread: batch.thread.clone(), num: live.num, last: live.head, scope: PackScope::EndedRun };
+        let WriterState { index, tails, compressor, log_count, condense, .. } = &mut *self.state;
+        let context = PackContext { index, tails, compressor, log_count, condense: *condense };
+        let packed = pack_records(self.conn, context, &mut VecDeque::from([request]), &mut Vec::new(), 1)?;
+        let is_last = |update: &IndexUpdate| matches!(update, IndexUpdate::Packed { last, .. } if *last == live.head);
+        if packed.index_updates.iter().any(is_last) {
+            live.stored = live.head;
+        } else {
+            self.store_logged(&batch.thread, live)?;
+        }
+        self.effects.blocks += packed.index_updates.len() as u64;
+        self.effects.index_updates.extend(packed.index_updates);
         Ok(())
     }
 

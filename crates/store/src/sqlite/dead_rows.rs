@@ -53,6 +53,12 @@ impl DeadRows {
         self.rows_since_sweep += extent.count;
     }
 
+    /// Adds rows of this size, with the numbers of their threads.
+    pub(crate) fn add_rows(&mut self, rows: Vec<(i64, Extent)>, bytes: u64) {
+        self.add_bytes(bytes);
+        rows.into_iter().for_each(|(thread, extent)| self.add(thread, extent));
+    }
+
     /// There are no rows from `first` up to, and without, `end`.
     pub(crate) fn add_hole(&mut self, first: i64, end: i64) {
         let before = self.holes.range(..first).next_back().filter(|(_, end)| **end >= first);

@@ -4,7 +4,8 @@
 //! readers need not know of the log. Records that the database has already are skipped: the files are emptied later than they are
 //! written out, and a server may be writing them.
 
-use super::append_log::{self, LoggedRow};
+use super::append_log::{AppendLogContent, read_append_log};
+use super::log_frame::LoggedRow;
 use super::log_only_records::LogOnlyRecords;
 use super::record_blocks::RecordBlock;
 use super::record_row::{self, INSERT_RECORDS};
@@ -19,23 +20,24 @@ use std::path::Path;
 /// The position of the first row that is only shown: behind all that are there.
 const FIRST_SHOWN_POS: i64 = 1 << 62;
 
-/// Records that a log has and its database has not, by the number of their thread.
+/// Records that a log has and its database has not, by the number of their thread. Between two entries of a thread, records are
+/// missing.
 #[derive(Debug, Default)]
-pub(crate) struct LogRemainder(BTreeMap<i64, LogOnlyRecords>);
+pub(crate) struct LogRemainder(BTreeMap<i64, Vec<LogOnlyRecords>>);
 
 /// The end of a thread's log in the database; `None` without such a thread.
 type StoredEnd = Option<u64>;
 
 impl LogRemainder {
     /// The log was read before the connection's snapshot began: what was written out since then is in both.
-    pub(crate) fn find(conn: &Connection, log: Vec<LoggedRow>) -> rusqlite::Result<Self> {
-        if log.is_empty() || Defect::AppendLogNotRead.is_planted() {
+    pub(crate) fn find(conn: &Connection, log: AppendLogContent) -> rusqlite::Result<Self> {
+        if log.rows.is_empty() || Defect::AppendLogNotRead.is_planted() {
             return Ok(Self::default());
         }
         let ends_in_rows = last_rows(conn)?;
         let mut ends: BTreeMap<i64, StoredEnd> = BTreeMap::new();
         let mut found = Self::default();
-        for row in log {
+        for row in log.rows {
             let end = match ends.entry(row.thread) {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(new) => {
@@ -51,30 +53,28 @@ impl LogRemainder {
     }
 
     fn add(&mut self, conn: &Connection, stored: u64, row: LoggedRow) -> rusqlite::Result<()> {
-        let LoggedRow { thread, run, seq, count, records } = row;
+        let LoggedRow { thread, run, seq, count, records, is_newest } = row;
         let mut logged = LogOnlyRecords::new(run, seq, count, records.to_vec());
-        logged.skip_to(stored.saturating_add(1));
+        let last = self.0.get(&thread).and_then(|entries| entries.last());
+        let next = last.map_or(stored.saturating_add(1), LogOnlyRecords::end_seq);
+        logged.skip_to(next);
         let Some(first) = logged.first_seq() else { return Ok(()) };
-        let known = self.0.get_mut(&thread);
-        let next = known.as_ref().map_or(stored.saturating_add(1), |known| known.end_seq());
         let sql = "SELECT 1 FROM runs WHERE num = ?1 AND thread = ?2";
-        let fits = first == next
-            && known.as_ref().is_none_or(|known| known.run == run)
-            && conn.prepare_cached(sql)?.exists((run, thread))?;
-        match known {
-            _ if !fits => {
-                // Usually of a group that was not committed as a whole, so nobody has seen them.
-                tracing::warn!(
-                    thread,
-                    seq = first,
-                    expected = next,
-                    "records of the append log continue nothing: not used"
-                );
-            }
-            Some(known) => known.extend(logged),
-            None => {
-                self.0.insert(thread, logged);
-            }
+        // The last group may not have been committed: then nobody has seen any of it, and its first part may be missing.
+        if (first > next && is_newest) || !conn.prepare_cached(sql)?.exists((run, thread))? {
+            tracing::warn!(
+                thread,
+                seq = first,
+                expected = next,
+                "records of the append log continue nothing: not used"
+            );
+            return Ok(());
+        }
+        let entries = self.0.entry(thread).or_default();
+        match entries.last_mut() {
+            Some(last) if first == next && last.run == run => last.extend(logged),
+            // Of those behind a gap, a scan says that the thread is damaged.
+            _ => entries.push(logged),
         }
         Ok(())
     }
@@ -86,7 +86,8 @@ impl LogRemainder {
 
     fn insert(&self, conn: &Connection, sql: &str, mut next_pos: i64) -> rusqlite::Result<()> {
         let mut insert = conn.prepare(sql)?;
-        for (thread, logged) in &self.0 {
+        let entries = self.0.iter().flat_map(|(thread, entries)| entries.iter().map(move |logged| (thread, logged)));
+        for (thread, logged) in entries {
             let mut seq = logged.first_seq().unwrap_or_default();
             let mut encoded = logged.encoded_from(seq);
             while seq < logged.end_seq()
@@ -138,7 +139,10 @@ fn stored_end(conn: &Connection, thread: i64, in_rows: u64) -> rusqlite::Result<
 
 /// Moves what a log has into its database. After this the log can be emptied.
 pub(crate) fn move_into_database(conn: &Connection, database: &Path) -> rusqlite::Result<()> {
-    let log = append_log::read_append_log(database).map_err(|error| to_sql_error(&error))?;
+    let log = read_append_log(database).map_err(|error| to_sql_error(&error))?;
+    if log.is_damaged {
+        tracing::error!("the append log is damaged: records of a crashed server may be missing");
+    }
     let remainder = LogRemainder::find(conn, log)?;
     if remainder.0.is_empty() {
         return Ok(());
@@ -152,7 +156,7 @@ pub(crate) fn move_into_database(conn: &Connection, database: &Path) -> rusqlite
 
 /// Opens a database without a writer, and shows what its log has.
 pub(crate) fn open_offline(database: &Path) -> rusqlite::Result<Connection> {
-    let log = append_log::read_append_log(database).map_err(|error| to_sql_error(&error))?;
+    let log = read_append_log(database).map_err(|error| to_sql_error(&error))?;
     let conn = schema::open_offline(database)?;
     LogRemainder::find(&conn, log)?.show(&conn)?;
     Ok(conn)
@@ -165,4 +169,9 @@ pub(crate) fn to_sql_error(error: &io::Error) -> rusqlite::Error {
     let failure = ffi::Error::new(code);
     debug_assert!(matches!(failure.code, ErrorCode::DiskFull | ErrorCode::SystemIoFailure));
     rusqlite::Error::SqliteFailure(failure, Some(format!("the append log: {error}")))
+}
+
+/// Whether a frame of a database's log is damaged that was not the last one.
+pub(crate) fn is_append_log_damaged(database: &Path) -> bool {
+    read_append_log(database).is_ok_and(|log| log.is_damaged)
 }

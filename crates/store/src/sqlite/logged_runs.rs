@@ -3,7 +3,7 @@
 //! Every page has its own connection and snapshot, because a slow reader with a long snapshot would keep the server from
 //! truncating its write-ahead log. `page` finds records that were packed in between.
 
-use super::append_log::{LoggedRow, read_append_log};
+use super::append_log::{AppendLogContent, read_append_log};
 use super::attachments::find_blob;
 use super::data_folder::{StoreOpenError, database_path};
 use super::log_recovery::LogRemainder;
@@ -109,7 +109,7 @@ fn query_logged_run(
     conn: &Connection,
     database: &Path,
     id: &TaskId,
-    log: Vec<LoggedRow>,
+    log: AppendLogContent,
 ) -> rusqlite::Result<Option<LoggedRun>> {
     let snapshot = conn.unchecked_transaction()?;
     let sql = "SELECT t.num, t.id, t.owner, r.ended_at IS NOT NULL, r.first, r.last

@@ -29,7 +29,7 @@ pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
 /// Maximum number of blocks per packing step, to bound the delay of queued tasks.
 pub(crate) const BLOCKS_PER_STEP_MAX: usize = 64;
 /// Maximum number of records per block.
-const BLOCK_RECORDS_MAX: u64 = 4096;
+pub(crate) const BLOCK_RECORDS_MAX: u64 = 4096;
 
 pub(crate) struct RecordBlock {
     pub(crate) first: u64,

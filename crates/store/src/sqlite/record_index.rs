@@ -92,6 +92,8 @@ pub(crate) struct OldestRow {
 pub(crate) struct IndexEffects {
     /// Newly dead rows with the numbers of their threads.
     pub(crate) dead_rows: Vec<(i64, Extent)>,
+    /// Their approximate size.
+    pub(crate) dead_bytes: u64,
     pub(crate) pack_requests: Vec<PackRequest>,
     /// Threads of which the log had nothing, and now has.
     pub(crate) logged_threads: Vec<ThreadId>,
@@ -189,7 +191,8 @@ impl LiveThreads {
         let waiting_before = entry.waiting_rows();
         let moved_bytes = bytes.min(entry.bytes);
         entry.bytes -= moved_bytes;
-        let rest = last.next().0;
+        let (rest, known_before) = (last.next().0, effects.dead_rows.len());
+        let moved_records = entry.first_seq().map_or(0, |first| rest.saturating_sub(first));
         while let Some(extent) = entry.extents.front().copied().filter(|extent| extent.end_seq() <= rest) {
             effects.dead_rows.push((entry.num, extent));
             entry.extents.pop_front();
@@ -202,6 +205,9 @@ impl LiveThreads {
             }
             *first = first.skip_to(rest);
         }
+        // The others were only in the log.
+        let dead: u64 = effects.dead_rows.iter().skip(known_before).map(|(_, extent)| extent.count).sum();
+        effects.dead_bytes += (moved_bytes / moved_records.max(1)).saturating_mul(dead);
         let is_empty = entry.first_seq().is_none() && entry.damaged_at.is_none();
         if bytes > 0 {
             entry.is_pack_requested = false;
@@ -329,8 +335,10 @@ mod tests {
     fn moved_rows_are_forgotten_and_the_rest_stays() {
         let index = RecordIndex::default();
         let moved = IndexUpdate::Packed { thread: thread(), last: Seq(4), bytes: 40 };
-        let dead = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]).dead_rows;
+        let published = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]);
+        let (dead, dead_bytes) = (published.dead_rows, published.dead_bytes);
         assert_eq!(dead, [(1, Extent { seq: 1, pos: 10, count: 3 }), (1, Extent { seq: 4, pos: 20, count: 1 })]);
+        assert_eq!(dead_bytes, 40);
         assert_eq!(extents(&index, 0, 99), [(5, 21, 2)]);
         assert_eq!(index.read_plan(&thread(), Seq(0), 1).unwrap().head, Seq(6));
         assert_eq!(index.bytes_of_owner(&UserId::from("u")), 20);

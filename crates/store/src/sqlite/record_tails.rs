@@ -131,6 +131,12 @@ impl RecordTails {
         }
     }
 
+    /// Whether the records of this run from `first` up to, and without, `end` are here. Returns their size, or of more.
+    pub(crate) fn measure_run(&self, thread: i64, run: i64, first: u64, end: u64) -> Option<usize> {
+        let tail = self.tails.get(&thread).filter(|tail| tail.run == run && !tail.is_ended)?;
+        (tail.first <= first && tail.end == end).then_some(tail.raw.len())
+    }
+
     pub(crate) fn take(&mut self, thread: i64) -> Option<RecordTail> {
         let tail = self.tails.remove(&thread)?;
         self.bytes = self.bytes.saturating_sub(tail.raw.capacity());

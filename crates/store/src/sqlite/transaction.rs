@@ -4,8 +4,8 @@
 //! not affect the others; only an SQLite error rolls back the group. [`WriterState`] is a cache that is updated before
 //! the commit and cleared when the commit fails.
 
-use super::append_log::LogFrame;
 use super::dead_rows::DeadRows;
+use super::log_frame::LogFrame;
 use super::log_size::LogSizeCount;
 use super::record_index::{IndexUpdate, ReadPlan, RecordIndex};
 use super::record_row;
@@ -108,6 +108,8 @@ pub(crate) struct CommitEffects {
     /// Number and size of the records written.
     pub(crate) records: u64,
     pub(crate) bytes: u64,
+    /// Number of the blocks written.
+    pub(crate) blocks: u64,
     /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
     pub(crate) has_deleted_content: bool,
 }

@@ -205,9 +205,9 @@ impl SqliteWriter {
         });
         match committed {
             Ok(effects) => {
-                // A commit makes no rows dead; packing does.
                 let published = self.state.index.publish(effects.index_updates);
                 self.state.pack_queue.extend(published.pack_requests);
+                self.state.dead_rows.add_rows(published.dead_rows, published.dead_bytes);
                 self.state.is_packing_overdue = published.is_packing_overdue;
                 self.logged.extend(published.logged_threads);
                 if effects.has_deleted_content {
@@ -223,6 +223,7 @@ impl SqliteWriter {
                 stats.commits += u64::from(wrote);
                 stats.records += effects.records;
                 stats.bytes += effects.bytes;
+                stats.blocks += effects.blocks;
                 drop(stats);
                 self.replies.push(tasks, Ok(()));
             }

@@ -132,15 +132,12 @@ impl SqliteWriter {
         let context = PackContext { index, tails, compressor, log_count, condense: *condense };
         let mut begun = Vec::new();
         match in_transaction(&conn, |conn| pack_records(conn, context, pack_queue, &mut begun, pace.pack_bytes())) {
-            Ok(PackedBlocks { index_updates, bytes }) => {
+            Ok(PackedBlocks { index_updates, .. }) => {
                 self.conn = Some(conn);
                 lock(&self.stats).blocks += index_updates.len() as u64;
-                self.state.dead_rows.add_bytes(bytes as u64);
                 let published = self.state.index.publish(index_updates);
                 self.state.pack_queue.extend(published.pack_requests);
-                for (thread, extent) in published.dead_rows {
-                    self.state.dead_rows.add(thread, extent);
-                }
+                self.state.dead_rows.add_rows(published.dead_rows, published.dead_bytes);
                 true
             }
             Err(error) => {

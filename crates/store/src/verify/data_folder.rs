@@ -4,7 +4,8 @@
 use super::{StoredApproval, StoredRun, ThreadAudit, VerifyReport, attachments, condensed};
 use crate::sqlite::{
     ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, CONDENSED_SINCE, DataFolder, MIGRATIONS, PageForm,
-    PageQuery, RecordIndex, RecordScan, StoreOpenError, open_offline, read_page, scan_records, schema_version,
+    PageQuery, RecordIndex, RecordScan, StoreOpenError, is_append_log_damaged, open_offline, read_page, scan_records,
+    schema_version,
 };
 use model::ports::{PageLimit, StoreError};
 use model::seq::Seq;
@@ -20,6 +21,9 @@ pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
     let mut report = VerifyReport::default();
     if found == 0 {
         return Ok(report);
+    }
+    if is_append_log_damaged(&folder.database) {
+        report.add_problem("the append log is damaged: records that only it had may be missing");
     }
     if let Err(error) = check_database(&conn, found, &mut report) {
         report.add_problem(format!("the database cannot be read on: {error}"));

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod append_log;
 mod compact;
 mod condensed;
 mod damage;
