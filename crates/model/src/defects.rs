@@ -34,6 +34,8 @@ pub enum Defect {
     LogNeverCopied,
     /// What a crash has left in SQLite's append log is not read: events that were seen are gone (law 7).
     AppendLogNotRead,
+    /// What is appended to it is not synced (law 7).
+    AppendLogNotSynced,
     /// A start takes a released thread over although it was claimed since: two executors, of which one is fenced (law 8).
     ReleaseOutlivesClaim,
     /// What is polled only when it was woken is not woken: a connection does not notice that it has to close.
@@ -61,6 +63,7 @@ impl Defect {
             Self::ToolBeforeDurable => "tool-before-durable",
             Self::LogNeverCopied => "log-never-copied",
             Self::AppendLogNotRead => "append-log-not-read",
+            Self::AppendLogNotSynced => "append-log-not-synced",
             Self::ReleaseOutlivesClaim => "release-outlives-claim",
             Self::WakeUpLost => "wake-up-lost",
             Self::ArchiveSkipsARecord => "archive-skips-a-record",

@@ -2,6 +2,8 @@
 //!
 //! - `data_folder`, `schema`: the folder's lock, the tables and their migrations.
 //! - `writer`, `write_task`, `transaction`: the writer thread, the closures that it executes, and appends.
+//! - `append_log`, `log_frame`: files in which records are durable before the database has them; `batches`: which records those are;
+//!   `log_only_records`: the same records in memory; `log_write_out`, `log_recovery`: how they reach the database.
 //! - `writer_maintenance`, `free_pages`: what it does besides; `writer_space`, `disk_reserve`: what it does when the disk is full.
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
@@ -113,7 +115,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use task_sender::TaskSender;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
 use urgent_tasks::UrgentTasks;
 use wal_checkpointer::WalCheckpointer;
@@ -153,7 +155,7 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// On average a delta of a busy server waits for half of it, or of two or three times as much; see `commit_pacer`.
+    /// On average a delta of a busy server waits for half of it, or for all of it; see `commit_pacer`.
     pub const COMMIT_SPACING: Duration = Duration::from_millis(1);
 }
 
@@ -190,6 +192,10 @@ pub struct WriterStats {
     pub failures: u64,
 }
 
+/// Maximum number of starts that are on their way to the writer. When hundreds of runs start in the same moment, the first ones have
+/// their first delta before the last ones are stored; otherwise each step of all would come before the next step of any.
+const STARTS_MAX: usize = 64;
+
 /// The store in a data folder.
 #[derive(Debug)]
 pub struct SqliteStore {
@@ -200,6 +206,8 @@ pub struct SqliteStore {
     readers: Arc<ReaderPool>,
     stats: Arc<Mutex<WriterStats>>,
     space: Arc<SpaceState>,
+    /// Permits for starts that are on their way to the writer.
+    starts: Semaphore,
 }
 
 impl SqliteStore {
@@ -274,7 +282,8 @@ impl SqliteStore {
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
         let writer = Some(TaskSender::new(sender, urgent));
-        Ok(Self { writer, thread: Some(thread), index, released, readers, stats, space })
+        let starts = Semaphore::new(STARTS_MAX);
+        Ok(Self { writer, thread: Some(thread), index, released, readers, stats, space, starts })
     }
 
     /// Counts since the store was opened.

@@ -26,6 +26,14 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         package: "server",
         test: "power_cut::nothing_seen_is_lost_in_a_power_cut",
     },
+    // A start forgets what only the append log has.
+    DefectCase { name: "append-log-not-read", package: "store", test: "restarts::every_prefix_survives_a_crash" },
+    // The append log is not synced: a power failure takes back deltas that were seen.
+    DefectCase {
+        name: "append-log-not-synced",
+        package: "server",
+        test: "power_cut::nothing_seen_is_lost_in_a_power_cut",
+    },
     // A resume begins one record too late.
     DefectCase {
         name: "cursor-off-by-one",

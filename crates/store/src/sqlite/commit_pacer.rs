@@ -2,9 +2,9 @@
 //!
 //! Each commit costs a sync of the disk and wake-ups of many tasks, however little it holds. A server with little to do
 //! commits at once; one whose commits follow each other without a pause spaces them, and each holds more; one whose commits
-//! hold the events of several runs spaces them further. After a commit with many records the next one does not wait: its
-//! fixed cost is small compared to that of the records. So the groups grow with the load, and nobody has to choose between
-//! latency and throughput. What a caller waits for (a command, the start or the end of a run) is committed sooner than deltas.
+//! hold the events of several runs spaces them further, unless they are many: they share the fixed cost. After a commit with
+//! many records the next one does not wait: the fixed cost is small compared to that of the records. So the groups grow with
+//! the load, and nobody has to choose between latency and throughput. What a caller waits for (a command, the start or the end of a run) is committed sooner than deltas.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ const BURST_COMMITS: u32 = 8;
 
 /// From this number of tasks in a commit on, the next one is twice `spacing` later…
 const TASKS_FOR_DOUBLE_SPACING: usize = 2;
-/// …and from this one on, three times.
-const TASKS_FOR_TRIPLE_SPACING: usize = 32;
+/// …and from this one on it is not.
+const TASKS_FOR_SIMPLE_SPACING: usize = 32;
 /// No spacing after a commit with this many bytes of records: writing them takes several times as long as the sync.
 const RECORD_BYTES_FOR_NO_SPACING: u64 = 64 * 1024;
 
@@ -51,9 +51,8 @@ impl CommitPacer {
     pub(crate) fn on_commit(&mut self, now: Instant, tasks: usize, record_bytes: u64) {
         let factor = match tasks {
             _ if record_bytes >= RECORD_BYTES_FOR_NO_SPACING => 0,
-            ..TASKS_FOR_DOUBLE_SPACING => 1,
-            TASKS_FOR_DOUBLE_SPACING..TASKS_FOR_TRIPLE_SPACING => 2,
-            TASKS_FOR_TRIPLE_SPACING.. => 3,
+            TASKS_FOR_DOUBLE_SPACING..TASKS_FOR_SIMPLE_SPACING => 2,
+            _ => 1,
         };
         self.due = self.next_due(self.due, now, factor);
         self.urgent_due = self.next_due(self.urgent_due, now, factor.min(1));
@@ -97,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    fn large_commits_are_further_apart() {
-        for (tasks, factor) in [(1, 1), (2, 2), (31, 2), (32, 3), (1_000, 3)] {
+    fn commits_of_a_few_runs_are_further_apart() {
+        for (tasks, factor) in [(1, 1), (2, 2), (31, 2), (32, 1), (1_000, 1)] {
             let mut now = Instant::now();
             let mut pacer = CommitPacer::new(SPACING);
             let mut last = Duration::ZERO;
@@ -127,19 +126,19 @@ mod tests {
         let mut pacer = CommitPacer::new(SPACING);
         for _ in 0..100 {
             now += pacer.delay(now);
-            pacer.on_commit(now, 100, 0);
+            pacer.on_commit(now, 10, 0);
         }
-        assert_eq!(pacer.delay(now), SPACING * 3);
+        assert_eq!(pacer.delay(now), SPACING * 2);
         assert_eq!(pacer.urgent_delay(now), Duration::ZERO, "slower commits have earned a burst");
         let mut delays = Vec::new();
         for _ in 0..BURST_COMMITS + 4 {
             let delay = pacer.urgent_delay(now);
             now += delay;
-            pacer.on_commit(now, 100, 0);
+            pacer.on_commit(now, 10, 0);
             delays.push(delay);
         }
         assert_eq!(delays.last(), Some(&SPACING), "one commit per spacing in the long run");
-        assert_eq!(pacer.delay(now), SPACING * 3, "early commits are no debt");
+        assert_eq!(pacer.delay(now), SPACING * 2, "early commits are no debt");
     }
 
     #[test]

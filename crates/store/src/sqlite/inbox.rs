@@ -104,6 +104,9 @@ impl InboxWriter for SqliteStore {
         let owner = owner.clone();
         let is_cancel = matches!(submission.command, Command::Cancel(_));
         let cost = if is_cancel { TaskCost::Relief } else { TaskCost::ROW };
+        let is_start = matches!(submission.command, Command::Start(_));
+        // The semaphore is never closed.
+        let _permit = if is_start { self.starts.acquire().await.ok() } else { None };
         self.call_writer(cost, move |tx| tx.submit(&owner, &submission)).await
     }
 }

@@ -1,7 +1,7 @@
 //! The append log: records are durable in it before the database has them.
 
-use crate::data_folder::{DATABASE_FILES, database, open};
-use model::ports::{InboxWriter as _, Journal as _, PageLimit, StoreError, ThreadWriter as _};
+use crate::data_folder::{DATABASE_FILES, LOG_FILES, database, open};
+use model::ports::{PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
 use model_testing::Rng;
 use std::path::Path;
@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use store::{DiskSpaceProbe, SqliteStore, compact_data_folder, find_logged_run, verify_data_folder};
 use store_conformance::fixtures::{LogWriter, nth_run, nth_thread, read_all_records, test_user};
 use tempfile::TempDir;
-
-const LOG_FILES: [&str; 2] = ["headwater.db-log0", "headwater.db-log1"];
 
 /// The files as a killed process would leave them.
 fn kill(from: &Path) -> TempDir {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use store::{SqliteOptions, SqliteStore};
 
 /// The files that a killed process leaves, in the order in which they can be copied while it goes on.
-pub(crate) const DATABASE_FILES: [&str; 4] =
-    ["headwater.db-log0", "headwater.db-log1", "headwater.db", "headwater.db-wal"];
+pub(crate) const DATABASE_FILES: [&str; 4] = [LOG_FILES[0], LOG_FILES[1], "headwater.db", "headwater.db-wal"];
+
+/// Those of the append log.
+pub(crate) const LOG_FILES: [&str; 2] = ["headwater.db-log0", "headwater.db-log1"];
 
 pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()

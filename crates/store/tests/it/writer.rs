@@ -9,11 +9,12 @@ use model::ports::{
 use model::seq::Seq;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::fixtures::{
-    LogWriter, decide_command, new_thread_submission, nth_run, nth_thread, reject, start_command, submission,
-    test_node, test_user,
+    LogWriter, cancel_command, decide_command, new_thread_submission, nth_run, nth_thread, reject, start_command,
+    submission, test_node, test_user,
 };
 use store_conformance::threads::{nth_alias, with_conversation_data};
 
@@ -66,6 +67,37 @@ async fn the_next_group_gathers_during_a_commit() {
     assert_eq!(after.records - before.records, 2 * THREADS as u64);
     // The writer may have taken some before the rest arrived, but never one by one.
     assert!(after.commits - before.commits <= 3, "{} commits", after.commits - before.commits);
+}
+
+/// Otherwise each step of all runs would come before the next step of any.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_starts_take_turns_and_a_cancel_passes_them() {
+    const STARTS: usize = 400;
+    const AT_ONCE: usize = 64;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let running = LogWriter::new(&store, &store, STARTS).await;
+    let before = store.stats();
+    let (owner, finished) = (test_user(), AtomicUsize::new(0));
+    let submit = |submission| {
+        let submitted = store.submit(&owner, submission);
+        Box::pin(async { (submitted.await, finished.fetch_add(1, SeqCst)) })
+    };
+    let other = database(dir.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let starts = (0..STARTS).map(|n| submit(new_thread_submission(&nth_thread(n), start_command(&nth_run(n)))));
+    let cancel = submit(submission(&running.thread, cancel_command(&running.run)));
+    let mut submitted: Vec<_> = starts.chain([cancel]).collect();
+    for submitted in &mut submitted {
+        assert!(waits(submitted).await);
+    }
+    other.execute_batch("COMMIT").unwrap();
+    let submitted = join_all(submitted).await;
+    assert!(submitted.iter().all(|(submitted, _)| submitted.is_ok()));
+    let place_of_cancel = submitted.last().unwrap().1;
+    assert!(place_of_cancel < 2 * AT_ONCE, "{place_of_cancel} were answered before the cancel");
+    let commits = store.stats().commits - before.commits;
+    assert!(commits >= (STARTS / AT_ONCE) as u64, "{commits} commits");
 }
 
 #[tokio::test(flavor = "multi_thread")]
