@@ -2,12 +2,12 @@
 //!
 //! A commit of the database costs several times as much as an append to a file, and a row of its own for each delta as much
 //! again. So a batch that has records and changes nothing else is appended to this log, and synced once for all threads of the
-//! group. The database gets such records later, many of a thread in one row: before the next change of their run, or when the
-//! log is long (`store_logged`). So the database alone always has a log of each thread without gaps.
+//! group. The database gets such records later, many of a thread in one row, or in a block: with the next change of their run
+//! (`batches`), or when the log is long (`log_write_out`). So the database alone always has a log of each thread without gaps.
 //!
 //! Two files take turns: one grows, while the records of the other are written to the database. Then they change places. A file
 //! is overwritten from its start, because a sync of a file that does not grow is cheaper. Opening the database moves what the
-//! files have into it (`recovery`).
+//! files have into it (`log_recovery`).
 //!
 //! The frames of a file have the file's generation, which grows each time the files change places, and consecutive numbers. What
 //! follows the last one is what a crash left of a write, or of an older generation.

@@ -1,7 +1,7 @@
 //! What a batch changes, in the transaction of its group.
 //!
 //! A batch that changes more than records is written to the database, after those records of its thread that only the append log
-//! has. Any other batch is added to the frame that the group appends to the log.
+//! has: as rows, or as one block if a run ends. Any other batch is added to the frame that the group appends to the log.
 
 use super::log_only_records::LogOnlyRecords;
 use super::record_blocks::{BLOCK_BYTES, BLOCK_RECORDS_MAX, PackContext, pack_records};

@@ -4,7 +4,8 @@
 //! commits at once; one whose commits follow each other without a pause spaces them, and each holds more; one whose commits
 //! hold the events of several runs spaces them further, unless they are many: they share the fixed cost. After a commit with
 //! many records the next one does not wait: the fixed cost is small compared to that of the records. So the groups grow with
-//! the load, and nobody has to choose between latency and throughput. What a caller waits for (a command, the start or the end of a run) is committed sooner than deltas.
+//! the load, and nobody has to choose between latency and throughput. What a caller waits for (a command, the start or the end
+//! of a run) is committed sooner than deltas.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Reading a page of a log.
 //!
-//! The plan (the positions of the rows, and the records that only the log has) is made before the snapshot. The snapshot
-//! therefore has every other record of the plan: as a row, or in a block if its run ended in between. Every record is verified before it is returned; the
-//! records before a damaged one are returned first, and the next read returns the error.
+//! The plan (the positions of the rows, and the records that only the append log has) is made before the snapshot. The snapshot
+//! therefore has every other record of the plan: as a row, or in a block if its run ended in between. Every record is verified
+//! before it is returned; the records before a damaged one are returned first, and the next read returns the error.
 
 use super::condensed_blocks::CondensedBlock;
 use super::record_blocks::RecordBlock;

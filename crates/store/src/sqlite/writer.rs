@@ -1,10 +1,11 @@
 //! The writer thread.
 //!
 //! It executes all queued tasks, up to a limit, in one transaction, appends to the log what needs no more than that
-//! (`append_log`), commits, publishes the records and hands the tasks to the `reply_queue`. The next group queues up during the commit, so no timer is needed. When the queue is empty, it packs the
-//! records of ended and of long runs (`writer_maintenance`) and gives the space of deleted ones back (`free_pages`). After an
-//! SQLite error it drops the connection and scans the database again before the next task, because a sync that failed once may
-//! report success the next time. A full disk is no such error: see `writer_space`.
+//! (`append_log`), commits, publishes the records and hands the tasks to the `reply_queue`. The next group queues up during the
+//! commit, so no timer is needed. When the queue is empty, it packs the records of ended and of long runs (`writer_maintenance`) and
+//! gives the space of deleted ones back (`free_pages`). After an SQLite error it drops the connection and scans the database again
+//! before the next task, because a sync that failed once may report success the next time. A full disk is no such error: see
+//! `writer_space`.
 
 use super::append_log::{AppendLog, remove_append_log};
 use super::commit_pacer::CommitPacer;
