@@ -220,7 +220,8 @@ impl SqliteStore {
         let scrub = has_pending_wal(&database) || has_append_log(&database);
         let reserve = DiskReserve::new(dir, options.disk_reserve_bytes, options.disk_space.clone());
         let (mut conn, append_log, boot, found) = match open_within_reserve(&database, &reserve)? {
-            OpenOutcome::Opened(OpenedDatabase { conn, append_log, boot, found }) => {
+            OpenOutcome::Opened(opened) => {
+                let OpenedDatabase { conn, append_log, boot, found } = *opened;
                 (Some(conn), Some(append_log), boot, found)
             }
             OpenOutcome::ReadOnly(found) => (None, None, 0, found),

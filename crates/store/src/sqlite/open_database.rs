@@ -19,7 +19,7 @@ pub(crate) struct OpenedDatabase {
 
 /// A database that may be open for reading alone.
 pub(crate) enum OpenOutcome {
-    Opened(OpenedDatabase),
+    Opened(Box<OpenedDatabase>),
     /// There is no room for what opening it for writing needs.
     ReadOnly(RecordScan),
 }
@@ -42,7 +42,7 @@ pub(crate) fn open_within_reserve(database: &Path, reserve: &DiskReserve) -> Res
         opened = open_database(database);
     }
     match opened {
-        Ok(opened) => Ok(OpenOutcome::Opened(opened)),
+        Ok(opened) => Ok(OpenOutcome::Opened(Box::new(opened))),
         Err(error) if is_want_of_space(&error) => {
             let dir = database.parent().unwrap_or(database);
             let found = scan_without_writer(database).ok_or_else(|| StoreOpenError::DiskFull(dir.to_owned()))?;
