@@ -224,7 +224,7 @@ mod tests {
     use std::slice;
 
     fn row(n: u64) -> LoggedRow {
-        let records = Bytes::from(format!("record {n} ") + if n % 2 == 0 { "" } else { "which is longer" });
+        let records = Bytes::from(format!("record {n} ") + if n.is_multiple_of(2) { "" } else { "which is longer" });
         LoggedRow { thread: 3, run: 5, seq: n, count: 1, records, is_newest: false }
     }
 
