@@ -1,6 +1,6 @@
 //! The append log: records are durable in it before the database has them.
 
-use crate::data_folder::{DATABASE_FILES, LOG_FILES, database, open};
+use crate::data_folder::{DATABASE_FILES, LOG_FILES, database, kill, open};
 use model::ports::{PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
 use model_testing::Rng;
@@ -8,16 +8,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use store::{DiskSpaceProbe, SqliteStore, compact_data_folder, find_logged_run, verify_data_folder};
 use store_conformance::fixtures::{LogWriter, nth_run, nth_thread, read_all_records, test_user};
-use tempfile::TempDir;
-
-/// The files as a killed process would leave them.
-fn kill(from: &Path) -> TempDir {
-    let to = tempfile::tempdir().unwrap();
-    for name in DATABASE_FILES {
-        std::fs::copy(from.join(name), to.path().join(name)).unwrap();
-    }
-    to
-}
 
 /// The number of records in rows of the database.
 fn count_rows(dir: &Path) -> u64 {

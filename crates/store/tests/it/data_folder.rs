@@ -17,6 +17,15 @@ pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
+/// The files as a killed process would leave them.
+pub(crate) fn kill(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for name in DATABASE_FILES {
+        std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+    }
+    to
+}
+
 /// Another connection to the same database, which the writer must cope with.
 pub(crate) fn database(dir: &Path) -> Connection {
     let conn = Connection::open(dir.join("headwater.db")).unwrap();

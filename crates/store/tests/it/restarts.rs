@@ -1,6 +1,6 @@
 //! Durability, however the process ended.
 
-use crate::data_folder::{DATABASE_FILES, LOG_FILES, make_older, open};
+use crate::data_folder::{LOG_FILES, kill, make_older, open};
 use model::ports::{InboxWriter as _, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
@@ -9,15 +9,6 @@ use store::{find_logged_run, verify_data_folder};
 use store_conformance::fixtures::{LogWriter, nth_run, nth_thread, read_all_records, test_user};
 use store_conformance::random_log::RandomLogWriter;
 use store_conformance::restart::{check_after_restart, write_before_restart};
-
-/// The files as a killed process would leave them.
-fn copy(from: &Path) -> tempfile::TempDir {
-    let to = tempfile::tempdir().unwrap();
-    for name in DATABASE_FILES {
-        std::fs::copy(from.join(name), to.path().join(name)).unwrap();
-    }
-    to
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_survives_a_close() {
@@ -38,7 +29,7 @@ async fn acknowledged_records_survive_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
-    let crashed = copy(dir.path());
+    let crashed = kill(dir.path());
     assert_eq!(verify_data_folder(crashed.path()).unwrap().problems, Vec::<String>::new());
     let again = open(crashed.path());
     check_after_restart(&again, &again, remembered).await;
@@ -52,7 +43,7 @@ async fn records_of_an_older_version_are_read_and_migrated_without_loss() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
-    let killed = copy(dir.path());
+    let killed = kill(dir.path());
     make_older(killed.path(), 12);
     assert_eq!(verify_data_folder(killed.path()).unwrap().problems, Vec::<String>::new());
     let older = open(killed.path());
@@ -63,7 +54,7 @@ async fn records_of_an_older_version_are_read_and_migrated_without_loss() {
     let mut author = LogWriter::new(&store, &store, 77).await;
     author.run = nth_run(77);
     let live = author.start_run().push_notes(7).must_append().await;
-    let killed = copy(dir.path());
+    let killed = kill(dir.path());
     make_older(killed.path(), 12);
     assert_eq!(read_stopped(killed.path()).await, live);
     drop(open(killed.path()));
@@ -93,7 +84,7 @@ async fn every_prefix_survives_a_crash() {
             // Short batches change nothing but records, most of the time.
             let records_max = if rng.chance(70) { 3 } else { 120 };
             play.append(rng.between(1, records_max) as usize).await;
-            let crashed = copy(dir.path());
+            let crashed = kill(dir.path());
             let report = verify_data_folder(crashed.path()).unwrap();
             assert!(report.is_clean(), "seed {seed} at {}: {report}", play.appended_len());
             assert_eq!(report.records, play.appended_len() as u64);
@@ -116,7 +107,7 @@ async fn a_truncated_write_ahead_log_is_a_shorter_log() {
     let whole = std::fs::metadata(dir.path().join("headwater.db-wal")).unwrap().len();
     let mut longest = 0;
     for round in 0..24 {
-        let crashed = copy(dir.path());
+        let crashed = kill(dir.path());
         // It would tell what is missing.
         for name in LOG_FILES {
             std::fs::remove_file(crashed.path().join(name)).unwrap();
