@@ -68,7 +68,8 @@ impl SqliteWriter {
         match written {
             Ok(effects) => {
                 self.conn = Some(conn);
-                self.state.index.publish(effects.index_updates);
+                let published = self.state.index.publish(effects.index_updates);
+                self.state.pack_queue.extend(published.pack_requests);
                 true
             }
             Err(error) => {
