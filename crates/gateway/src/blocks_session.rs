@@ -8,11 +8,11 @@ use crate::queue_cancel::cancelled_turn;
 use crate::rejection::Rejection;
 use crate::run_lookup::{default_start, find_run_start};
 use crate::start_run::{entry_agents, last_agent_of_thread, start_run};
-use crate::stream_start::{StreamView, open_viewer, resume_stream};
+use crate::stream_start::{StreamPosition, StreamStart, StreamView, open_viewer, resume_stream};
 use crate::task_commands::{cancel_all_runs, submit_cancel};
 use crate::thread_names::{find_named_thread, reserve_named_thread};
 use bytes::Bytes;
-use engine::{NewRun, Viewer};
+use engine::{NewRun, StartedRun, Viewer};
 use model::command::{CancelCause, CancelCommand};
 use model::cursor::Cursor;
 use model::error::ErrorCode;
@@ -58,6 +58,13 @@ pub enum SessionOutput {
 }
 
 impl BlocksSession {
+    fn new(gateway: &Gateway, user: &UserId, name: String, thread: ThreadId, stream: StreamStart) -> Self {
+        let viewer = open_viewer(gateway, user, stream);
+        let next_queue_check = Instant::now() + QUEUE_POLL_INTERVAL;
+        let (skip_until_run, own_runs, resumed) = Default::default();
+        Self { name, thread, viewer, skip_until_run, own_runs, next_queue_check, resumed }
+    }
+
     /// Waits for the next lines. Cancel-safe.
     pub async fn next(&mut self, gateway: &Gateway, user: &UserId) -> Result<SessionOutput, Rejection> {
         loop {
@@ -166,8 +173,7 @@ pub async fn send_chat(
     let started = start_run(gateway, user, new, uploads).await?;
     // A name may refer to another thread since, if its thread was deleted.
     if current.as_ref().is_none_or(|session| session.name != name || session.thread != thread) {
-        let run_start = find_run_start(gateway, user, &started.task).await?;
-        let session = open_session(gateway, user, name, thread, cursor_at(run_start.before)).await?;
+        let session = open_session_before(gateway, user, name, &started).await?;
         let own_runs = vec![started.task.clone()];
         *current = Some(BlocksSession { skip_until_run: Some(started.task), own_runs, ..session });
     } else if let Some(session) = current.as_mut().filter(|session| session.skip_until_run.is_some()) {
@@ -282,6 +288,26 @@ pub async fn decide_session_approval(
     decide_approval(gateway, user, thread.as_ref(), key, response.into_decision()?).await
 }
 
+/// Opens the session at a record before this run's.
+async fn open_session_before(
+    gateway: &Gateway,
+    user: &UserId,
+    name: String,
+    started: &StartedRun,
+) -> Result<BlocksSession, Rejection> {
+    let thread = started.thread.clone();
+    let before = match started.after {
+        // The thread had no records, so there is nothing to look up.
+        Some(Seq::ZERO) => {
+            let stream = StreamStart::new(thread.clone(), session_view(&name), StreamPosition::after(Seq::ZERO));
+            return Ok(BlocksSession::new(gateway, user, name, thread, stream));
+        }
+        Some(after) => after,
+        None => find_run_start(gateway, user, &started.task).await?.before,
+    };
+    open_session(gateway, user, name, thread, cursor_at(before)).await
+}
+
 async fn open_session(
     gateway: &Gateway,
     user: &UserId,
@@ -289,13 +315,13 @@ async fn open_session(
     thread: ThreadId,
     cursor: Cursor,
 ) -> Result<BlocksSession, Rejection> {
-    let projection = Box::new(BlocksProjection::new(name.clone()));
-    let view = StreamView { name: format!("{BLOCKS_PROJECTION}/{name}"), dialect: BLOCKS_PROJECTION, projection };
-    let stream = resume_stream(gateway, user, &thread, view, cursor).await?;
-    let viewer = open_viewer(gateway, user, stream);
-    let next_queue_check = Instant::now() + QUEUE_POLL_INTERVAL;
-    let (skip_until_run, own_runs, resumed) = Default::default();
-    Ok(BlocksSession { name, thread, viewer, skip_until_run, own_runs, next_queue_check, resumed })
+    let stream = resume_stream(gateway, user, &thread, session_view(&name), cursor).await?;
+    Ok(BlocksSession::new(gateway, user, name, thread, stream))
+}
+
+fn session_view(name: &str) -> StreamView {
+    let projection = Box::new(BlocksProjection::new(name.to_owned()));
+    StreamView { name: format!("{BLOCKS_PROJECTION}/{name}"), dialect: BLOCKS_PROJECTION, projection }
 }
 
 const fn cursor_at(seq: Seq) -> Cursor {

@@ -1,7 +1,7 @@
-//! A future that is polled only after it was woken.
+//! Something that is polled only after it was woken.
 //!
 //! A task with several futures polls all of them whenever one of them wakes it. What waits for something rare, such as the end
-//! of the server, would then cost every event of a stream a look at its state.
+//! of the server or a message of a client who reads, would then cost every event of a stream a look at its state.
 
 use futures_util::task::AtomicWaker;
 use model::defects::Defect;
@@ -10,9 +10,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// See the module.
+/// A future that is polled only after it was woken.
 pub struct PollIfWoken<F> {
     future: F,
+    gate: WakeGate,
+}
+
+impl<F> PollIfWoken<F> {
+    pub fn new(future: F) -> Self {
+        Self { future, gate: WakeGate::default() }
+    }
+}
+
+impl<F: Future + Unpin> Future for PollIfWoken<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { future, gate } = &mut *self;
+        gate.poll(cx, |cx| Pin::new(future).poll(cx))
+    }
+}
+
+/// For something that is polled again and again, always the same: polls it if it was woken since, or was ready.
+pub struct WakeGate {
     wakeups: Arc<Wakeups>,
     /// Wakes the task through `wakeups`.
     waker: Waker,
@@ -25,28 +45,30 @@ struct Wakeups {
     task: AtomicWaker,
 }
 
-impl<F> PollIfWoken<F> {
-    pub fn new(future: F) -> Self {
+impl Default for WakeGate {
+    fn default() -> Self {
         let wakeups = Arc::new(Wakeups { is_woken: AtomicBool::new(true), task: AtomicWaker::new() });
-        Self { future, waker: Waker::from(Arc::clone(&wakeups)), wakeups, task: None }
+        Self { waker: Waker::from(Arc::clone(&wakeups)), wakeups, task: None }
     }
 }
 
-impl<F: Future + Unpin> Future for PollIfWoken<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = &mut *self;
-        let is_same_task = this.task.as_ref().is_some_and(|task| task.will_wake(cx.waker()));
-        if !this.wakeups.is_woken.swap(false, Ordering::SeqCst) && is_same_task {
+impl WakeGate {
+    pub fn poll<T>(&mut self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        let is_same_task = self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker()));
+        if !self.wakeups.is_woken.swap(false, Ordering::SeqCst) && is_same_task {
             return Poll::Pending;
         }
         // A wake-up takes the registered waker, and one that comes from here on has to find it.
-        this.wakeups.task.register(cx.waker());
+        self.wakeups.task.register(cx.waker());
         if !is_same_task {
-            this.task = Some(cx.waker().clone());
+            self.task = Some(cx.waker().clone());
         }
-        Pin::new(&mut this.future).poll(&mut Context::from_waker(&this.waker))
+        let polled = poll(&mut Context::from_waker(&self.waker));
+        if polled.is_ready() {
+            // What was ready has registered nobody.
+            self.wakeups.is_woken.store(true, Ordering::SeqCst);
+        }
+        polled
     }
 }
 
@@ -108,6 +130,21 @@ mod tests {
         inner.wake();
         assert!(poll(1), "it is ready");
         assert_eq!((woken(), polls.load(Ordering::SeqCst)), ([3, 0], 4));
+    }
+
+    #[test]
+    fn what_was_ready_is_polled_again() {
+        let mut gate = WakeGate::default();
+        let mut polls = 0;
+        for ready in [true, true, false, true] {
+            let mut cx = Context::from_waker(Waker::noop());
+            let polled = gate.poll(&mut cx, |_| {
+                polls += 1;
+                if ready { Poll::Ready(()) } else { Poll::Pending }
+            });
+            assert_eq!(polled.is_ready(), ready && polls < 4, "poll {polls}");
+        }
+        assert_eq!(polls, 3, "nothing woke the one that was not ready");
     }
 
     #[test]

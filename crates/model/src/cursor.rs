@@ -51,10 +51,12 @@ impl Cursor {
     /// Those of `out`.
     pub fn write_to(&self, out: &mut impl fmt::Write) -> fmt::Result {
         if let Some(check) = self.checksum {
-            for shift in (0..32).step_by(4).rev() {
-                out.write_char(char::from_digit((check >> shift) & 0xf, 16).unwrap_or('0'))?;
+            let mut text = *b"........-";
+            let nibbles = check.to_be_bytes().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+            for (digit, nibble) in text.iter_mut().zip(nibbles) {
+                *digit = nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
             }
-            out.write_char('-')?;
+            out.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)?;
         }
         out.write_str(itoa::Buffer::new().format(self.seq.0))?;
         self.frame.as_ref().map_or(Ok(()), |inner| inner.write_to(out))

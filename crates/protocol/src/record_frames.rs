@@ -56,6 +56,11 @@ impl<'a> RecordFrames<'a> {
         self.push_with(kind, |out, _| write_json(out, data));
     }
 
+    /// Adds a frame whose data `write_data` appends as JSON.
+    pub(crate) fn push_written(&mut self, kind: &str, write_data: impl FnOnce(&mut BytesMut)) {
+        self.push_with(kind, |out, _| write_data(out));
+    }
+
     /// Adds a frame of [`FrameFormat::CountedEvents`] whose data `write_data` appends as JSON.
     pub(crate) fn push_counted(&mut self, kind: &'static str, write_data: impl FnOnce(&mut BytesMut)) {
         debug_assert_eq!(self.format, FrameFormat::CountedEvents);

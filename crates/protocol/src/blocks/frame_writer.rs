@@ -1,6 +1,6 @@
 //! Writes the frames of one record, all of one turn.
 
-use super::wire::{BlocksDelta, BlocksEvent, BlocksFrame};
+use super::wire::{BlocksDelta, BlocksEvent, BlocksFrame, TextDelta, TextDeltaFrame};
 use crate::record_frames::RecordFrames;
 use model::TaskId;
 use model::fold::{RunFold, TaskFold};
@@ -20,6 +20,11 @@ impl BlocksFrameWriter<'_, '_> {
             is_new_session_from_share: root.spec.origin.as_ref().is_some_and(|origin| origin.get("share").is_some()),
             input: root.spec.input.iter().map(Into::into).collect(),
         });
+    }
+
+    pub(super) fn send_text_delta(&mut self, index: u32, delta: TextDelta<'_>) {
+        let frame = TextDeltaFrame { index, delta, message_id: self.message_id };
+        self.frames.push_written("", |out| frame.write_json(out));
     }
 
     pub(super) fn send_delta(&mut self, index: u32, delta: BlocksDelta<'_>) {

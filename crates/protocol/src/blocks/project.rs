@@ -7,6 +7,7 @@ use super::frame_writer::BlocksFrameWriter;
 use super::tool_blocks;
 use super::wire::{
     BlocksDelta, BlocksEvent, BlocksFile, CANCELLED_TEXT, ContentBlock, FAILED_TEXT, MessageEnd, TerminalExtras,
+    TextDelta,
 };
 use crate::event_groups::{native_only_events, terminal_events};
 use crate::hosted_calls::has_complete_arguments;
@@ -116,11 +117,8 @@ impl BlocksTurn {
             Event::ItemDone(e) => self.on_item_done(run, task, e, out),
             Event::SummaryAdded(e) => self.on_summary_added(run, task, e, out),
             Event::SummaryDelta(e) => {
-                self.send_delta(
-                    BlockSource::new(task, e.output_index, e.summary_index),
-                    BlocksDelta::thinking(&e.delta),
-                    out,
-                );
+                let source = BlockSource::new(task, e.output_index, e.summary_index);
+                self.send_text_delta(source, TextDelta::Thinking(&e.delta), out);
             }
             Event::SummaryDone(e) => {
                 if let Some(index) = self.close_block(BlockSource::new(task, e.output_index, e.summary_index)) {
@@ -129,11 +127,8 @@ impl BlocksTurn {
             }
             Event::TextAdded(e) => self.on_text_added(task, e, out),
             Event::TextDelta(e) => {
-                self.send_delta(
-                    BlockSource::new(task, e.output_index, e.block_index),
-                    BlocksDelta::text(&e.delta),
-                    out,
-                );
+                let source = BlockSource::new(task, e.output_index, e.block_index);
+                self.send_text_delta(source, TextDelta::Text(&e.delta), out);
             }
             Event::TextDone(e) => self.on_text_done(task, e, out),
             Event::ArgumentsDone(e) => self.on_arguments_done(task, e.output_index, out),
@@ -230,7 +225,7 @@ impl BlocksTurn {
         let source = BlockSource::new(task, e.output_index, e.summary_index);
         self.open_block(source, block, out);
         if !e.item.text().is_empty() {
-            self.send_delta(source, BlocksDelta::thinking(e.item.text()), out);
+            self.send_text_delta(source, TextDelta::Thinking(e.item.text()), out);
         }
     }
 
@@ -249,7 +244,7 @@ impl BlocksTurn {
                 // Clients read text from deltas only, so an initial text is sent as a delta.
                 let text = e.item.block().text();
                 if !text.is_empty() {
-                    self.send_delta(source, BlocksDelta::text(text), out);
+                    self.send_text_delta(source, TextDelta::Text(text), out);
                 }
             }
             Some(Item::HostedCall(_)) => self.show_hosted_call(task, e.output_index, out),
@@ -303,7 +298,9 @@ impl BlocksTurn {
             None => processing_outcome(item).message,
         };
         let source = BlockSource::new(task, e.output_index, 0);
-        self.send_delta(source, BlocksDelta::file_status("processing", &message), out);
+        if let Some(index) = self.open_index(source) {
+            out.send_delta(index, BlocksDelta::file_status("processing", &message));
+        }
     }
 
     fn add_approval_request(&mut self, e: &ApprovalRequested, out: &mut BlocksFrameWriter<'_, '_>) {
@@ -354,10 +351,14 @@ impl BlocksTurn {
         self.open_blocks.push(OpenBlock { task: task.clone(), output_index, part, index });
     }
 
-    fn send_delta(&self, source: BlockSource<'_>, delta: BlocksDelta<'_>, out: &mut BlocksFrameWriter<'_, '_>) {
-        if let Some(open) = self.open_blocks.iter().find(|open| open.shows(source)) {
-            out.send_delta(open.index, delta);
+    fn send_text_delta(&self, source: BlockSource<'_>, delta: TextDelta<'_>, out: &mut BlocksFrameWriter<'_, '_>) {
+        if let Some(index) = self.open_index(source) {
+            out.send_text_delta(index, delta);
         }
+    }
+
+    fn open_index(&self, source: BlockSource<'_>) -> Option<u32> {
+        self.open_blocks.iter().find(|open| open.shows(source)).map(|open| open.index)
     }
 
     fn close_block(&mut self, source: BlockSource<'_>) -> Option<u32> {

@@ -1,5 +1,7 @@
 //! The frames. The order of members is the order on the wire.
 
+use crate::record_frames::write_json;
+use bytes::BytesMut;
 use model::content::ContentPart;
 use model::error::ErrorInfo;
 use model::event::{
@@ -12,6 +14,41 @@ use model::{ApprovalKey, ItemId, Millis, TaskId};
 use serde::Serialize;
 use serde_json::Value;
 use serde_with::skip_serializing_none;
+
+/// A delta of a text or of thinking. Nearly all frames are of this type, so it is not written member by member.
+pub(super) struct TextDeltaFrame<'a> {
+    pub(super) index: u32,
+    pub(super) delta: TextDelta<'a>,
+    pub(super) message_id: &'a TaskId,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum TextDelta<'a> {
+    Text(&'a str),
+    Thinking(&'a str),
+}
+
+impl TextDeltaFrame<'_> {
+    /// Appends the JSON of the [`BlocksFrame`] with this delta.
+    pub(super) fn write_json(&self, out: &mut BytesMut) {
+        out.extend_from_slice(b"{\"type\":\"content_block_delta\",\"index\":");
+        write_json(out, &self.index);
+        let text = match self.delta {
+            TextDelta::Text(text) => {
+                out.extend_from_slice(b",\"delta\":{\"type\":\"text_delta\",\"text\":");
+                text
+            }
+            TextDelta::Thinking(text) => {
+                out.extend_from_slice(b",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":");
+                text
+            }
+        };
+        write_json(out, text);
+        out.extend_from_slice(b"},\"message_id\":");
+        write_json(out, self.message_id);
+        out.extend_from_slice(b"}");
+    }
+}
 
 /// The text at the end of a cancelled turn. Clients compare it.
 pub(super) const CANCELLED_TEXT: &str = "Người dùng đã dừng cuộc trò chuyện. Gửi tin nhắn mới để tiếp tục";
@@ -230,16 +267,8 @@ pub(super) struct BlocksDelta<'a> {
 }
 
 impl<'a> BlocksDelta<'a> {
-    pub(super) fn text(text: &'a str) -> Self {
-        Self { kind: Some("text_delta"), text: Some(text), ..Self::default() }
-    }
-
-    pub(super) fn thinking(thinking: &'a str) -> Self {
-        Self { kind: Some("thinking_delta"), thinking: Some(thinking), ..Self::default() }
-    }
-
     pub(super) fn terminal(text: &'a str, extras: TerminalExtras<'a>) -> Self {
-        Self { extras: Some(extras), ..Self::text(text) }
+        Self { extras: Some(extras), ..TextDelta::Text(text).into() }
     }
 
     pub(super) fn approval_request(request: &'a ApprovalRequested) -> Self {
@@ -255,6 +284,17 @@ impl<'a> BlocksDelta<'a> {
 
     pub(super) fn file_status(status: &'static str, message: &'a str) -> Self {
         Self { status: Some(status), message: Some(message), ..Self::default() }
+    }
+}
+
+impl<'a> From<TextDelta<'a>> for BlocksDelta<'a> {
+    fn from(delta: TextDelta<'a>) -> Self {
+        match delta {
+            TextDelta::Text(text) => Self { kind: Some("text_delta"), text: Some(text), ..Self::default() },
+            TextDelta::Thinking(thinking) => {
+                Self { kind: Some("thinking_delta"), thinking: Some(thinking), ..Self::default() }
+            }
+        }
     }
 }
 
@@ -285,4 +325,23 @@ pub(super) struct TerminalErrorDetails<'a> {
 #[derive(Serialize)]
 pub(super) struct MessageEnd {
     pub(super) stop_reason: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_delta_is_written_as_its_frame() {
+        let message_id = &TaskId::from("task_1");
+        for text in ["", "Hi", "\"quoted\" \\ back", "line\nbreak \u{1}", "ünï cödé 🦀"] {
+            for (delta, index) in [(TextDelta::Text(text), 0), (TextDelta::Thinking(text), u32::MAX)] {
+                let (mut written, mut by_member) = (BytesMut::new(), BytesMut::new());
+                TextDeltaFrame { index, delta, message_id }.write_json(&mut written);
+                let event = &BlocksEvent::ContentBlockDelta { index, delta: delta.into() };
+                write_json(&mut by_member, &BlocksFrame { event, message_id });
+                assert_eq!(written, by_member);
+            }
+        }
+    }
 }

@@ -47,8 +47,11 @@ pub(super) fn check_secrets(item: &ConfigValue<'_>, text: &str) -> String {
 
 /// Replaces references by values, in a text from [`check_secrets`].
 pub(super) async fn resolve_secrets(text: String) -> Result<ResolvedText, String> {
-    if !has_secret_ref(&text) {
-        return Ok(ResolvedText { text, secret_values: Vec::new() });
+    let is_file = |part: &SecretTemplatePart<'_>| {
+        matches!(part, SecretTemplatePart::Secret { reference: SecretRef::File(_), .. })
+    };
+    if !split_template(&text).iter().any(is_file) {
+        return resolve_secrets_blocking(&text);
     }
     // Reading a file may block.
     let filled = tokio::task::spawn_blocking(move || resolve_secrets_blocking(&text)).await;

@@ -9,9 +9,11 @@ use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use gateway::body_budget::BodyReservation;
 use gateway::metered_io::{MeteredIo, READ_BUFFER_BYTES};
+use gateway::poll_if_woken::WakeGate;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use model::UserId;
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio_tungstenite::WebSocketStream;
@@ -60,6 +62,9 @@ pub(crate) enum WsIncoming {
 
 pub(crate) struct WsConnection {
     socket: WebSocketStream<MeteredIo<TokioIo<Upgraded>>>,
+    /// The library clears its whole read buffer before it looks for a message. So it looks when there may be one, and not at
+    /// each frame that is sent.
+    reads: WakeGate,
     write_timeout: Duration,
 }
 
@@ -67,17 +72,19 @@ impl WsConnection {
     pub(crate) async fn new(io: TokioIo<Upgraded>, limits: &HttpLimits, user: &UserId) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
-            .write_buffer_size(0)
+            .write_buffer_size(FLUSH_BYTES)
             .max_message_size(Some(limits.body_bytes_max))
             .max_frame_size(Some(limits.body_bytes_max));
         let io = MeteredIo::new(io, &limits.bodies, user, limits.body_read_timeout);
         let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-        Self { socket, write_timeout: limits.write_timeout }
+        Self { socket, reads: WakeGate::default(), write_timeout: limits.write_timeout }
     }
 
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<WsIncoming, WsError> {
-        let next = match self.socket.next().await.ok_or(WsError::Disconnected)? {
+        let Self { socket, reads, .. } = self;
+        let next = poll_fn(|cx| reads.poll(cx, |cx| socket.poll_next_unpin(cx))).await;
+        let next = match next.ok_or(WsError::Disconnected)? {
             Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => return Err(WsError::ReadTimeout),
             next => next?,
         };
