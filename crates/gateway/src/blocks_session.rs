@@ -137,10 +137,10 @@ pub async fn send_chat(
     let known = current.as_ref().filter(|_| chat.share.is_none()).map(|session| SessionThread {
         name: session.name.clone(),
         thread: session.thread.clone(),
-        create_if_missing: false,
+        origin: ThreadOrigin::Existing,
     });
     let session_thread = choose_session_thread(gateway, user, chat.session_id.take(), known).await?;
-    let SessionThread { name, thread, create_if_missing } = session_thread;
+    let SessionThread { name, thread, origin } = session_thread;
     let (forked, mut uploads) = match &chat.share {
         Some(_) if gateway.engine.ports().directory.thread(user, &thread).await?.is_some() => {
             let reason = "starts a new session: `session_id` must be a new name or absent";
@@ -153,6 +153,7 @@ pub async fn send_chat(
     uploads.extend(Uploads::extract(&gateway.attachments, "content_urls", input.iter_mut()).await?);
     let agent = match chat.agent {
         Some(agent) => agent,
+        None if origin == ThreadOrigin::New => default_agent(gateway, user),
         None => last_agent_of_thread(gateway, user, &thread).await?.unwrap_or_else(|| default_agent(gateway, user)),
     };
     let client = ClientIds {
@@ -165,7 +166,8 @@ pub async fn send_chat(
         agent,
         input,
         thread: Some(thread.clone()),
-        create_if_missing,
+        create_if_missing: origin != ThreadOrigin::Existing,
+        is_new_thread: origin == ThreadOrigin::New,
         display_mode: chat.display_mode,
         client: Some(client),
         ..forked
@@ -185,7 +187,18 @@ pub async fn send_chat(
 struct SessionThread {
     name: String,
     thread: ThreadId,
-    create_if_missing: bool,
+    origin: ThreadOrigin,
+}
+
+/// Who has made the id of a session's thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ThreadOrigin {
+    /// An earlier request.
+    Existing,
+    /// The name's first request, perhaps at the same time as another one.
+    Named,
+    /// This request.
+    New,
 }
 
 /// The thread of a message: the one that it names, else the connection's, else a new one.
@@ -197,18 +210,19 @@ async fn choose_session_thread(
 ) -> Result<SessionThread, Rejection> {
     match (name, current) {
         (Some(name), _) => {
-            let (thread, create_if_missing) = match ThreadId::parse(&name) {
-                Ok(thread) => (thread, false),
+            let (thread, origin) = match ThreadId::parse(&name) {
+                Ok(thread) => (thread, ThreadOrigin::Existing),
                 Err(_) => {
-                    (reserve_named_thread(gateway, user, AliasData::BlockSession, &name, "session_id").await?, true)
+                    let alias = AliasData::BlockSession;
+                    (reserve_named_thread(gateway, user, alias, &name, "session_id").await?, ThreadOrigin::Named)
                 }
             };
-            Ok(SessionThread { name, thread, create_if_missing })
+            Ok(SessionThread { name, thread, origin })
         }
         (None, Some(current)) => Ok(current),
         (None, None) => {
             let thread = ThreadId::from_uuid(Uuid::now_v7());
-            Ok(SessionThread { name: thread.to_string(), thread, create_if_missing: true })
+            Ok(SessionThread { name: thread.to_string(), thread, origin: ThreadOrigin::New })
         }
     }
 }

@@ -84,7 +84,8 @@ async fn start_with_uploads(
     let stored = uploads.store_as(BlobOrigin::NewThreadUpload, &gateway.attachments, user, &thread, parts).await;
     let started = match stored {
         Ok(()) => {
-            new.create_if_missing |= new.thread.is_none();
+            new.is_new_thread |= new.thread.is_none();
+            new.create_if_missing |= new.is_new_thread;
             submit_run(gateway, user, NewRun { thread: Some(thread.clone()), ..new }).await
         }
         Err(rejection) => Err(rejection),

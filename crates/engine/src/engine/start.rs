@@ -34,6 +34,8 @@ pub struct NewRun {
     pub idempotency: Option<IdempotencyKey>,
     /// `thread` is an id that was handed out before and may not exist yet: then it is created.
     pub create_if_missing: bool,
+    /// This request has made the id, so nobody has to look whether the thread exists.
+    pub is_new_thread: bool,
     pub display_mode: DisplayMode,
     /// The ids under which a client of another protocol knows the run.
     pub client: Option<ClientIds>,
@@ -179,7 +181,7 @@ impl Engine {
         self.check_request(&new)?;
         let retry = new.create_if_missing.then(|| new.clone());
         // Before the run is submitted, so its records come after this one.
-        let head = self.find_head(user, new.thread.as_ref()).await?;
+        let head = self.find_head(user, new.thread.as_ref().filter(|_| !new.is_new_thread)).await?;
         let (thread, thread_mode) = choose_thread(&new, head)?;
         let mut interrupted = None;
         if thread_mode == ThreadMode::MustExist {

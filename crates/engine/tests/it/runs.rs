@@ -193,6 +193,28 @@ async fn concurrent_first_runs_of_a_thread_share_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_the_request_has_made_is_created_and_never_continued() {
+    for kind in STORE_KINDS {
+        let test_engine = TestEngine::new(kind).await;
+        let thread = ThreadId::from_uuid(Uuid::now_v7());
+        let new = NewRun {
+            agent: "demo".to_owned(),
+            input: vec![ContentPart::text("hello")],
+            thread: Some(thread.clone()),
+            create_if_missing: true,
+            is_new_thread: true,
+            ..NewRun::default()
+        };
+        let started = test_engine.engine.start(&test_engine.user, new.clone()).await.expect("taken");
+        assert_eq!((&started.thread, started.after), (&thread, Some(Seq::ZERO)), "{kind:?}");
+        assert_eq!(test_engine.wait_settled(&started).await.status, TaskStatus::Completed, "{kind:?}");
+        let log = test_engine.read_log(&thread).await;
+        assert!(test_engine.engine.start(&test_engine.user, new).await.is_err(), "{kind:?}: the id is taken");
+        assert_eq!(test_engine.read_log(&thread).await, log, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_key_gives_the_same_run() {
     for kind in STORE_KINDS {
         let test_engine = TestEngine::new(kind).await;

@@ -190,4 +190,13 @@ mod tests {
         let plain = resolve_secrets("plain {text}".to_owned()).await.ok().unwrap();
         assert_eq!((plain.text.as_str(), plain.secret_values.len()), ("plain {text}", 0));
     }
+    #[test]
+    fn a_variable_needs_no_thread_of_its_own() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || released.recv());
+        let resolved = runtime.block_on(resolve_secrets("env:PATH".to_owned()));
+        assert_eq!(resolved.ok().map(|resolved| resolved.text), read_env("PATH"));
+        drop(release);
+    }
 }
