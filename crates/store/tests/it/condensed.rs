@@ -1,6 +1,6 @@
 //! Long runs are packed while they go on, and blocks have a condensed form.
 
-use crate::data_folder::{DATABASE_FILES, database, open};
+use crate::data_folder::{DATABASE_FILES, database, kill, open};
 use model::ports::{Journal, PageLimit, ThreadWriter as _, Threads as _};
 use model::record::Record;
 use model::seq::Seq;
@@ -67,11 +67,7 @@ async fn a_long_run_leaves_few_rows_while_it_goes_on() {
     let lease = author.lease;
     drop(author);
 
-    // As a killed process leaves it.
-    let crashed = tempfile::tempdir().unwrap();
-    for name in DATABASE_FILES {
-        std::fs::copy(dir.path().join(name), crashed.path().join(name)).unwrap();
-    }
+    let crashed = kill(dir.path());
     assert_eq!(verify_data_folder(crashed.path()).unwrap().problems, Vec::<String>::new());
     let place = (&test_user(), &nth_thread(1));
     let again = open(crashed.path());

@@ -17,13 +17,16 @@ pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
-/// The files as a killed process would leave them.
-pub(crate) fn kill(from: &Path) -> tempfile::TempDir {
-    let to = tempfile::tempdir().unwrap();
+/// A copy of the folder as a process that is killed now would leave it.
+pub(crate) fn kill(dir: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    // While somebody reads, the write-ahead log keeps all that the file may lack: the process goes on between two files.
+    let reader = Connection::open(dir.join("headwater.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
     for name in DATABASE_FILES {
-        std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+        std::fs::copy(dir.join(name), copy.path().join(name)).unwrap();
     }
-    to
+    copy
 }
 
 /// Another connection to the same database, which the writer must cope with.

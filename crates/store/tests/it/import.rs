@@ -1,6 +1,6 @@
 //! Importing a folder into a database: everything is there, and continues.
 
-use crate::data_folder::DATABASE_FILES;
+use crate::data_folder::kill;
 use crate::postgres::options;
 use model::event::Event;
 use model::limits::CostMicros;
@@ -101,12 +101,10 @@ async fn everything_that_survives_a_restart_survives_an_import() {
 /// The write-ahead log of a killed server has what the database has not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_imported_as_a_crash_left_it() {
-    let (dir, crashed, database) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), TestDatabase::create());
+    let (dir, database) = (tempfile::tempdir().unwrap(), TestDatabase::create());
     let store = open(dir.path());
     let remembered = write_before_restart(&store, &store).await;
-    for name in DATABASE_FILES {
-        std::fs::copy(dir.path().join(name), crashed.path().join(name)).unwrap();
-    }
+    let crashed = kill(dir.path());
     import(crashed.path(), &database).await.unwrap();
     let store = open_imported(&database).await;
     check_after_restart(&store, &store, remembered).await;

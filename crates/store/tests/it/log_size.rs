@@ -1,6 +1,6 @@
 //! How much a user's log holds: exact after crashes, and for folders that are older than the counters.
 
-use crate::data_folder::{DATABASE_FILES, make_older, open};
+use crate::data_folder::{kill, make_older, open};
 use memory_store::MemoryStore;
 use model::UserId;
 use model::ports::Threads as _;
@@ -39,11 +39,7 @@ async fn the_size_is_exact_after_every_crash() {
             walk.forget_leases();
             walk.check_all(&store, &store).await;
             walk.run_steps(&store, &store, 60).await;
-            let crashed = tempfile::tempdir().unwrap();
-            for name in DATABASE_FILES {
-                std::fs::copy(kept.path().join(name), crashed.path().join(name)).unwrap();
-            }
-            kept = crashed;
+            kept = kill(kept.path());
         }
         assert!(walk.confirmed_records() > 100, "seed {seed}: a walk that got nowhere");
     }

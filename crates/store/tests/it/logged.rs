@@ -1,6 +1,6 @@
 //! Reading runs while a server uses the folder, and without one.
 
-use crate::data_folder::{DATABASE_FILES, open};
+use crate::data_folder::{kill, open};
 use model::ports::{
     AttachmentOutcome, AttachmentWriter as _, InboxWriter as _, Journal, StoreError, ThreadWriter as _,
 };
@@ -125,10 +125,7 @@ async fn reading_an_unused_folder_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (_, all) = long_run(&store).await;
-    let crashed = tempfile::tempdir().unwrap();
-    for name in DATABASE_FILES {
-        std::fs::copy(dir.path().join(name), crashed.path().join(name)).unwrap();
-    }
+    let crashed = kill(dir.path());
     store.close().await;
     drop(store);
 

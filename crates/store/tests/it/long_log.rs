@@ -1,13 +1,12 @@
 //! What a start reads depends on what was live before it, not on the length of the log.
 
-use crate::data_folder::DATABASE_FILES;
+use crate::data_folder::kill;
 use futures_util::future::join_all;
 use model::ports::{AppendBatch, AppendOutcome, Journal};
 use rusqlite::Connection;
 use std::path::Path;
 use store::{SqliteOptions, SqliteStore, verify_data_folder};
 use store_conformance::fixtures::LogWriter;
-use tempfile::TempDir;
 
 const RUN_RECORDS: usize = 400;
 const UNPACKED_ROWS_MAX: u64 = 4_096;
@@ -25,18 +24,6 @@ fn count_rows(dir: &Path) -> u64 {
 async fn whole_run(store: &SqliteStore, n: usize) -> AppendBatch {
     let mut author = LogWriter::new(store, store, n).await;
     author.start_run().push_notes(RUN_RECORDS - 3).complete_run().batch()
-}
-
-/// A copy of the folder as a process that is killed now would leave it.
-fn kill(dir: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    // While somebody reads, the write-ahead log keeps all that the file may lack.
-    let reader = Connection::open(dir.join("headwater.db")).unwrap();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
-    for name in DATABASE_FILES {
-        std::fs::copy(dir.join(name), copy.path().join(name)).unwrap();
-    }
-    copy
 }
 
 #[tokio::test(flavor = "multi_thread")]
