@@ -5,6 +5,7 @@ use super::{Attack, AttackContext, AttackOutcome, SiegeForm};
 use crate::installation::{Installation, ServerSettings};
 use async_trait::async_trait;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// The server of the tests of the crate `mcp`.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/mcp/tests/servers/server.py");
@@ -13,6 +14,8 @@ const TOOLS: [&str; 6] = ["flood", "endless", "nonsense", "die", "fork", "hang"]
 /// Processes of the attacker that may be alive at a time: those that a user may have, each with a child of its own, and
 /// as many that are about to end.
 const PROCESSES_MAX: usize = 32;
+/// How long the first server may take to start, on a machine that is busy with other things.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct HostileMcp;
 
@@ -48,7 +51,12 @@ impl Attack for HostileMcp {
             request.repeat(context, &mut outcome, context.form.choose(1, 4));
         }
         context.hold().await;
-        let started = super::crashes::read_pids(&context.installation.path("pids"));
+        let read_started = || super::crashes::read_pids(&context.installation.path("pids"));
+        let (mut started, deadline) = (read_started(), Instant::now() + START_TIMEOUT);
+        while started.is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            started = read_started();
+        }
         if started.is_empty() {
             outcome.problems.push("no MCP server was started".to_owned());
         }
