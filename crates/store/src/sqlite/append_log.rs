@@ -21,8 +21,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The size from which on the other file is next.
-const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// The size from which on the other file is next. A start after a crash reads both, so it bounds how long that takes.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// A file grows in steps of this size, because a sync has more to do when the file has grown.
 const GROWTH_BYTES: u64 = 512 * 1024;
 
@@ -85,7 +85,16 @@ impl AppendLog {
 
     /// Whether the other file should be next.
     pub(crate) fn is_long(&self) -> bool {
-        self.files.get(self.growing).is_some_and(|file| file.end >= FILE_BYTES_MAX)
+        self.growing_bytes() >= FILE_BYTES_MAX
+    }
+
+    /// Whether the file that grows is half as long as it gets.
+    pub(crate) fn is_half_long(&self) -> bool {
+        self.growing_bytes() >= FILE_BYTES_MAX / 2
+    }
+
+    fn growing_bytes(&self) -> u64 {
+        self.files.get(self.growing).map_or(0, |file| file.end)
     }
 
     /// The files change places. The database has all records of the one that is next.
@@ -305,9 +314,9 @@ mod tests {
         let (_dir, database) = database();
         let mut log = AppendLog::create(&database).unwrap();
         let large = LoggedRow { records: vec![7; 1 << 20].into(), ..row(1) };
-        for n in 1..=8 {
+        for n in 1..=16 {
             write_rows(&mut log, slice::from_ref(&large)).unwrap();
-            assert_eq!(log.is_long(), n == 8);
+            assert_eq!((log.is_half_long(), log.is_long()), (n >= 8, n == 16));
         }
         let length = fs::metadata(&log_paths(&database)[0]).unwrap().len();
         assert!((FILE_BYTES_MAX..FILE_BYTES_MAX + 2 * GROWTH_BYTES).contains(&length), "{length}");

@@ -22,8 +22,15 @@ use std::collections::VecDeque;
 /// A larger row is not kept for the next one.
 const ROW_DATA_KEPT: usize = 64 * 1024;
 
-/// Maximum number of runs that a transaction packs with their end: others wait for it.
-const PACKED_RUNS_MAX: u64 = 4;
+/// Approximate size of what a transaction packs of runs that end with it: about 3 ms, for which all others wait.
+const PACKED_BYTES_MAX: usize = 512 * 1024;
+
+/// A run that becomes a block with its end.
+struct RunToPack {
+    num: i64,
+    /// The size of its records.
+    bytes: usize,
+}
 
 fn encode_records(batch: &AppendBatch) -> Vec<u8> {
     let mut encoded = Vec::new();
@@ -113,7 +120,7 @@ impl WriteTransaction<'_> {
     pub(super) fn write_batch(&mut self, live: &mut CachedThread, batch: &AppendBatch) -> rusqlite::Result<()> {
         self.insert_started_runs(live, batch)?;
         match self.run_to_pack(live, batch) {
-            Some(run) => self.write_ended_run(live, run, batch)?,
+            Some(run) => self.write_ended_run(live, &run, batch)?,
             None => self.write_rows(live, batch)?,
         }
         for change in batch.changes.iter() {
@@ -166,29 +173,34 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// The number of the run that ends with this batch, if all records of the thread that are in no block are its own and in memory,
-    /// and fit into one.
-    fn run_to_pack(&self, live: &CachedThread, batch: &AppendBatch) -> Option<i64> {
+    /// The run that ends with this batch, if all records of the thread that are in no block are its own and in memory, and fit into
+    /// one.
+    fn run_to_pack(&self, live: &CachedThread, batch: &AppendBatch) -> Option<RunToPack> {
         let ended = batch.changes.iter().find_map(|change| match change {
             DirectoryChange::RunStatus { run, status, .. } if status.is_terminal() => Some(run),
             _ => None,
         })?;
-        let (index, run) = (&self.state.index, live.run_num(ended));
+        let (index, num) = (&self.state.index, live.run_num(ended));
         let oldest = index.oldest_row(&batch.thread).filter(|oldest| oldest.num == live.num)?;
         // Else this transaction has appended some that the index does not know yet.
         let is_published = index.read_plan(&batch.thread, Seq::ZERO, 0)?.head == live.head;
-        let bytes = self.state.tails.measure_run(live.num, run, oldest.seq.0, live.head.next().0)?;
-        let new_bytes: usize = batch.records.iter().map(Record::size_bytes).sum();
+        let logged_bytes = self.state.tails.measure_run(live.num, num, oldest.seq.0, live.head.next().0)?;
+        let bytes = logged_bytes + batch.records.iter().map(Record::size_bytes).sum::<usize>();
         let count = live.head.0.saturating_sub(oldest.seq.0) + batch.records.len() as u64;
-        let fits = bytes + new_bytes < BLOCK_BYTES && count < BLOCK_RECORDS_MAX;
-        let can_pack = is_published && fits && self.effects.blocks < PACKED_RUNS_MAX;
-        (can_pack && batch.records.iter().all(|record| record.run == *ended)).then_some(run)
+        let fits = bytes < BLOCK_BYTES && count < BLOCK_RECORDS_MAX;
+        let can_pack = is_published && fits && self.effects.packed_bytes < PACKED_BYTES_MAX;
+        (can_pack && batch.records.iter().all(|record| record.run == *ended)).then_some(RunToPack { num, bytes })
     }
 
     /// Writes the records of a run that ends as a block. So they are never rows, which would be deleted soon.
-    fn write_ended_run(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch) -> rusqlite::Result<()> {
+    fn write_ended_run(
+        &mut self,
+        live: &mut CachedThread,
+        run: &RunToPack,
+        batch: &AppendBatch,
+    ) -> rusqlite::Result<()> {
         if !batch.records.is_empty() {
-            self.add_records(live, run, batch, encode_records(batch));
+            self.add_records(live, run.num, batch, encode_records(batch));
         }
         let request =
             PackRequest { thread: batch.thread.clone(), num: live.num, last: live.head, scope: PackScope::EndedRun };
@@ -202,6 +214,7 @@ impl WriteTransaction<'_> {
             self.store_logged(&batch.thread, live)?;
         }
         self.effects.blocks += packed.index_updates.len() as u64;
+        self.effects.packed_bytes += run.bytes;
         self.effects.index_updates.extend(packed.index_updates);
         Ok(())
     }

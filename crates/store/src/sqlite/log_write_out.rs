@@ -1,7 +1,8 @@
 //! Writes records that only the append log has to the database, so that a file of the log can be overwritten.
 //!
-//! Most records get there without it, with the next change of their run. The others are those of runs that go on for longer than a
-//! file lasts. They are written while the other file grows, a few with each group, so that no group waits for many.
+//! Most records get there without it, with the next change of their run, and as a block if the run has ended: a row would be written
+//! and deleted for nothing. So it waits until the other file is half as long as it gets. The records of runs that still go on are
+//! written while its second half grows, a few with each group, so that no group waits for many.
 
 use super::append_log::AppendLog;
 use super::transaction::WriteTransaction;
@@ -31,10 +32,10 @@ impl LoggedThreads {
 impl SqliteWriter {
     /// After a group of this size: writes out twice as much of the file that waits, so that it is done before the other is long.
     pub(crate) fn make_room_in_log(&mut self, group_bytes: usize) {
-        if self.backoff_commits > 0 || self.is_full() {
+        let log = self.append_log.as_ref().filter(|log| log.is_half_long());
+        let Some(is_long) = log.map(AppendLog::is_long).filter(|_| self.backoff_commits == 0 && !self.is_full()) else {
             return;
-        }
-        let is_long = self.append_log.as_ref().is_some_and(AppendLog::is_long);
+        };
         if !self.logged.waiting.is_empty() {
             self.logged.owed_bytes += 2 * group_bytes;
             let bytes = if is_long { usize::MAX } else { self.logged.owed_bytes };

@@ -14,8 +14,8 @@ use model::TaskId;
 use model::record::Record;
 use std::collections::hash_map::Entry;
 
-/// The memory of all tails.
-const TAIL_BYTES_MAX: usize = 24 * 1024 * 1024;
+/// The memory of all tails: about as much as the append log has.
+const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Beyond this size of the tails of ended runs, packing precedes other work.
 const ENDED_BYTES_MAX: usize = 8 * 1024 * 1024;
 

@@ -108,8 +108,9 @@ pub(crate) struct CommitEffects {
     /// Number and size of the records written.
     pub(crate) records: u64,
     pub(crate) bytes: u64,
-    /// Number of the blocks written.
+    /// Number of the blocks written, and the size of the runs that became one with their end.
     pub(crate) blocks: u64,
+    pub(crate) packed_bytes: usize,
     /// Whether users' content was deleted, so that the write-ahead log has to be truncated.
     pub(crate) has_deleted_content: bool,
 }

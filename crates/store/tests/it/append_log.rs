@@ -1,6 +1,7 @@
 //! The append log: records are durable in it before the database has them.
 
 use crate::data_folder::{DATABASE_FILES, LOG_FILES, database, kill, open};
+use futures_util::future::join_all;
 use model::ports::{PageLimit, StoreError, ThreadWriter as _};
 use model::record::Record;
 use model_testing::Rng;
@@ -72,10 +73,60 @@ async fn a_run_that_ends_is_packed_at_once() {
     assert_sound(killed.path());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_end_together_are_packed_at_once() {
+    const RUNS: usize = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut runs = Vec::new();
+    for n in 1..=RUNS {
+        let mut writer = LogWriter::new(&store, &store, n).await;
+        let mut written = writer.start_run().must_append().await;
+        written.extend(writer.push_notes(20).must_append().await);
+        runs.push((writer, written));
+    }
+    let started = count_rows(dir.path());
+    join_all(runs.iter_mut().map(|(writer, written)| async {
+        written.extend(writer.complete_run().must_append().await);
+    }))
+    .await;
+    assert!(count_rows(dir.path()) <= started, "no other record was ever a row");
+    for (writer, written) in &runs {
+        assert_eq!(writer.read_all().await, *written);
+    }
+    assert_sound(kill(dir.path()).path());
+}
+
+/// Most runs end before the next file is half as long as it gets: until then their records are no rows, which would be written for
+/// nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_file_is_not_written_out_before_it_has_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut short = LogWriter::new(&store, &store, 1).await;
+    let mut written = short.start_run().must_append().await;
+    let started = written.len() as u64;
+    written.extend(short.push_notes(20).must_append().await);
+    // A file and some of the next one, by several runs, so that the writer keeps them all in memory.
+    for n in 0..18 {
+        let mut busy = LogWriter::new(&store, &store, 80 + n).await;
+        busy.start_run().must_append().await;
+        for _ in 0..16 {
+            busy.push_note(&"busy ".repeat(12_000)).must_append().await;
+        }
+    }
+    let logs = LOG_FILES.map(|name| std::fs::metadata(dir.path().join(name)).unwrap().len());
+    assert!(logs.iter().all(|bytes| *bytes > 512 * 1024), "both files have records: {logs:?}");
+    assert_eq!(count_rows_of(dir.path(), 1), started);
+    written.extend(short.complete_run().must_append().await);
+    assert!(count_rows_of(dir.path(), 1) <= started, "it has become a block");
+    assert_eq!(short.read_all().await, written);
+}
+
 /// Silent threads, whose records stay in the log until it is long, and one that writes all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_log_is_written_out_while_runs_go_on() {
-    const FILE_BYTES_MAX: u64 = 10 * 1024 * 1024;
+    const FILE_BYTES_MAX: u64 = 18 * 1024 * 1024;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut all = Vec::new();
@@ -89,9 +140,9 @@ async fn a_long_log_is_written_out_while_runs_go_on() {
     }
     let mut busy = LogWriter::new(&store, &store, 99).await;
     let mut written = busy.start_run().must_append().await;
-    for round in 0..450 {
+    for round in 0..600 {
         written.extend(busy.push_note(&"busy ".repeat(12_000)).must_append().await);
-        if round % 150 == 149 {
+        if round % 200 == 199 {
             all.push((99, written.clone()));
             let killed = kill(dir.path());
             for name in LOG_FILES {
@@ -114,7 +165,7 @@ async fn a_long_log_is_written_out_while_runs_go_on() {
 }
 
 fn count_rows_of(dir: &Path, n: usize) -> u64 {
-    let sql = "SELECT sum(count) FROM records WHERE thread = (SELECT num FROM threads WHERE id = ?1)";
+    let sql = "SELECT ifnull(sum(count), 0) FROM records WHERE thread = (SELECT num FROM threads WHERE id = ?1)";
     database(dir).query_row(sql, [nth_thread(n).as_str()], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
 }
 
