@@ -103,17 +103,16 @@ async fn runs_that_end_together_are_packed_at_once() {
 async fn a_full_file_is_not_written_out_before_it_has_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
+    // A file and a quarter of the next one, by several runs, so that the writer keeps them all in memory.
+    for n in 0..15 {
+        log_megabyte(&store, 80 + n).await;
+    }
     let mut short = LogWriter::new(&store, &store, 1).await;
     let mut written = short.start_run().must_append().await;
     let started = written.len() as u64;
     written.extend(short.push_notes(20).must_append().await);
-    // A file and some of the next one, by several runs, so that the writer keeps them all in memory.
-    for n in 0..18 {
-        let mut busy = LogWriter::new(&store, &store, 80 + n).await;
-        busy.start_run().must_append().await;
-        for _ in 0..16 {
-            busy.push_note(&"busy ".repeat(12_000)).must_append().await;
-        }
+    for n in 15..20 {
+        log_megabyte(&store, 80 + n).await;
     }
     let logs = LOG_FILES.map(|name| std::fs::metadata(dir.path().join(name)).unwrap().len());
     assert!(logs.iter().all(|bytes| *bytes > 512 * 1024), "both files have records: {logs:?}");
@@ -121,6 +120,15 @@ async fn a_full_file_is_not_written_out_before_it_has_to_be() {
     written.extend(short.complete_run().must_append().await);
     assert!(count_rows_of(dir.path(), 1) <= started, "it has become a block");
     assert_eq!(short.read_all().await, written);
+}
+
+/// A run of about a megabyte that does not end.
+async fn log_megabyte(store: &SqliteStore, n: usize) {
+    let mut run = LogWriter::new(store, store, n).await;
+    run.start_run().must_append().await;
+    for _ in 0..16 {
+        run.push_note(&"busy ".repeat(12_000)).must_append().await;
+    }
 }
 
 /// Silent threads, whose records stay in the log until it is long, and one that writes all the time.
