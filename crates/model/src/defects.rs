@@ -40,6 +40,8 @@ pub enum Defect {
     ReleaseOutlivesClaim,
     /// What is polled only when it was woken is not woken: a connection does not notice that it has to close.
     WakeUpLost,
+    /// One task that holds a worker holds all others.
+    WorkersStayInReserve,
     /// A record is deleted from the database and not stored in the archive (law 3).
     ArchiveSkipsARecord,
 }
@@ -66,6 +68,7 @@ impl Defect {
             Self::AppendLogNotSynced => "append-log-not-synced",
             Self::ReleaseOutlivesClaim => "release-outlives-claim",
             Self::WakeUpLost => "wake-up-lost",
+            Self::WorkersStayInReserve => "workers-stay-in-reserve",
             Self::ArchiveSkipsARecord => "archive-skips-a-record",
         }
     }

@@ -13,7 +13,9 @@ use model::NodeId;
 use model::ports::{Clock, Cluster, RecoveryAttempts, SingleNode};
 use std::path::Path;
 use std::sync::Arc;
-use store::{ArchiveOptions, NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore};
+use store::{
+    ArchiveOptions, NodeFolder, PostgresCluster, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, TickLoad,
+};
 
 /// The key of signed URLs: a file of the folder, or a secret of the database.
 pub(crate) const SIGNING_KEY_FILE: &str = "files.key";
@@ -51,6 +53,7 @@ impl Storage {
             commit_spacing: config.commit_spacing,
             log_bytes_per_user_max: config.http_limits.log_bytes_per_user_max,
             disk_reserve_bytes: Some(config.disk_reserve_bytes),
+            ticks: Some(TickLoad::default()),
             ..SqliteOptions::default()
         };
         let dir = config.data_dir.clone();

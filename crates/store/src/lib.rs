@@ -30,7 +30,7 @@ pub use postgres::{
 };
 pub use space_state::SpaceState;
 pub use sqlite::{
-    DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StorageUse, StoreOpenError, WriterStats, find_logged_run,
-    has_sqlite_database,
+    DiskSpace, DiskSpaceProbe, SqliteOptions, SqliteStore, StorageUse, StoreOpenError, TickLoad, WriterStats,
+    find_logged_run, has_sqlite_database,
 };
 pub use verify::{StoredFiles, VerifyReport, list_stored_files, verify_data_folder};

@@ -51,6 +51,7 @@ mod record_tails;
 mod released_threads;
 mod reply_queue;
 mod retention;
+mod runtime_ticks;
 mod schema;
 mod shares;
 mod single_records;
@@ -59,12 +60,12 @@ mod task_sender;
 mod thread_extents;
 mod threads;
 mod transaction;
-mod urgent_tasks;
 mod user_secrets;
 mod wal_checkpointer;
 mod write_task;
 mod writer;
 mod writer_maintenance;
+mod writer_signals;
 mod writer_space;
 
 pub(crate) use attachment_links::owner_and_path;
@@ -84,6 +85,7 @@ pub use logged_runs::find_logged_run;
 pub(crate) use page::{PageForm, PageQuery, read_page};
 pub(crate) use record_index::RecordIndex;
 pub(crate) use record_scan::{RecordScan, scan_records};
+pub use runtime_ticks::TickLoad;
 pub(crate) use schema::{
     ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, CONDENSED_SINCE, MIGRATIONS, checkpoint_wal,
     has_pending_wal, open_immutable, open_writer, schema_version,
@@ -108,6 +110,7 @@ use open_database::{OpenOutcome, OpenedDatabase, open_within_reserve};
 use reader_pool::ReaderPool;
 use released_threads::ReleasedThreads;
 use reply_queue::ReplyQueue;
+use runtime_ticks::RuntimeTicks;
 use rusqlite::Connection;
 use std::ops::Range;
 use std::path::Path;
@@ -117,11 +120,11 @@ use std::time::{Duration, Instant};
 use task_sender::TaskSender;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use transaction::{WriteTransaction, WriterState};
-use urgent_tasks::UrgentTasks;
 use wal_checkpointer::WalCheckpointer;
 use write_task::{AppendTask, ClosureTask, FromWriterError, TaskCost, WriterMessage};
 use writer::{GroupLimits, SqliteWriter};
 use writer_maintenance::GroupSize;
+use writer_signals::WriterSignals;
 
 /// Maximum number of times that a reader checks a gap with the writer before it reports damage.
 const GAP_RECHECKS_MAX: usize = 4;
@@ -150,6 +153,9 @@ pub struct SqliteOptions {
     /// The size of the reserve for deletions on a full disk. By default a reserve that exists stays, and none is created.
     pub disk_reserve_bytes: Option<u64>,
     pub disk_space: DiskSpaceProbe,
+    /// The load with which the workers of the runtime gather what they read for a commit; `None` if they never do. See
+    /// `runtime_ticks`.
+    pub ticks: Option<TickLoad>,
     /// Condenses the records of new blocks for readers of the state. `None` writes no condensed form.
     pub condense: Option<CondenseRecords>,
 }
@@ -172,6 +178,7 @@ impl Default for SqliteOptions {
             readers_max: 4,
             disk_reserve_bytes: None,
             disk_space: DiskSpaceProbe::default(),
+            ticks: None,
             condense: Some(condense_records),
         }
     }
@@ -190,6 +197,8 @@ pub struct WriterStats {
     pub blocks: u64,
     /// Transactions that failed.
     pub failures: u64,
+    /// Ticks of the runtime: see [`SqliteOptions::ticks`].
+    pub ticks: u64,
 }
 
 /// Maximum number of starts that are on their way to the writer. When hundreds of runs start in the same moment, the first ones have
@@ -206,6 +215,7 @@ pub struct SqliteStore {
     readers: Arc<ReaderPool>,
     stats: Arc<Mutex<WriterStats>>,
     space: Arc<SpaceState>,
+    ticks: Option<Arc<RuntimeTicks>>,
     /// Permits for starts that are on their way to the writer.
     starts: Semaphore,
 }
@@ -228,11 +238,9 @@ impl SqliteStore {
         };
         let log_count = conn.as_ref().map(LogSizeCount::load).transpose();
         let log_count = log_count.map_err(|error| StoreOpenError::from_sqlite(&database, &error))?.unwrap_or_default();
-        for row in &found.stray_rows {
-            tracing::error!(?row, "a stored record fits nowhere: `headwater verify` lists all damage");
-        }
+        found.log_stray_rows();
         let (index, stats, space) = (Arc::<RecordIndex>::default(), Arc::default(), Arc::default());
-        let urgent = Arc::<UrgentTasks>::default();
+        let signals = Arc::<WriterSignals>::default();
         let readers = Arc::new(ReaderPool::new(database, options.readers_max, conn.is_none()));
         let released = Arc::<ReleasedThreads>::default();
         let state = WriterState {
@@ -250,6 +258,7 @@ impl SqliteStore {
         let checkpointer = checkpointer.map_err(|error| StoreOpenError::denied(dir, &error))?;
         let attached = conn.as_mut().map_or(Ok(()), |conn| checkpointer.attach(conn));
         attached.map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;
+        let ticks = RuntimeTicks::start(options, &signals);
         let mut writer = SqliteWriter {
             conn,
             append_log,
@@ -263,7 +272,8 @@ impl SqliteStore {
             unpacked_rows_max: options.unpacked_rows_max,
             owed: GroupSize::default(),
             pacer: CommitPacer::new(options.commit_spacing),
-            urgent: Arc::clone(&urgent),
+            signals: Arc::clone(&signals),
+            ticks: ticks.clone(),
             checkpointer,
             wal_needs_truncate: scrub,
             truncate_retry_at: None,
@@ -282,14 +292,15 @@ impl SqliteStore {
         let (sender, messages) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(messages));
         let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
-        let writer = Some(TaskSender::new(sender, urgent));
+        let writer = Some(TaskSender::new(sender, signals));
         let starts = Semaphore::new(STARTS_MAX);
-        Ok(Self { writer, thread: Some(thread), index, released, readers, stats, space, starts })
+        Ok(Self { writer, thread: Some(thread), index, released, readers, stats, space, ticks, starts })
     }
 
     /// Counts since the store was opened.
     pub fn stats(&self) -> WriterStats {
-        *lock(&self.stats)
+        let ticks = self.ticks.as_ref().map_or(0, |ticks| ticks.count());
+        WriterStats { ticks, ..*lock(&self.stats) }
     }
 
     /// Executes queued tasks, truncates the write-ahead log and releases the folder. Later operations fail. Dropping

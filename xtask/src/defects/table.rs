@@ -84,6 +84,12 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         package: "server",
         test: "resource_limits::a_connection_too_many_takes_the_place_of_an_idle_one_and_is_refused_if_there_is_none",
     },
+    // One task that takes long holds all others.
+    DefectCase {
+        name: "workers-stay-in-reserve",
+        package: "store",
+        test: "runtime_ticks::a_task_that_holds_the_worker_does_not_hold_the_others",
+    },
     // A record is neither in the database nor in the archive.
     DefectCase {
         name: "archive-skips-a-record",

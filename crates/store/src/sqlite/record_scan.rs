@@ -137,6 +137,13 @@ fn measure_last_records(conn: &Connection, pos: i64, count: u64) -> rusqlite::Re
 }
 
 impl RecordScan {
+    /// Says what fits nowhere.
+    pub(crate) fn log_stray_rows(&self) {
+        for row in &self.stray_rows {
+            tracing::error!(?row, "a stored record fits nowhere: `headwater verify` lists all damage");
+        }
+    }
+
     fn finish_thread(&mut self, conn: &Connection, num: i64, rows: ThreadRows) -> rusqlite::Result<()> {
         let mut select = conn.prepare_cached("SELECT id, owner FROM threads WHERE num = ?1")?;
         let named = select.query_row([num], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));

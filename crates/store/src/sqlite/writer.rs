@@ -16,11 +16,12 @@ use super::log_size::LogSizeCount;
 use super::log_write_out::LoggedThreads;
 use super::reader_pool::ReaderPool;
 use super::reply_queue::ReplyQueue;
+use super::runtime_ticks::RuntimeTicks;
 use super::transaction::{WriteTransaction, WriterState};
-use super::urgent_tasks::UrgentTasks;
 use super::wal_checkpointer::WalCheckpointer;
 use super::write_task::{ReplySender, TaskCost, WriteFailure, WriteTask, WriterMessage};
 use super::writer_maintenance::{GroupSize, MaintenancePace};
+use super::writer_signals::WriterSignals;
 use super::writer_space::is_disk_full;
 use super::{WriterStats, lock, log_recovery, record_scan, schema};
 use crate::space_state::SpaceState;
@@ -47,6 +48,9 @@ const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
 /// Number of queued tasks above which the next commit does not wait for more.
 const SPACED_TASKS_MAX: usize = 256;
 
+/// How long the writer waits for the end of a tick.
+const TICK_WAIT_MAX: Duration = Duration::from_millis(4);
+
 /// The limits of one commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupLimits {
@@ -69,7 +73,9 @@ pub(crate) struct SqliteWriter {
     /// Maintenance that earlier groups made necessary, while idle moments do not suffice.
     pub(crate) owed: GroupSize,
     pub(crate) pacer: CommitPacer,
-    pub(crate) urgent: Arc<UrgentTasks>,
+    pub(crate) signals: Arc<WriterSignals>,
+    /// Whether the workers of the runtime gather what they read for a commit.
+    pub(crate) ticks: Option<Arc<RuntimeTicks>>,
     pub(crate) checkpointer: WalCheckpointer,
     /// Whether the write-ahead log still has deleted content.
     pub(crate) wal_needs_truncate: bool,
@@ -98,7 +104,7 @@ impl SqliteWriter {
             let mut group = Vec::new();
             let mut bytes = 0;
             let mut next = Some(message);
-            self.urgent.clear();
+            self.signals.clear();
             while let Some(message) = next.take() {
                 match message {
                     WriterMessage::Close { reply } => {
@@ -161,11 +167,21 @@ impl SqliteWriter {
         }
     }
 
-    /// Lets the group grow while commits follow each other too fast; less so when somebody waits for one.
+    /// Lets the group grow: until the end of the tick if the runtime has ticks, else while commits follow each other too fast. A
+    /// task whose caller waits for it ends the wait sooner.
     fn wait_for_group(&self) {
-        self.urgent.gather(|| {
+        let begun = Instant::now();
+        self.signals.gather(|| {
             let now = Instant::now();
-            if self.urgent.is_notified() { self.pacer.urgent_delay(now) } else { self.pacer.delay(now) }
+            if self.signals.has_urgent_tasks() {
+                self.pacer.urgent_delay(now)
+            } else if self.ticks.as_ref().is_none_or(|ticks| !ticks.is_on()) {
+                self.pacer.delay(now)
+            } else if self.signals.is_tick_over() {
+                Duration::ZERO
+            } else {
+                TICK_WAIT_MAX.saturating_sub(now.saturating_duration_since(begun))
+            }
         });
     }
 
@@ -226,7 +242,11 @@ impl SqliteWriter {
                 stats.bytes += effects.bytes;
                 stats.blocks += effects.blocks;
                 drop(stats);
+                let appends = tasks.len();
                 self.replies.push(tasks, Ok(()));
+                if let Some(ticks) = &self.ticks {
+                    ticks.on_commit(appends);
+                }
             }
             Err(error) => {
                 let failure = self.undo_transaction(conn, first_pos, &error);
@@ -339,6 +359,9 @@ impl SqliteWriter {
             }
         }
         let is_log_empty = self.empty_append_log();
+        if let Some(ticks) = &self.ticks {
+            ticks.close();
+        }
         self.readers.close();
         self.checkpointer.stop();
         if let Some(conn) = self.conn.take() {

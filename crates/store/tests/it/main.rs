@@ -18,6 +18,7 @@ mod long_log;
 mod packing;
 mod postgres;
 mod restarts;
+mod runtime_ticks;
 mod space;
 mod write_ahead_log;
 mod writer;
