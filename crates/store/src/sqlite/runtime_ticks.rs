@@ -28,6 +28,8 @@ use tokio::task::yield_now;
 
 /// The length of a tick, as a multiple of the time between commits.
 const LENGTH_IN_SPACINGS: f64 = 1.5;
+/// Without commits that are this close there are no ticks: everything else would wait too long for its sockets.
+const LENGTH_MAX: Duration = Duration::from_millis(3);
 /// How often the load is measured.
 const LOAD_WINDOW: Duration = Duration::from_millis(16);
 /// Ticks end when the worker has executed tasks for this time without a pause.
@@ -68,11 +70,12 @@ pub(crate) struct RuntimeTicks {
 }
 
 impl RuntimeTicks {
-    /// Starts the tasks on the current runtime. `None` without a runtime of several threads, or if commits have no spacing.
+    /// Starts the tasks on the current runtime. `None` without a runtime of several threads, or if commits have no spacing or a
+    /// long one.
     pub(crate) fn start(options: &SqliteOptions, signals: &Arc<WriterSignals>) -> Option<Arc<Self>> {
         let length = options.commit_spacing.mul_f64(LENGTH_IN_SPACINGS);
         let runtime = Handle::try_current().ok()?;
-        if length.is_zero() || runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
+        if length.is_zero() || length > LENGTH_MAX || runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
             return None;
         }
         Some(Self::start_on(&runtime, options.ticks?, length, Arc::clone(signals)))
@@ -472,5 +475,19 @@ mod tests {
         drop(runtime);
         assert!(begun.elapsed() < PATIENCE, "the runtime ends: {:?}", begun.elapsed());
         drop(ticks);
+    }
+
+    #[test]
+    fn ticks_are_as_far_apart_as_commits_and_never_far() {
+        let runtime = runtime();
+        let _guard = runtime.enter();
+        let starts = |spacing_ms| {
+            let commit_spacing = Duration::from_millis(spacing_ms);
+            let options =
+                SqliteOptions { commit_spacing, ticks: Some(TickLoad::default()), ..SqliteOptions::default() };
+            RuntimeTicks::start(&options, &Arc::default()).inspect(|ticks| ticks.close()).is_some()
+        };
+        assert_eq!([0, 1, 2, 3, 1_000].map(starts), [false, true, true, false, false]);
+        assert!(RuntimeTicks::start(&SqliteOptions::default(), &Arc::default()).is_none(), "only a server has them");
     }
 }
