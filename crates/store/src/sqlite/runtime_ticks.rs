@@ -189,10 +189,9 @@ impl RuntimeTicks {
         if !state.is_on {
             return false;
         }
+        let wait = if Defect::WorkersStayInReserve.is_planted() { wait * 10_000 } else { wait };
         drop(self.ended.wait_timeout(state, wait));
-        if !Defect::WorkersStayInReserve.is_planted() {
-            self.change(TickState::end_if_held);
-        }
+        self.change(TickState::end_if_held);
         self.is_on()
     }
 }
