@@ -15,7 +15,7 @@
 //! runtime would wake one of them whenever two tasks are ready. They come back when one worker does not suffice any more; after
 //! [`RESERVE_WAIT`] if a task holds it.
 //!
-//! What needs no commit, like a new connection, waits for a tick at most.
+//! What needs no commit, like a new connection, waits for a tick at most, hence [`LENGTH_MAX`].
 
 use super::writer_signals::WriterSignals;
 use super::{SqliteOptions, lock};
@@ -28,7 +28,7 @@ use tokio::task::yield_now;
 
 /// The length of a tick, as a multiple of the time between commits.
 const LENGTH_IN_SPACINGS: f64 = 1.5;
-/// Without commits that are this close there are no ticks: everything else would wait too long for its sockets.
+/// There are no longer ticks than this: everything else would wait too long for its sockets.
 const LENGTH_MAX: Duration = Duration::from_millis(3);
 /// How often the load is measured.
 const LOAD_WINDOW: Duration = Duration::from_millis(16);
