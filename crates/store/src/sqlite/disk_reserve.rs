@@ -1,8 +1,9 @@
 //! The free space of the data folder's disk, and the part of it that is kept for deletions.
 //!
-//! The reserve is a file with allocated blocks. When the disk is nearly full, the writer deletes the file, refuses new
-//! data, and deletions use the space; when there is room again, the file comes back first. It has no content, so it need
-//! not survive a crash: a start that does not find it looks for room as if it had just been released.
+//! The reserve is a file with allocated blocks. When the disk is nearly full, the writer refuses new data, and deletes the
+//! file for as long as a deletion takes: whoever fills the disk does not get the space. When there is room again, the whole
+//! file comes back before new data does. It has no content, so it need not survive a crash: a start that does not find it
+//! looks for room as if it had just been released.
 
 use super::data_folder::OWNER_ONLY_FILE;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
@@ -92,20 +93,23 @@ impl DiskReserve {
         found.available >= self.low_water(found).saturating_add(bytes.saturating_mul(WRITE_FACTOR))
     }
 
+    /// Whether the reserve is whole, and leaves room on the disk.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.has_room_for(0) && self.disk_space().is_none_or(|found| self.held() >= self.goal(found))
+    }
+
     /// Fills the reserve. Returns false, and fills nothing, unless there is room for it and for a commit of `bytes`:
     /// on the disk, or in pages that the database has freed.
     pub(crate) fn try_fill(&self, bytes: u64, free_page_bytes: u64) -> bool {
         let Some(found) = self.disk_space() else { return true };
-        let missing = self.goal(found).saturating_sub(self.held());
-        let low = self.low_water(found);
-        let commit = bytes.saturating_mul(WRITE_FACTOR);
+        let (goal, low) = (self.goal(found), self.low_water(found));
         // More than what raises the alarm, so that it does not come back at once.
-        let kept = low.saturating_add(if missing == 0 { commit } else { commit.max(low) });
-        let Some(spare) = found.available.checked_sub(kept) else { return false };
-        if spare.saturating_add(free_page_bytes) < missing {
+        let kept = low.saturating_add(bytes.saturating_mul(WRITE_FACTOR).max(low));
+        let Some(spare) = found.available.saturating_add(self.held()).checked_sub(kept) else { return false };
+        if spare.saturating_add(free_page_bytes) < goal {
             return false;
         }
-        match self.fill(self.held() + missing.min(spare)) {
+        match self.fill(goal.min(spare)) {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(%error, "the disk reserve cannot be filled");
@@ -113,6 +117,18 @@ impl DiskReserve {
                 // Without a reserve the server works; a disk that is full is another matter.
                 error.kind() != io::ErrorKind::StorageFull
             }
+        }
+    }
+
+    /// Fills as much of the reserve as the full disk has room for, so that nobody else takes it.
+    pub(crate) fn hold(&self) {
+        let Some(found) = self.disk_space() else { return };
+        let held = self.held();
+        let bytes = held.saturating_add(found.available.saturating_sub(LOW_BYTES_MIN)).min(self.goal(found));
+        if bytes > held
+            && let Err(error) = self.fill(bytes)
+        {
+            tracing::debug!(%error, "somebody else took the room of the disk reserve");
         }
     }
 
@@ -135,6 +151,9 @@ impl DiskReserve {
         }
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(false).mode(OWNER_ONLY_FILE).open(self.path())?;
+        if file.metadata()?.len() > bytes {
+            return file.set_len(bytes);
+        }
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             // This file system cannot allocate.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => io::copy(&mut io::repeat(0).take(bytes), &mut file).map(drop),
@@ -193,6 +212,29 @@ mod tests {
         assert!(!reserve.try_fill(MIB, 0));
         room.store(LOW_BYTES_MIN + 3 * MIB, SeqCst);
         assert!(reserve.try_fill(MIB, 0));
+    }
+
+    #[test]
+    fn a_full_disk_leaves_the_reserve_as_it_is_or_what_there_is_room_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (room, reserve) = reserve(dir.path());
+        for (available, held) in [
+            (LOW_BYTES_MIN, 0),
+            (LOW_BYTES_MIN + 1000, 1000),
+            (0, 1000),
+            (LOW_BYTES_MIN + MIB / 2, MIB / 2 + 1000),
+            (100 * MIB, MIB),
+        ] {
+            room.store(available, SeqCst);
+            reserve.hold();
+            assert_eq!(reserve.held(), held, "{available}");
+        }
+        assert!(reserve.is_whole());
+        // A whole reserve and too little beside it is as little room as before it was filled.
+        room.store(2 * LOW_BYTES_MIN - 1, SeqCst);
+        assert!(!reserve.try_fill(0, 0) && reserve.held() == MIB);
+        assert!(reserve.try_fill(0, 1) && reserve.held() == MIB - 1, "freed pages make up for it");
+        assert!(!reserve.is_whole());
     }
 
     #[test]

@@ -123,7 +123,9 @@ impl SqliteWriter {
             self.check_space(bytes);
             let size = GroupSize { tasks: group.len(), bytes };
             let group = self.refuse_new_data(group);
-            self.commit_group(group);
+            if !group.is_empty() {
+                self.with_reserve(|writer| writer.commit_group(group));
+            }
             self.make_room_in_log(size.bytes);
             self.catch_up(size);
             // Before looking for the next task, not when it has come: a writer that sleeps need not be woken for each.
@@ -197,9 +199,6 @@ impl SqliteWriter {
 
     /// Executes a group in one transaction, commits it and replies.
     fn commit_group(&mut self, mut tasks: Vec<Box<dyn WriteTask>>) {
-        if tasks.is_empty() {
-            return;
-        }
         let Some(conn) = self.take_connection() else {
             let failure =
                 if self.is_full() { WriteFailure::NoSpace } else { "the database could not be opened".into() };
@@ -272,7 +271,7 @@ impl SqliteWriter {
         }
         (self.wal_needs_truncate, self.truncate_retry_at) = (false, None);
         let is_log_empty = self.empty_append_log();
-        match self.try_checkpoint_wal() {
+        match self.with_reserve(|writer| writer.try_checkpoint_wal()) {
             Some(Ok(true)) if is_log_empty => true,
             // A reader is active, or there is no room to write the append log out.
             Some(Ok(_)) | None => {
@@ -365,7 +364,7 @@ impl SqliteWriter {
         self.readers.close();
         self.checkpointer.stop();
         if let Some(conn) = self.conn.take() {
-            let emptied = schema::checkpoint_wal(&conn);
+            let emptied = self.with_reserve(|_| schema::checkpoint_wal(&conn));
             if !matches!(emptied, Ok(true)) {
                 tracing::warn!(?emptied, "the write-ahead log stays; the next start copies it");
             }

@@ -1,8 +1,8 @@
 //! What the writer does about a full disk.
 //!
 //! Before a commit, and from time to time while there is none, the writer looks how much room there is. When it is low it
-//! releases the reserve and empties the write-ahead log; if that is not enough it raises the alarm ([`SpaceWatch`]): new
-//! data is refused, and deletions have what the reserve had. While the alarm lasts the writer looks more often.
+//! empties the write-ahead log, with the room of the reserve; if that is not enough it raises the alarm ([`SpaceWatch`]): new
+//! data is refused, and only deletions use the reserve. While the alarm lasts the writer looks more often.
 //!
 //! SQLite reports a full disk when it writes a page, never when it syncs. Then the transaction is rolled back, nothing
 //! that the disk has is in doubt, and the connection stays as it is.
@@ -40,7 +40,7 @@ impl SqliteWriter {
 
     /// Before the first task: a reserve that is missing may have been used, so it comes before new data.
     pub(crate) fn restore_reserve_at_start(&mut self) {
-        if self.conn.is_none() || !self.restore_reserve() {
+        if self.conn.is_none() || !(self.reserve.is_whole() || self.restore_reserve()) {
             self.raise_alarm();
         }
         self.schedule_space_probe();
@@ -75,9 +75,24 @@ impl SqliteWriter {
         }
     }
 
+    /// While the disk is full, lets what makes room use the reserve.
+    pub(crate) fn with_reserve<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        if self.is_full() {
+            self.reserve.release();
+        }
+        let result = work(self);
+        if self.is_full() {
+            self.reserve.hold();
+        }
+        result
+    }
+
     /// New data is refused from here on.
     pub(crate) fn raise_alarm(&mut self) {
-        self.reserve.release();
+        // A database that is not open needs the room in order to be opened.
+        if self.state.boot != 0 {
+            self.reserve.hold();
+        }
         if self.space.set(StorageSpace::Full) {
             let available = self.reserve.disk_space().map(|found| found.available);
             tracing::error!(
@@ -181,8 +196,9 @@ impl SqliteWriter {
         self.state.threads.clear();
         self.state.next_pos = first_pos;
         self.conn = Some(conn);
-        self.raise_alarm();
+        self.reserve.release();
         self.empty_wal();
+        self.raise_alarm();
         true
     }
 
