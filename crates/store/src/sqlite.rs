@@ -3,7 +3,7 @@
 //! - `data_folder`, `schema`: the folder's lock, the tables and their migrations.
 //! - `writer`, `write_task`, `transaction`: the writer thread, the closures that it executes, and appends.
 //! - `append_log`, `log_frame`: files in which records are durable before the database has them; `batches`: which records those are;
-//!   `log_only_records`: the same records in memory; `log_write_out`, `log_recovery`: how they reach the database.
+//!   `log_only_records`, `encoded_records`: the same records in memory; `log_write_out`, `log_recovery`: how they reach the database.
 //! - `writer_maintenance`, `free_pages`: what it does besides; `writer_space`, `disk_reserve`: what it does when the disk is full.
 //! - `inbox`, `threads`, `aliases`, `questions`, `shares`, `accounts`, `spend`, `definitions`, `attachments`, `attachment_links`: one
 //!   module per port or table, reads and writes together; `columns` decodes.
@@ -30,6 +30,7 @@ mod data_folder;
 mod dead_rows;
 mod definitions;
 mod disk_reserve;
+mod encoded_records;
 mod free_pages;
 mod inbox;
 mod log_frame;

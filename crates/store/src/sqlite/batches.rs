@@ -3,7 +3,7 @@
 //! A batch that changes more than records is written to the database, after those records of its thread that only the append log
 //! has: as rows, or as one block if a run ends. Any other batch is added to the frame that the group appends to the log.
 
-use super::log_only_records::LogOnlyRecords;
+use super::encoded_records::EncodedBatch;
 use super::record_blocks::{BLOCK_BYTES, BLOCK_RECORDS_MAX, PackContext, pack_records};
 use super::record_index::IndexUpdate;
 use super::record_row;
@@ -18,6 +18,7 @@ use model::ports::{AppendBatch, ApprovalAnswer, DirectoryChange};
 use model::record::Record;
 use model::seq::Seq;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A larger row is not kept for the next one.
 const ROW_DATA_KEPT: usize = 64 * 1024;
@@ -32,9 +33,11 @@ struct RunToPack {
     bytes: usize,
 }
 
-fn encode_records(batch: &AppendBatch) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    batch.records.iter().for_each(|record| encode_record(&mut encoded, record));
+fn encode_records(batch: &AppendBatch, scratch: &mut Vec<u8>) -> Arc<[u8]> {
+    scratch.clear();
+    batch.records.iter().for_each(|record| encode_record(scratch, record));
+    let encoded = scratch[..].into();
+    scratch.shrink_to(ROW_DATA_KEPT);
     encoded
 }
 
@@ -50,23 +53,26 @@ pub(super) fn run_to_log(live: &CachedThread, batch: &AppendBatch) -> Option<i64
 impl WriteTransaction<'_> {
     /// Adds a batch to the log's frame.
     pub(super) fn log_batch(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch) {
-        let encoded = encode_records(batch);
+        let encoded = encode_records(batch, &mut self.state.row_data);
         self.state.log_frame.add_row((live.num, run), live.head.next().0, batch.records.len() as u64, &encoded);
         self.add_records(live, run, batch, encoded);
     }
 
     /// Adds the records of a batch that the database does not get as rows.
-    fn add_records(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch, encoded: Vec<u8>) {
+    fn add_records(&mut self, live: &mut CachedThread, run: i64, batch: &AppendBatch, encoded: Arc<[u8]>) {
         let (first, count) = (live.head.next().0, batch.records.len() as u64);
-        self.state.tails.push(live.num, run, &batch.records, &encoded, self.state.next_pos);
         let bytes = record_bytes_in_block(encoded.len() as u64, count);
+        let encoded = EncodedBatch { first, count, encoded };
+        if let Some(record) = batch.records.first() {
+            self.state.tails.push((live.num, run), &record.run, encoded.clone(), self.state.next_pos);
+        }
         self.effects.records += count;
         self.effects.bytes += bytes;
         live.head = live.head.plus(count);
         live.logged_run = run;
         let (thread, owner) = (batch.thread.clone(), live.owner.clone());
-        let records = LogOnlyRecords::new(run, first, count, encoded);
-        self.effects.index_updates.push(IndexUpdate::Logged { thread, num: live.num, owner, records, bytes });
+        let update = IndexUpdate::Logged { thread, num: live.num, owner, run, batch: encoded, bytes };
+        self.effects.index_updates.push(update);
     }
 
     /// Inserts those records of a thread that only the log has. Returns their size.
@@ -78,17 +84,18 @@ impl WriteTransaction<'_> {
         let mut logged = published.filter(|plan| plan.num == live.num).map(|plan| plan.logged).unwrap_or_default();
         // Others were appended in this transaction.
         for update in &self.effects.index_updates {
-            if let IndexUpdate::Logged { num, records, .. } = update
+            if let IndexUpdate::Logged { num, run, batch, .. } = update
                 && *num == live.num
-                && records.first_seq().is_some_and(|first| first > live.stored.0)
+                && batch.first > live.stored.0
             {
-                logged.extend(records.clone());
+                logged.push(*run, batch.clone());
             }
         }
         live.stored = live.head;
         // None if all of them were packed.
         let Some(first_seq) = logged.first_seq() else { return Ok(0) };
-        let (mut seq, mut encoded) = (first_seq, logged.encoded_from(first_seq));
+        let all = logged.records.bytes_from(first_seq);
+        let (mut seq, mut encoded) = (first_seq, &all[..]);
         let bytes = encoded.len();
         let first_pos = self.state.next_pos;
         while seq < logged.end_seq()
@@ -152,9 +159,11 @@ impl WriteTransaction<'_> {
             while !rest.is_empty() {
                 let row;
                 (row, rest) = record_row::encode_row(rest, &mut data);
-                let (seq, count) = (row.first().map_or(0, |first| first.seq.0), row.len() as u64);
-                let pos = self.insert_row(live.num, run, seq, count, &data)?;
-                self.state.tails.push(live.num, run, row, &data, pos);
+                let Some(Record { seq, run: run_id, .. }) = row.first() else { break };
+                let (first, count) = (seq.0, row.len() as u64);
+                let pos = self.insert_row(live.num, run, first, count, &data)?;
+                let encoded = EncodedBatch { first, count, encoded: data[..].into() };
+                self.state.tails.push((live.num, run), run_id, encoded, pos);
                 bytes += record_bytes_in_block(data.len() as u64, count);
             }
         }
@@ -200,7 +209,8 @@ impl WriteTransaction<'_> {
         batch: &AppendBatch,
     ) -> rusqlite::Result<()> {
         if !batch.records.is_empty() {
-            self.add_records(live, run.num, batch, encode_records(batch));
+            let encoded = encode_records(batch, &mut self.state.row_data);
+            self.add_records(live, run.num, batch, encoded);
         }
         let request =
             PackRequest { thread: batch.thread.clone(), num: live.num, last: live.head, scope: PackScope::EndedRun };

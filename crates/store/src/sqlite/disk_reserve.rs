@@ -8,12 +8,14 @@
 use super::data_folder::OWNER_ONLY_FILE;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const RESERVE_FILE: &str = "reserve";
 /// The reserve takes at most this part of a disk.
@@ -24,6 +26,9 @@ const LOW_SHARE: u64 = 4;
 const LOW_BYTES_MIN: u64 = 256 * 1024;
 /// The approximate number of bytes that a commit writes per byte of its rows: pages, indexes, the write-ahead log.
 const WRITE_FACTOR: u64 = 2;
+/// A disk with more room than this is not asked before each commit: nobody fills it that soon.
+const PLENTY_BYTES: u64 = 1024 * 1024 * 1024;
+const PLENTY_LASTS: Duration = Duration::from_millis(50);
 
 /// The room on a disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +78,14 @@ pub(crate) struct DiskReserve {
     /// What the reserve should have; less on a small disk.
     wanted: u64,
     probe: DiskSpaceProbe,
+    /// When there was plenty of room, and how much.
+    plenty: Cell<Option<(Instant, DiskSpace)>>,
 }
 
 impl DiskReserve {
     /// `wanted` is the size of the reserve; the one that exists by default.
     pub(crate) fn new(folder: &Path, wanted: Option<u64>, probe: DiskSpaceProbe) -> Self {
-        let mut reserve = Self { folder: folder.to_owned(), wanted: 0, probe };
+        let mut reserve = Self { folder: folder.to_owned(), wanted: 0, probe, plenty: Cell::new(None) };
         let held = reserve.held();
         reserve.wanted = wanted.unwrap_or(held);
         if held > reserve.wanted {
@@ -142,7 +149,14 @@ impl DiskReserve {
     }
 
     pub(crate) fn disk_space(&self) -> Option<DiskSpace> {
-        self.probe.read(&self.folder)
+        if let Some((at, found)) = self.plenty.get()
+            && at.elapsed() < PLENTY_LASTS
+        {
+            return Some(found);
+        }
+        let found = self.probe.read(&self.folder);
+        self.plenty.set(found.filter(|found| found.available > PLENTY_BYTES).map(|found| (Instant::now(), found)));
+        found
     }
 
     fn fill(&self, bytes: u64) -> io::Result<()> {
@@ -235,6 +249,32 @@ mod tests {
         assert!(!reserve.try_fill(0, 0) && reserve.held() == MIB);
         assert!(reserve.try_fill(0, 1) && reserve.held() == MIB - 1, "freed pages make up for it");
         assert!(!reserve.is_whole());
+    }
+
+    #[test]
+    fn a_disk_with_plenty_of_room_is_asked_now_and_then_and_another_one_each_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let room = Arc::new(AtomicU64::new(PLENTY_BYTES + 1));
+        let read = Arc::clone(&room);
+        let probe = DiskSpaceProbe::new(move |_| {
+            count.fetch_add(1, SeqCst);
+            Some(DiskSpace { available: read.load(SeqCst), total: u64::MAX })
+        });
+        let reserve = DiskReserve::new(dir.path(), Some(MIB), probe);
+        let begun = Instant::now();
+        for _ in 0..1000 {
+            assert!(reserve.has_room_for(0));
+        }
+        assert!(u128::from(asked.load(SeqCst)) <= 1 + begun.elapsed().as_millis() / PLENTY_LASTS.as_millis());
+        room.store(0, SeqCst);
+        while reserve.has_room_for(0) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it never asks again");
+        }
+        let before = asked.load(SeqCst);
+        assert!(!reserve.has_room_for(0) && !reserve.has_room_for(0));
+        assert_eq!(asked.load(SeqCst), before + 2);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! written out, and a server may be writing them.
 
 use super::append_log::{AppendLogContent, read_append_log};
+use super::encoded_records::EncodedBatch;
 use super::log_frame::LoggedRow;
 use super::log_only_records::LogOnlyRecords;
 use super::record_blocks::RecordBlock;
@@ -54,7 +55,8 @@ impl LogRemainder {
 
     fn add(&mut self, conn: &Connection, stored: u64, row: LoggedRow) -> rusqlite::Result<()> {
         let LoggedRow { thread, run, seq, count, records, is_newest } = row;
-        let mut logged = LogOnlyRecords::new(run, seq, count, records.to_vec());
+        let mut logged = LogOnlyRecords::default();
+        logged.push(run, EncodedBatch { first: seq, count, encoded: records[..].into() });
         let last = self.0.get(&thread).and_then(|entries| entries.last());
         let next = last.map_or(stored.saturating_add(1), LogOnlyRecords::end_seq);
         logged.skip_to(next);
@@ -72,7 +74,7 @@ impl LogRemainder {
         }
         let entries = self.0.entry(thread).or_default();
         match entries.last_mut() {
-            Some(last) if first == next && last.run == run => last.extend(logged),
+            Some(last) if first == next && last.run == run => last.append(logged),
             // Of those behind a gap, a scan says that the thread is damaged.
             _ => entries.push(logged),
         }
@@ -89,7 +91,8 @@ impl LogRemainder {
         let entries = self.0.iter().flat_map(|(thread, entries)| entries.iter().map(move |logged| (thread, logged)));
         for (thread, logged) in entries {
             let mut seq = logged.first_seq().unwrap_or_default();
-            let mut encoded = logged.encoded_from(seq);
+            let bytes = logged.records.bytes_from(seq);
+            let mut encoded = &bytes[..];
             while seq < logged.end_seq()
                 && let (row, count, rest) = record_row::split_row(encoded)
                 && count > 0

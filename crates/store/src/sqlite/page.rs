@@ -179,9 +179,9 @@ impl<'a> PageReader<'a> {
     fn read_logged(&mut self, next: Seq) -> rusqlite::Result<()> {
         let query = self.query;
         let Some(plan) = query.plan.as_ref().filter(|plan| plan.num == self.num) else { return Ok(()) };
-        let encoded = plan.logged.encoded_from(next.0);
+        let encoded = plan.logged.records.bytes_from(next.0);
         if let Some(run) = self.run_id(plan.logged.run)?.filter(|_| !encoded.is_empty()) {
-            self.push_encoded(Bytes::copy_from_slice(encoded), plan.logged.end_seq(), &run);
+            self.push_encoded(encoded.into(), plan.logged.end_seq(), &run);
         }
         Ok(())
     }

@@ -269,7 +269,7 @@ impl BlockDraft {
         if plan.logged.first_seq().is_some_and(|first| first <= self.next)
             && *self.run.get_or_insert(plan.logged.run) == plan.logged.run
         {
-            self.add_encoded(plan.logged.encoded_from(self.next), plan.logged.end_seq());
+            self.add_encoded(&plan.logged.records.bytes_from(self.next), plan.logged.end_seq());
         }
         Ok(())
     }

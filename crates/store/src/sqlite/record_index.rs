@@ -13,6 +13,7 @@
 //!
 //! It also knows how many bytes these rows hold, per thread and per owner: `log_size` adds what is in blocks.
 
+use super::encoded_records::EncodedBatch;
 use super::lock;
 use super::log_only_records::LogOnlyRecords;
 use super::thread_extents::{Extent, LIVE_ROWS_OVERDUE, PackRequest, PackScope, ThreadExtents};
@@ -44,7 +45,8 @@ pub(crate) enum IndexUpdate {
         thread: ThreadId,
         num: i64,
         owner: UserId,
-        records: LogOnlyRecords,
+        run: i64,
+        batch: EncodedBatch,
         bytes: u64,
     },
     /// A run whose last record this is has ended.
@@ -104,7 +106,7 @@ pub(crate) struct IndexEffects {
 /// Where records were added.
 enum Added {
     Rows(Extent),
-    Logged(LogOnlyRecords),
+    Logged { run: i64, batch: EncodedBatch },
 }
 
 #[derive(Debug, Default)]
@@ -164,11 +166,11 @@ impl LiveThreads {
         entry.bytes = entry.bytes.saturating_add(bytes);
         match added {
             Added::Rows(extent) => entry.push_extent(extent),
-            Added::Logged(records) => {
-                if entry.logged.is_empty() {
+            Added::Logged { run, batch } => {
+                if entry.logged.records.is_empty() {
                     effects.logged_threads.push(thread.clone());
                 }
-                entry.push_logged(records);
+                entry.push_logged(run, batch);
             }
         }
         effects.pack_requests.extend(entry.request_packing(thread));
@@ -235,7 +237,7 @@ impl RecordIndex {
             damaged_at: entry.damaged_at,
             extents,
             stored: entry.stored(),
-            logged: entry.logged.copy_from(after.next().0, rest),
+            logged: entry.logged.part_from(after.next().0, rest),
         })
     }
 
@@ -263,9 +265,9 @@ impl RecordIndex {
                     let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
                     live.append(&thread, new, Added::Rows(extent), &mut effects);
                 }
-                IndexUpdate::Logged { thread, num, owner, records, bytes } => {
+                IndexUpdate::Logged { thread, num, owner, run, batch, bytes } => {
                     let new = ThreadExtents { bytes, ..ThreadExtents::new(num, owner) };
-                    live.append(&thread, new, Added::Logged(records), &mut effects);
+                    live.append(&thread, new, Added::Logged { run, batch }, &mut effects);
                 }
                 IndexUpdate::RunEnded { thread, num, last } => live.end_run(thread, num, last, &mut effects),
                 IndexUpdate::Packed { thread, last, bytes } => live.pack(&thread, last, bytes, &mut effects),

@@ -7,12 +7,10 @@
 //! It is bounded ([`TAIL_BYTES_MAX`]): beyond that, the tails of the threads that were silent for longest are dropped. Those of ended
 //! runs stay until the last: they are needed next, and packing precedes other work before they take much of the space.
 
+use super::encoded_records::{EncodedBatch, EncodedRecords};
 use super::record_blocks::BlockLimit;
-use crate::block_coding::measure_record;
 use foldhash::HashMap;
 use model::TaskId;
-use model::record::Record;
-use std::collections::hash_map::Entry;
 
 /// The memory of all tails: about as much as the append log has.
 const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -42,81 +40,55 @@ pub(crate) struct RecordTail {
     /// The number of the run.
     pub(crate) run: i64,
     pub(crate) run_id: TaskId,
-    first: u64,
-    /// The seq after the last record.
-    end: u64,
-    raw: Vec<u8>,
+    records: EncodedRecords,
     /// The position of its newest record.
     newest_pos: i64,
     is_ended: bool,
 }
 
 impl RecordTail {
-    fn new(run: i64, record: &Record) -> Self {
-        let (run_id, seq) = (record.run.clone(), record.seq.0);
-        Self { run, run_id, first: seq, end: seq, raw: Vec::new(), newest_pos: 0, is_ended: false }
+    fn new(run: i64, run_id: TaskId) -> Self {
+        Self { run, run_id, records: EncodedRecords::default(), newest_pos: 0, is_ended: false }
     }
 
-    pub(crate) const fn contains(&self, seq: u64) -> bool {
-        self.first <= seq && seq < self.end
+    pub(crate) fn contains(&self, seq: u64) -> bool {
+        self.records.first_seq().is_some_and(|first| first <= seq)
+            && self.records.end_seq().is_some_and(|end| seq < end)
     }
 
     /// The first record after this one, which the tail does not contain.
-    pub(crate) const fn next_after(&self, seq: u64) -> Option<u64> {
-        if seq < self.first { Some(self.first) } else { None }
+    pub(crate) fn next_after(&self, seq: u64) -> Option<u64> {
+        self.records.first_seq().filter(|first| seq < *first)
     }
 
     /// Moves the records from `next` on into a block, up to its limit. Returns the seq after the last. Records before `next` are
     /// dropped: they are in the block already.
     pub(crate) fn move_records(&mut self, next: u64, limit: BlockLimit, block: &mut Vec<u8>) -> u64 {
-        let begin = self.skip_records(0, next.saturating_sub(self.first));
-        let (mut at, mut seq) = (begin, next);
-        while seq < self.end && limit.has_room(seq, block.len().saturating_add(at).saturating_sub(begin)) {
-            at = self.skip_records(at, 1);
-            seq += 1;
-        }
-        if block.is_empty() && begin == 0 && at == self.raw.len() {
-            *block = std::mem::take(&mut self.raw);
-        } else {
-            block.extend_from_slice(self.raw.get(begin..at).unwrap_or_default());
-            self.raw.drain(..at);
-        }
-        self.first = seq;
-        seq
-    }
-
-    /// The position of the record that comes this many records after the one at `at`.
-    fn skip_records(&self, mut at: usize, count: u64) -> usize {
-        for _ in 0..count {
-            at += self.raw.get(at..).and_then(measure_record).unwrap_or_default();
-        }
-        at
+        let end = self.records.end_seq().unwrap_or(next);
+        self.records.skip_to(next);
+        self.records.move_into(block, |seq, bytes| limit.has_room(seq, bytes));
+        self.records.first_seq().unwrap_or(end)
     }
 }
 
 impl RecordTails {
-    /// Adds the consecutive records of a row, which is at `pos`. A run that waits to be packed precedes the next one of its
-    /// thread, whose first records are then read from their rows.
-    pub(crate) fn push(&mut self, thread: i64, run: i64, records: &[Record], encoded: &[u8], pos: i64) {
-        let Some(first) = records.first() else { return };
-        let tail = match self.tails.entry(thread) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(RecordTail::new(run, first)),
-        };
-        if tail.run != run || tail.end != first.seq.0 {
+    /// Adds records, whose newest is at `pos`. A run that waits to be packed precedes the next one of its thread, whose first records
+    /// are then read from their rows.
+    pub(crate) fn push(&mut self, (thread, run): (i64, i64), run_id: &TaskId, batch: EncodedBatch, pos: i64) {
+        let tail = self.tails.entry(thread).or_insert_with(|| RecordTail::new(run, run_id.clone()));
+        if tail.run != run || tail.records.end_seq().is_some_and(|end| end != batch.first) {
             if tail.is_ended {
                 return;
             }
-            self.bytes = self.bytes.saturating_sub(tail.raw.capacity());
-            *tail = RecordTail::new(run, first);
+            self.bytes = self.bytes.saturating_sub(tail.records.bytes());
+            *tail = RecordTail::new(run, run_id.clone());
         }
-        let (capacity_before, bytes_before) = (tail.raw.capacity(), tail.raw.len());
-        tail.raw.extend_from_slice(encoded);
-        tail.end = tail.end.saturating_add(records.len() as u64);
+        let bytes = batch.encoded.len();
+        tail.records.push(batch);
         tail.newest_pos = pos;
-        self.bytes += tail.raw.capacity().saturating_sub(capacity_before);
+        self.bytes += bytes;
         if tail.is_ended {
-            self.ended_bytes += tail.raw.len() - bytes_before;
+            self.ended_bytes += bytes;
         }
         if self.bytes > self.bytes_max {
             self.drop_silent();
@@ -127,34 +99,34 @@ impl RecordTails {
     pub(crate) fn end_run(&mut self, thread: i64, run: i64) {
         if let Some(tail) = self.tails.get_mut(&thread).filter(|tail| tail.run == run && !tail.is_ended) {
             tail.is_ended = true;
-            self.ended_bytes += tail.raw.len();
+            self.ended_bytes += tail.records.bytes();
         }
     }
 
     /// Whether the records of this run from `first` up to, and without, `end` are here. Returns their size, or of more.
     pub(crate) fn measure_run(&self, thread: i64, run: i64, first: u64, end: u64) -> Option<usize> {
         let tail = self.tails.get(&thread).filter(|tail| tail.run == run && !tail.is_ended)?;
-        (tail.first <= first && tail.end == end).then_some(tail.raw.len())
+        let is_here = tail.records.first_seq()? <= first && tail.records.end_seq()? == end;
+        is_here.then_some(tail.records.bytes())
     }
 
     pub(crate) fn take(&mut self, thread: i64) -> Option<RecordTail> {
         let tail = self.tails.remove(&thread)?;
-        self.bytes = self.bytes.saturating_sub(tail.raw.capacity());
+        self.bytes = self.bytes.saturating_sub(tail.records.bytes());
         if tail.is_ended {
-            self.ended_bytes = self.ended_bytes.saturating_sub(tail.raw.len());
+            self.ended_bytes = self.ended_bytes.saturating_sub(tail.records.bytes());
         }
         Some(tail)
     }
 
     /// Puts back what is left of a tail.
-    pub(crate) fn put_back(&mut self, thread: i64, mut tail: RecordTail) {
-        if tail.first == tail.end {
+    pub(crate) fn put_back(&mut self, thread: i64, tail: RecordTail) {
+        if tail.records.is_empty() {
             return;
         }
-        tail.raw.shrink_to_fit();
-        self.bytes += tail.raw.capacity();
+        self.bytes += tail.records.bytes();
         if tail.is_ended {
-            self.ended_bytes += tail.raw.len();
+            self.ended_bytes += tail.records.bytes();
         }
         self.tails.insert(thread, tail);
     }
@@ -194,7 +166,7 @@ mod tests {
     use model::condense::condense_records;
     use model::event::{CustomEvent, Event, TaskStarted, TextDelta};
     use model::ports::{AppendBatch, AppendOutcome, DirectoryChange};
-    use model::record::{PrivatePayload, RecordDraft};
+    use model::record::{PrivatePayload, Record, RecordDraft};
     use model::seq::{Epoch, Seq};
     use model::{ItemId, ThreadId, UserId};
     use model_testing::{Rng, test_seeds};
@@ -242,7 +214,9 @@ mod tests {
                     let columns = (end_pos - 1, thread, run, seq, count, &data[..]);
                     self.conn.execute(record_row::INSERT_RECORDS, columns).unwrap();
                 }
-                self.tails.push(thread, run, row, &data, end_pos - 1);
+                let (first, count) = (row[0].seq.0, row.len() as u64);
+                let batch = EncodedBatch { first, count, encoded: data[..].into() };
+                self.tails.push((thread, run), &run_id(run), batch, end_pos - 1);
             }
             let sql = "INSERT OR IGNORE INTO runs (num, id, owner, thread, agent, status, created_at)
                        VALUES (?1, ?2, 'u', ?3, 'a', 'running', 1)";
@@ -357,9 +331,10 @@ mod tests {
     }
 
     fn push_record(tails: &mut RecordTails, (thread, run): (i64, i64), record: &Record, pos: i64) {
-        let (records, mut data) = (std::slice::from_ref(record), Vec::new());
-        record_row::encode_row(records, &mut data);
-        tails.push(thread, run, records, &data, pos);
+        let mut data = Vec::new();
+        record_row::encode_row(std::slice::from_ref(record), &mut data);
+        let batch = EncodedBatch { first: record.seq.0, count: 1, encoded: data.into() };
+        tails.push((thread, run), &run_id(run), batch, pos);
     }
 
     fn tails_of(threads: &[(i64, u64)], bytes_max: usize) -> RecordTails {
@@ -381,21 +356,21 @@ mod tests {
         left.sort_unstable();
         assert!(left == [1, 2] || left == [2], "{left:?}");
         assert!(tails.bytes <= tails.bytes_max);
-        assert_eq!(tails.bytes, tails.tails.values().map(|tail| tail.raw.capacity()).sum::<usize>());
+        assert_eq!(tails.bytes, tails.tails.values().map(|tail| tail.records.bytes()).sum::<usize>());
     }
 
     #[test]
     fn a_gap_or_another_run_starts_a_tail_again_and_an_ended_run_stays() {
         let mut tails = tails_of(&[(1, 1), (1, 2), (1, 7), (1, 8)], usize::MAX);
         let tail = tails.take(1).unwrap();
-        assert_eq!((tail.first, tail.end, tails.bytes), (7, 9, 0));
+        assert_eq!((tail.records.first_seq(), tail.records.end_seq(), tails.bytes), (Some(7), Some(9), 0));
         tails.put_back(1, tail);
         let next = |seq: u64| random_record(&mut Rng::new(3), (1, 4, seq));
         push_record(&mut tails, (1, 4), &next(9), 9);
-        assert_eq!(tails.tails.get(&1).map(|tail| (tail.run, tail.first, tail.end)), Some((4, 9, 10)));
+        assert_eq!(tails.tails.get(&1).map(|tail| (tail.run, tail.records.first_seq())), Some((4, Some(9))));
         tails.end_run(1, 4);
         let ended = tails.ended_bytes;
-        assert_eq!(ended, tails.tails.get(&1).unwrap().raw.len());
+        assert_eq!(ended, tails.tails.get(&1).unwrap().records.bytes());
         push_record(&mut tails, (1, 5), &next(10), 10);
         assert_eq!((tails.tails.get(&1).unwrap().run, tails.ended_bytes), (4, ended));
         push_record(&mut tails, (1, 4), &next(10), 10);

@@ -1,5 +1,6 @@
 //! Where the records of one live thread are: in rows of the database, and the newest ones in the append log.
 
+use super::encoded_records::EncodedBatch;
 use super::log_only_records::LogOnlyRecords;
 use model::seq::Seq;
 use model::{ThreadId, UserId};
@@ -128,9 +129,9 @@ impl ThreadExtents {
     }
 
     /// Adds records that are in the log.
-    pub(crate) fn push_logged(&mut self, new: LogOnlyRecords) {
-        self.head = Seq(new.end_seq().saturating_sub(1));
-        self.logged.extend(new);
+    pub(crate) fn push_logged(&mut self, run: i64, batch: EncodedBatch) {
+        self.head = Seq(batch.end_seq().saturating_sub(1));
+        self.logged.push(run, batch);
     }
 
     /// Adds rows, which may have records that were in the log.
