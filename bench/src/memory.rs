@@ -69,7 +69,7 @@ pub(crate) async fn run(options: &HeadwaterOptions, output: SectionOutput) -> an
     }
     let binary_mb = binary_mb(options).await?;
     let text = format!("binary: {} MB (at most {BINARY_MB_MAX}, in the profile `dist`)", format_figure(binary_mb));
-    // Other profiles keep debug information.
+    // Other profiles keep symbols, and are optimised less.
     if build_profile()? == "dist" {
         verdicts += &format_verdict(&text, binary_mb <= BINARY_MB_MAX);
         all_met &= binary_mb <= BINARY_MB_MAX;

@@ -8,7 +8,7 @@
 //! runs stay until the last: they are needed next, and packing precedes other work before they take much of the space.
 
 use super::encoded_records::{EncodedBatch, EncodedRecords};
-use super::record_blocks::BlockLimit;
+use super::record_blocks::{BLOCK_BYTES, BlockLimit};
 use foldhash::HashMap;
 use model::TaskId;
 
@@ -66,6 +66,7 @@ impl RecordTail {
     pub(crate) fn move_records(&mut self, next: u64, limit: BlockLimit, block: &mut Vec<u8>) -> u64 {
         let end = self.records.end_seq().unwrap_or(next);
         self.records.skip_to(next);
+        block.reserve(self.records.bytes().min(BLOCK_BYTES));
         self.records.move_into(block, |seq, bytes| limit.has_room(seq, bytes));
         self.records.first_seq().unwrap_or(end)
     }
