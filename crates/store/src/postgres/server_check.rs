@@ -2,6 +2,13 @@
 
 use super::open_error::PostgresOpenError;
 use super::pool::{DatabasePool, QUERY_TIMEOUT};
+use deadpool_postgres::Object;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a server may take to start, or to recover from a crash.
+const STARTING_MAX: Duration = Duration::from_secs(10);
+const STARTING_POLL: Duration = Duration::from_millis(100);
 
 /// `server_version_num` of the oldest server: 15.0.
 const VERSION_MIN: i32 = 150_000;
@@ -23,7 +30,7 @@ struct ServerProperties {
 
 /// Connects, and checks that the server can be used.
 pub(super) async fn check_server(pool: &DatabasePool, place: &str) -> Result<(), PostgresOpenError> {
-    let connection = pool.check(place).await?;
+    let connection = connect_when_started(pool, place).await?;
     let Ok(row) = tokio::time::timeout(QUERY_TIMEOUT, connection.query_typed_one(SELECT, &[])).await else {
         return Err(PostgresOpenError::no_answer(place));
     };
@@ -36,6 +43,24 @@ pub(super) async fn check_server(pool: &DatabasePool, place: &str) -> Result<(),
         is_read_only: row.try_get(4)?,
     };
     properties.check()
+}
+
+/// Connects as soon as the server accepts connections, if it is starting: whoever starts both at once need not order them.
+async fn connect_when_started(pool: &DatabasePool, place: &str) -> Result<Object, PostgresOpenError> {
+    let begun = Instant::now();
+    let mut is_reported = false;
+    loop {
+        match pool.check(place).await {
+            Err(PostgresOpenError::NotReady { why, .. }) if begun.elapsed() < STARTING_MAX => {
+                if !is_reported {
+                    tracing::info!(place, why, "the database is starting: waiting for it");
+                    is_reported = true;
+                }
+                tokio::time::sleep(STARTING_POLL).await;
+            }
+            connected => return connected,
+        }
+    }
 }
 
 impl ServerProperties {

@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use store::{PostgresOptions, PostgresStore};
+use tokio::net::TcpStream;
 
 const PASSWORD: &str = "pa55word";
 /// Opening gives up earlier, also on a busy machine.
@@ -104,6 +105,37 @@ fn error_message(code: &str, text: &str) -> Vec<u8> {
     let fields = format!("SFATAL\0VFATAL\0C{code}\0M{text}\0\0");
     let length = u32::try_from(fields.len() + 4).unwrap();
     [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_starts_is_waited_for() {
+    let database = TestDatabase::create();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://postgres@{}/{}?sslmode=disable", listener.local_addr().unwrap(), database.name());
+    let refusals = 3;
+    let starting = std::thread::spawn(move || {
+        let answer = error_message("57P03", "the database system is in recovery mode");
+        for _ in 0..refusals {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            stream.write_all(&answer).unwrap();
+        }
+        listener
+    });
+    let opening = tokio::spawn(PostgresStore::open(PostgresOptions::new(url.parse().unwrap(), NodeId::from("node"))));
+    let listener = tokio::task::spawn_blocking(move || starting.join().unwrap()).await.unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let forwarding = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(("127.0.0.1", shared().port())).await.unwrap();
+            // A connection that breaks when the store is dropped is no error of the test.
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop) });
+        }
+    });
+    tokio::time::timeout(FAILURE_MAX, opening).await.expect("it did not open").unwrap().unwrap();
+    forwarding.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
