@@ -33,10 +33,11 @@ struct RunToPack {
     bytes: usize,
 }
 
+/// Encodes the records in one allocation. `scratch` is empty before and after.
 fn encode_records(batch: &AppendBatch, scratch: &mut Vec<u8>) -> Arc<[u8]> {
-    scratch.clear();
     batch.records.iter().for_each(|record| encode_record(scratch, record));
     let encoded = scratch[..].into();
+    scratch.clear();
     scratch.shrink_to(ROW_DATA_KEPT);
     encoded
 }
@@ -167,6 +168,7 @@ impl WriteTransaction<'_> {
                 bytes += record_bytes_in_block(data.len() as u64, count);
             }
         }
+        data.clear();
         data.shrink_to(ROW_DATA_KEPT);
         self.state.row_data = data;
         self.effects.records += batch.records.len() as u64;
