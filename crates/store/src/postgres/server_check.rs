@@ -45,7 +45,7 @@ pub(super) async fn check_server(pool: &DatabasePool, place: &str) -> Result<(),
     properties.check()
 }
 
-/// Connects as soon as the server accepts connections, if it is starting: whoever starts both at once need not order them.
+/// Connects, and retries while the server is starting: a node and its database may be started at the same time.
 async fn connect_when_started(pool: &DatabasePool, place: &str) -> Result<Object, PostgresOpenError> {
     let begun = Instant::now();
     let mut is_reported = false;

@@ -1,9 +1,9 @@
 //! The free space of the data folder's disk, and the part of it that is kept for deletions.
 //!
-//! The reserve is a file with allocated blocks. When the disk is nearly full, the writer refuses new data, and deletes the
-//! file for as long as a deletion takes: whoever fills the disk does not get the space. When there is room again, the whole
-//! file comes back before new data does. It has no content, so it need not survive a crash: a start that does not find it
-//! looks for room as if it had just been released.
+//! The reserve is a file with allocated blocks. When the disk is nearly full, the writer refuses new data and keeps the file, so
+//! that no other program takes its space. The file is released only while a deletion runs. When there is room again, the writer
+//! restores the whole file before it accepts new data. The file has no content, so it need not survive a crash: a start without it
+//! checks the free space as if the reserve had just been released.
 
 use super::data_folder::OWNER_ONLY_FILE;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
@@ -26,7 +26,7 @@ const LOW_SHARE: u64 = 4;
 const LOW_BYTES_MIN: u64 = 256 * 1024;
 /// The approximate number of bytes that a commit writes per byte of its rows: pages, indexes, the write-ahead log.
 const WRITE_FACTOR: u64 = 2;
-/// A disk with more room than this is not asked before each commit: nobody fills it that soon.
+/// Free space above which it is not read again before each commit: no program fills a disk that fast.
 const PLENTY_BYTES: u64 = 1024 * 1024 * 1024;
 const PLENTY_LASTS: Duration = Duration::from_millis(50);
 
@@ -127,7 +127,7 @@ impl DiskReserve {
         }
     }
 
-    /// Fills as much of the reserve as the full disk has room for, so that nobody else takes it.
+    /// Allocates as much of the reserve as the full disk has room for, so that no other program takes that space.
     pub(crate) fn hold(&self) {
         let Some(found) = self.disk_space() else { return };
         let held = self.held();
@@ -135,7 +135,7 @@ impl DiskReserve {
         if bytes > held
             && let Err(error) = self.fill(bytes)
         {
-            tracing::debug!(%error, "somebody else took the room of the disk reserve");
+            tracing::debug!(%error, "another program took the space of the disk reserve");
         }
     }
 

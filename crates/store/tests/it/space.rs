@@ -163,9 +163,9 @@ async fn deletions_have_the_reserve_and_it_comes_back() {
     for _ in 0..100 {
         assert_eq!(store.append(batch.clone()).await, AppendOutcome::NoSpace, "the reserve is not for new data");
     }
-    // Whoever fills the disk goes on.
+    // Another program continues to fill the disk.
     disk.fill_up_to(0);
-    assert!(fs::metadata(&reserve).unwrap().len() > 4 * MIB, "the reserve is not for others");
+    assert!(fs::metadata(&reserve).unwrap().len() > 4 * MIB, "other programs cannot take the reserve");
     assert!(store.delete_thread(&test_user(), &other.thread).await.unwrap());
     disk.fill_up_to(0);
     assert!(store.delete_thread(&test_user(), &author.thread).await.unwrap(), "again");
